@@ -93,7 +93,7 @@ func TestWritesPastTheGateAreAllowedInOnePlace(t *testing.T) {
 	}
 }
 
-// allows tells whether call is Ungated(clients.Something(...)).
+// allows reports whether call is Ungated(clients.Something(...)).
 func allows(call *ast.CallExpr) bool {
 	selector, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || selector.Sel.Name != "Ungated" || len(call.Args) != 1 {

@@ -31,9 +31,9 @@ import (
 // addMachineController looks at a Machine when it, its MachineClass, its Node or its instance changes, and at the thaw.
 func addMachineController(c clusters, monitor *freeze.Monitor, machines *machine.Controller, waker *machine.Waker, preThawSync *machine.PreThawSync) error {
 	made, err := controller.New("machine", c.hub, controller.Options{
-		Reconciler: deciding(monitor, preThawSync.Wrap(machines.Reconciler())), MaxConcurrentReconciles: workers,
+		Reconciler: guardDecisions(monitor, preThawSync.Wrap(machines.Reconciler())), MaxConcurrentReconciles: workers,
 		ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false), RateLimiter: reconciler.Retries(),
-		LogConstructor: logs(c, "machine", machineLog),
+		LogConstructor: newLogConstructor(c, "machine", machineLog),
 	})
 	if err != nil {
 		return fmt.Errorf("making the machine controller: %w", err)
@@ -56,15 +56,15 @@ func addMachineController(c clusters, monitor *freeze.Monitor, machines *machine
 	return nil
 }
 
-// deciding lets nothing that a reconcile has seen before a freeze be acted on after it.
-func deciding(monitor *freeze.Monitor, inner reconcile.Reconciler) reconcile.Reconciler {
+// guardDecisions lets nothing that a reconcile has seen before a freeze be acted on after it.
+func guardDecisions(monitor *freeze.Monitor, inner reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		return inner.Reconcile(monitor.Deciding(ctx), request)
 	})
 }
 
-// logs returns how a controller's log names the object that it works on.
-func logs(c clusters, name string, object func(log logr.Logger, name klog.ObjectRef) logr.Logger) func(*reconcile.Request) logr.Logger {
+// newLogConstructor returns how a controller's log names the object that it works on.
+func newLogConstructor(c clusters, name string, object func(log logr.Logger, name klog.ObjectRef) logr.Logger) func(*reconcile.Request) logr.Logger {
 	log := c.hub.GetLogger().WithName(name)
 	return func(request *reconcile.Request) logr.Logger {
 		if request == nil {
@@ -113,8 +113,8 @@ func nodeChanged() predicate.TypedPredicate[*corev1.Node] {
 // addRequestController looks at certificate requests that are neither approved nor denied.
 func addRequestController(c clusters, monitor *freeze.Monitor, requests *csrapprover.Controller, thaws <-chan struct{}) error {
 	made, err := controller.New("csrapprover", c.hub, controller.Options{
-		Reconciler: deciding(monitor, requests), ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false),
-		RateLimiter: reconciler.Retries(), LogConstructor: logs(c, "csrapprover", requestLog),
+		Reconciler: guardDecisions(monitor, requests), ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false),
+		RateLimiter: reconciler.Retries(), LogConstructor: newLogConstructor(c, "csrapprover", requestLog),
 	})
 	if err != nil {
 		return fmt.Errorf("making the approver: %w", err)

@@ -125,7 +125,7 @@ var ofKubelets = client.MatchingFields{"spec.signerName": certificatesv1.KubeAPI
 var clusters sync.Map
 
 // forgetLater removes, after the test and the last of its agents, what hub and workload cluster know of the test's
-// cluster: the next round of the test must begin as the first did.
+// cluster: the next round of the test must start as the first did.
 func (f *fixture) forgetLater() {
 	if _, known := clusters.LoadOrStore(f.cluster, true); known {
 		return

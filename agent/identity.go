@@ -26,7 +26,7 @@ const leaveTimeout = 3 * time.Second
 // claimIdentity takes the credential directory, for which it waits, and gives this process its identity, which no other process has.
 //
 // With a directory, predecessors are the processes that had it before: the process that holds the directory's lock knows
-// that they are no more, and goes on with their Lease at once. Without one a killed agent's successor waits until the
+// that they are no more, and continues with their Lease at once. Without one a killed agent's successor waits until the
 // Lease has expired.
 func (b *bootstrap) claimIdentity(ctx context.Context) error {
 	host, err := os.Hostname()

@@ -125,7 +125,7 @@ func (f *fixture) beat() {
 	f.Expect(f.admin.Update(context.Background(), cluster)).To(Succeed())
 }
 
-// Else each restart in the middle of a drain would begin its deadline anew.
+// Else each restart in the middle of a drain would start its deadline again.
 func TestAnAgentKnowsWhenTheOneBeforeItCouldAct(t *testing.T) {
 	first := start(t, "restart-1", nil)
 	first.accept()

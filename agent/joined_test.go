@@ -83,7 +83,7 @@ func credentialOf(t *testing.T, cluster string) *clientcmdapi.Config {
 		return err
 	}).WithTimeout(agenttest.Wait).Should(Succeed(), "the agent does not get its certificate")
 
-	// A test begins with a hub that has never heard of the cluster.
+	// A test starts with a hub that has never heard of the cluster.
 	f.Expect(f.admin.Delete(t.Context(), &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}})).To(Succeed())
 	return f.hubKubeconfig(&clientcmdapi.AuthInfo{ClientCertificateData: own.CertData, ClientKeyData: own.KeyData})
 }

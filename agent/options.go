@@ -68,7 +68,7 @@ type Options struct {
 	// token. The credential that the agent gets with it is kept in CredentialDir or in the Secret
 	// CredentialSecret ("namespace/name") of the target; exactly one of them is required then.
 	//
-	// With HubKubeconfig, CredentialDir only keeps the agent's identity, so that a new process goes on with the
+	// With HubKubeconfig, CredentialDir only keeps the agent's identity, so that a new process continues with the
 	// Lease of one that was killed.
 	BootstrapKubeconfig, CredentialDir, CredentialSecret string
 	// CertificateLifetime is asked for, for tokens too. Default 168h.

@@ -72,7 +72,7 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return &UsageError{Err: err}
 	}
-	servers, err := listen(e.Log, certificate, e.servers(b, w)...)
+	servers, err := openPorts(e.Log, certificate, e.servers(b, w)...)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func Run(ctx context.Context, options Options) error {
 	return nil
 }
 
-// workOn works until ctx ends. When an API server has gone back to an older state it begins anew, with empty caches,
+// workOn works until ctx ends. When an API server has gone back to an older state it starts over, with empty caches,
 // and so it does when the hub has shut it out, once it is let in again.
 func workOn(ctx context.Context, b *bootstrap, w *worker) error {
 	for {
@@ -119,7 +119,7 @@ func workOn(ctx context.Context, b *bootstrap, w *worker) error {
 	}
 }
 
-// beginsAnew tells whether the work has ended for the sake of its caches and connections.
+// beginsAnew reports whether the work has ended for the sake of its caches and connections.
 func beginsAnew(err error) bool {
 	return errors.Is(err, relist.ErrWentBack) || errors.Is(err, hubidentity.ErrBroken) || errors.Is(err, hubidentity.ErrShutOut)
 }

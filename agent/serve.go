@@ -26,8 +26,8 @@ type server struct {
 	tls bool
 }
 
-// listen opens the ports of servers, which serve once they are started. A port that cannot be had is an error at once.
-func listen(log logr.Logger, certificate *telemetry.Certificate, servers ...server) ([]*manager.Server, error) {
+// openPorts opens the ports of servers, which serve once they are started. A port that cannot be had is an error at once.
+func openPorts(log logr.Logger, certificate *telemetry.Certificate, servers ...server) ([]*manager.Server, error) {
 	var open []*manager.Server
 	for _, s := range servers {
 		if s.address == "" || s.address == "0" {

@@ -68,7 +68,7 @@ func TestListen(t *testing.T) {
 	}
 	address := free.Addr().String()
 	t.Run("should say at once that a port is taken", func(t *testing.T) {
-		if _, err := listen(logr.Discard(), nil, server{name: "health", address: address}); err == nil || !strings.Contains(err.Error(), "health") {
+		if _, err := openPorts(logr.Discard(), nil, server{name: "health", address: address}); err == nil || !strings.Contains(err.Error(), "health") {
 			t.Errorf("listen = %v", err)
 		}
 	})
@@ -77,7 +77,7 @@ func TestListen(t *testing.T) {
 	}
 	t.Run("should serve until its context ends, and skip what has no address", func(t *testing.T) {
 		handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
-		open, err := listen(logr.Discard(), nil, server{name: "a", address: address, handler: handler}, server{name: "b", address: "0"}, server{name: "c"})
+		open, err := openPorts(logr.Discard(), nil, server{name: "a", address: address, handler: handler}, server{name: "b", address: "0"}, server{name: "c"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func TestListen(t *testing.T) {
 			t.Fatal(err)
 		}
 		handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, r.TLS != nil) })
-		open, err := listen(logr.Discard(), certificate,
+		open, err := openPorts(logr.Discard(), certificate,
 			server{name: "a", address: "127.0.0.1:0", handler: handler, tls: true}, server{name: "b", address: "127.0.0.1:0", handler: handler})
 		if err != nil {
 			t.Fatal(err)

@@ -44,13 +44,13 @@ import (
 const (
 	// syncTimeout is how long caches may take: an API server that is away is waited for, not given up.
 	syncTimeout = 100 * 365 * 24 * time.Hour
-	// reconcileTimeout bounds one reconcile, so that a request that hangs does not hold a worker for ever.
+	// reconcileTimeout bounds one reconcile, so that a request that hangs does not hold a worker forever.
 	reconcileTimeout = 30 * time.Second
 	stopTimeout      = 10 * time.Second
 	workers          = 10
 )
 
-// parts are what outlives the controllers, should they be made anew.
+// parts are what outlives the controllers, should they be recreated.
 type parts struct {
 	machineMetrics  *machine.Metrics
 	approverMetrics *csrapprover.Metrics
@@ -139,7 +139,7 @@ func (w *worker) clusters(ctx context.Context) (clusters, error) {
 		return c, err
 	}
 	c.hub, err = manager.New(clients.Gated(w.hub, w.gate.HubRoundTripper), manager.Options{
-		Scheme: scheme, MapperProvider: mapper, Logger: w.Log,
+		Scheme: scheme, MapperProvider: newMapper, Logger: w.Log,
 		NewCache: newCache, NewClient: undecodable.NewClient,
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{w.hubNamespace(): {}},
@@ -171,7 +171,7 @@ func (w *worker) clusters(ctx context.Context) (clusters, error) {
 
 func (w *worker) addCluster(to manager.Manager, scheme *runtime.Scheme, config *rest.Config, newCache cache.NewCacheFunc, options cache.Options) (cluster.Cluster, error) {
 	made, err := cluster.New(clients.Gated(config, w.gate.RoundTripper), func(o *cluster.Options) {
-		o.Scheme, o.MapperProvider, o.Logger, o.NewCache, o.Cache = scheme, mapper, w.Log, newCache, options
+		o.Scheme, o.MapperProvider, o.Logger, o.NewCache, o.Cache = scheme, newMapper, w.Log, newCache, options
 		o.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}
 	})
 	if err != nil {
@@ -180,7 +180,7 @@ func (w *worker) addCluster(to manager.Manager, scheme *runtime.Scheme, config *
 	return made, to.Add(made)
 }
 
-func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) { return clients.Mapper(), nil }
+func newMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) { return clients.Mapper(), nil }
 
 // targetCache holds hollow Nodes and the certificate requests of kubelets. With other providers than hollow it
 // holds every Node: theirs carry no label to select them by.

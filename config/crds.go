@@ -33,21 +33,21 @@ func InstallCRDs(ctx context.Context, c client.Client, files fs.FS, dir string) 
 			if err := c.Get(ctx, client.ObjectKeyFromObject(crd), current); err != nil {
 				return false, err
 			}
-			return established(current), nil
+			return isEstablished(current), nil
 		})
 		if err != nil {
 			return fmt.Errorf("waiting for %s to be established: %w", crd.GetName(), err)
 		}
-		if err := discovered(ctx, c, crd); err != nil {
+		if err := waitUntilDiscovered(ctx, c, crd); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// discovered waits until c finds the kind of crd: the API server tells of a kind some time after it is established. It asks for the
+// waitUntilDiscovered waits until c finds the kind of crd: the API server tells of a kind some time after it is established. It asks for the
 // version that is stored, because a RESTMapper that knows a group does not ask again which other versions the group has.
-func discovered(ctx context.Context, c client.Client, crd *unstructured.Unstructured) error {
+func waitUntilDiscovered(ctx context.Context, c client.Client, crd *unstructured.Unstructured) error {
 	kind := schema.GroupKind{}
 	kind.Group, _, _ = unstructured.NestedString(crd.Object, "spec", "group")
 	kind.Kind, _, _ = unstructured.NestedString(crd.Object, "spec", "names", "kind")
@@ -77,7 +77,7 @@ func storedVersion(crd *unstructured.Unstructured) string {
 	return ""
 }
 
-func established(crd *unstructured.Unstructured) bool {
+func isEstablished(crd *unstructured.Unstructured) bool {
 	conditions, _, err := unstructured.NestedSlice(crd.Object, "status", "conditions")
 	if err != nil {
 		return false

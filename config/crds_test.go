@@ -51,7 +51,7 @@ func TestAKindThatIsNotDiscoveredYetIsWaitedFor(t *testing.T) {
 			g := NewWithT(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
-			err := discovered(ctx, fake.NewClientBuilder().WithRESTMapper(c.mapper).Build(), crd)
+			err := waitUntilDiscovered(ctx, fake.NewClientBuilder().WithRESTMapper(c.mapper).Build(), crd)
 			if c.want == nil {
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(c.mapper.misses).To(BeNumerically("<", 0), "it was looked for until it was there")

@@ -86,8 +86,8 @@ type Options struct {
 	Logger logr.Logger
 }
 
-// complete fills in the defaults and says what is wrong.
-func (o Options) complete() (Options, error) {
+// completeOptions fills in the defaults and says what is wrong.
+func (o Options) completeOptions() (Options, error) {
 	setDefault(&o.Namespace, DefaultNamespace)
 	setDefault(&o.HealthAddress, DefaultHealthAddress)
 	setDefault(&o.MetricsAddress, DefaultMetricsAddress)

@@ -57,7 +57,7 @@ const leaderLease = v1alpha1.HubLeaseName
 // Run runs a hub until ctx is done, and returns nil then. It returns an error if it cannot start, loses its leadership,
 // or finds that its API server has gone back to an older state. Tests and main call it alike.
 func Run(ctx context.Context, options Options) error {
-	options, err := options.complete()
+	options, err := options.completeOptions()
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	defer served.close()
+	defer served.closePorts()
 	lease, err := newLease(options)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func newManager(options Options, served *endpoints, lease *leader.Lease) (manage
 		LeaderElectionResourceLockInterface: lock,
 		// The caller of Run ends right after it, so the lease may be given up at once.
 		LeaderElectionReleaseOnCancel: true,
-		Metrics:                       served.metrics(options.MetricsAddress),
+		Metrics:                       served.metricsOptions(options.MetricsAddress),
 		HealthProbeBindAddress:        disabled,
 		PprofBindAddress:              options.PprofAddress,
 		GracefulShutdownTimeout:       &options.ShutdownTimeout,
@@ -231,7 +231,7 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	}
 	fleets, err := fleet.New(fleet.Deps{
 		Client: hub.GetClient(), Live: live, Recorder: recorder, Placements: placements, Agents: agents, Clock: now, Namespace: options.Namespace,
-		Tracing: tracers, Leads: leads(lease),
+		Tracing: tracers, Leads: leadsUntil(lease),
 	})
 	if err != nil {
 		return err
@@ -258,8 +258,8 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	return nil
 }
 
-// leads tells until when a hub leads that was elected; nil if it was not.
-func leads(lease *leader.Lease) func(context.Context) (time.Time, error) {
+// leadsUntil tells until when a hub leads that was elected; nil if it was not.
+func leadsUntil(lease *leader.Lease) func(context.Context) (time.Time, error) {
 	if lease == nil {
 		return nil
 	}

@@ -47,8 +47,8 @@ func newEndpoints(options Options) (*endpoints, error) {
 	return e, nil
 }
 
-// metrics are the options of the metrics endpoint.
-func (e *endpoints) metrics(address string) metricsserver.Options {
+// metricsOptions are the options of the metrics endpoint.
+func (e *endpoints) metricsOptions(address string) metricsserver.Options {
 	options := metricsserver.Options{BindAddress: address}
 	if e.certificate != nil {
 		options.SecureServing, options.TLSOpts = true, []func(*tls.Config){e.certificate.Configure}
@@ -76,8 +76,8 @@ func (e *endpoints) addTo(hub manager.Manager) error {
 	return nil
 }
 
-// close closes what addTo has not passed on.
-func (e *endpoints) close() {
+// closePorts closes what addTo has not passed on.
+func (e *endpoints) closePorts() {
 	if e.listener != nil {
 		_ = e.listener.Close() // It may be closed already.
 	}

@@ -8,7 +8,7 @@
 //
 //   - One instance per Machine, found again by the Machine's name alone: keep no state that a restart of the
 //     agent would lose. A Driver is called by several goroutines at once, but by one at a time for a Machine.
-//   - Every call returns soon and honours its context. What takes longer goes on behind the call; Get tells
+//   - Every call returns soon and honours its context. What takes longer continues behind the call; Get tells
 //     how far it is, and Environment.Changed asks the agent to look.
 //   - Make every change through the clients of Environment. They refuse with a freeze error while the agent
 //     is frozen; hand such an error up as it is, wrapped at most.
@@ -42,7 +42,7 @@ type Driver interface {
 	// *InPlaceUnsupportedError or *InvalidConfigurationError.
 	CheckUpdate(ctx context.Context, request Request) error
 	// Update brings an instance to the configuration of request, in place or by replacing it; name and
-	// provider ID stay, so that the kubelet goes on with the same Node. It may take the instance away and leave
+	// provider ID stay, so that the kubelet continues with the same Node. It may take the instance away and leave
 	// it to the next Create to make the new one: it is then Deleting, and later gone. It returns *NotFoundError
 	// when there is no instance, and *InPlaceUnsupportedError, with nothing changed, when CheckUpdate would.
 	Update(ctx context.Context, request Request) (Instance, error)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// chance is a number that follows from seed and the names and numbers that it is about, spread evenly. JSON keeps lists
+// chanceOf is a number that follows from seed and the names and numbers that it is about, spread evenly. JSON keeps lists
 // apart that would look the same if their parts were put one behind the other.
-func chance(seed int64, about ...any) uint64 {
+func chanceOf(seed int64, about ...any) uint64 {
 	text, _ := json.Marshal(append([]any{seed}, about...)) // Texts and numbers always can be written.
 	sum := sha256.Sum256(text)
 	return binary.BigEndian.Uint64(sum[:])
@@ -20,20 +20,20 @@ func Spread(limit time.Duration, seed int64, about ...any) time.Duration {
 	if limit <= 0 {
 		return 0
 	}
-	return time.Duration(chance(seed, about...) % (uint64(limit) + 1))
+	return time.Duration(chanceOf(seed, about...) % (uint64(limit) + 1))
 }
 
-// Hits tells whether something is among the so many of 100 that are hit, which follows from seed and the names and numbers
+// Hits reports whether something is among the so many of 100 that are hit, which follows from seed and the names and numbers
 // that it is about. 0 means all.
 func Hits(percent int32, seed int64, about ...any) bool {
 	if percent <= 0 || percent >= DefaultPercent {
 		return true
 	}
-	return int32(chance(seed, about...)%DefaultPercent) < percent
+	return int32(chanceOf(seed, about...)%DefaultPercent) < percent
 }
 
 // SeedOf is a seed that follows from the names and numbers that it is about. It is small enough to be a number in any JSON.
 func SeedOf(about ...any) int64 {
 	const spare = 12
-	return int64(chance(0, append([]any{"seed"}, about...)...) >> spare)
+	return int64(chanceOf(0, append([]any{"seed"}, about...)...) >> spare)
 }

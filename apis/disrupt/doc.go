@@ -1,5 +1,5 @@
 // Package disrupt is the contract by which nodes are made to fail: which faults there are, which nodes are chosen, when
-// each fault begins and ends, and the plan that carries this to a hollow node. It is pure: it reads no clock and no file,
+// each fault starts and ends, and the plan that carries this to a hollow node. It is pure: it reads no clock and no file,
 // so that hub, agent, command line and hollow node compute the same from the same input.
 //
 // The agent writes a Plan as one annotation, Annotation, of a hollow-node's pod; the hollow node reads it from a file of

@@ -36,7 +36,7 @@ const (
 	APIErrors FaultType = "APIErrors"
 	// PodStartDelay delays each pod that is started.
 	PodStartDelay FaultType = "PodStartDelay"
-	// PodStartFail keeps pods from starting. Pods that run go on.
+	// PodStartFail keeps pods from starting. Pods that run continue.
 	PodStartFail FaultType = "PodStartFail"
 	// NeverJoin keeps a hollow node that is about to join from it until the end of the window, also one whose Machine is created
 	// within the window. One that runs as a Node is not touched; when its process is restarted within a window, it does not come
@@ -91,7 +91,7 @@ const (
 	// HeartbeatLease is the Node's Lease. Without it the Node becomes Unknown when the node-monitor grace period is over.
 	// The kubelet then reports its status, which has changed, so that the Node is Ready again for as long.
 	HeartbeatLease Heartbeat = "Lease"
-	// HeartbeatStatus is the Node's status. As long as the Lease is renewed the Node stays as it is, whatever becomes of it.
+	// HeartbeatStatus is the Node's status. As long as the Lease is renewed the Node stays as it is, whatever happens to it.
 	HeartbeatStatus Heartbeat = "Status"
 	// HeartbeatBoth is both, as of a machine that is gone. It is the default.
 	HeartbeatBoth Heartbeat = "Both"
@@ -106,7 +106,7 @@ type FreezeHeartbeatParameters struct {
 	Heartbeat Heartbeat `json:"heartbeat,omitempty"`
 }
 
-// FlapParameters are those of Flap. A window begins with a node that is not ready. A kubelet needs up to 15 seconds until
+// FlapParameters are those of Flap. A window starts with a node that is not ready. A kubelet needs up to 15 seconds until
 // its Node says how it is, so shorter times are refused.
 //
 // +kubebuilder:object:generate=true
@@ -191,7 +191,7 @@ const (
 // APIClients are all clients of a kubelet.
 var APIClients = []APIClient{ClientMain, ClientHeartbeat, ClientEvents}
 
-// SlowAPIParameters are those of SlowAPI. A watch that is open goes on; one that is opened is delayed.
+// SlowAPIParameters are those of SlowAPI. A watch that is open continues; one that is opened is delayed.
 //
 // +kubebuilder:object:generate=true
 type SlowAPIParameters struct {
@@ -215,7 +215,7 @@ type SlowAPIParameters struct {
 	Clients []APIClient `json:"clients,omitempty"`
 }
 
-// APIErrorsParameters are those of APIErrors. A watch that is open goes on.
+// APIErrorsParameters are those of APIErrors. A watch that is open continues.
 //
 // +kubebuilder:object:generate=true
 type APIErrorsParameters struct {
@@ -286,17 +286,17 @@ func (f *Fault) Frozen() (lease, status bool) {
 	return f.FreezeHeartbeat.Heartbeat != HeartbeatStatus, f.FreezeHeartbeat.Heartbeat != HeartbeatLease
 }
 
-// Concerns tells whether requests of a client are delayed.
+// Concerns reports whether requests of a client are delayed.
 func (p *SlowAPIParameters) Concerns(client APIClient) bool {
 	return len(p.Clients) == 0 || slices.Contains(p.Clients, client)
 }
 
-// Concerns tells whether requests of a client may fail. Without parameters, those of all clients do.
+// Concerns reports whether requests of a client may fail. Without parameters, those of all clients do.
 func (p *APIErrorsParameters) Concerns(client APIClient) bool {
 	return p == nil || len(p.Clients) == 0 || slices.Contains(p.Clients, client)
 }
 
-// MayTurnNotReady tells whether the fault lets the Node's condition Ready be something else than True when its windows last
+// MayTurnNotReady reports whether the fault lets the Node's condition Ready be something else than True when its windows last
 // long enough: what is to be counted against maxUnavailable and for Thresholds. A FreezeHeartbeat of the status alone
 // leaves it as it is.
 func (f *Fault) MayTurnNotReady() bool {

@@ -61,7 +61,7 @@ type Entry struct {
 // Timing is a series of windows in which a fault is there. The node is well for healthyFor, then disrupted for
 // unhealthyFor, and so on from start to end; what is under way at the end is cut off.
 type Timing struct {
-	// start is when healthyFor begins for the first time, in whole seconds.
+	// start is when healthyFor starts for the first time, in whole seconds.
 	Start metav1.Time `json:"start"`
 	// end is when all is over, in whole seconds. Required, and at most MaxLength after start.
 	End metav1.Time `json:"end"`
@@ -69,10 +69,10 @@ type Timing struct {
 	HealthyFor metav1.Duration `json:"healthyFor,omitzero"`
 	// unhealthyFor is how long a window is. Default 0s, which means one window that lasts until the end.
 	UnhealthyFor metav1.Duration `json:"unhealthyFor,omitzero"`
-	// jitter is up to how much later a window begins and ends, different for each window and node. With more than one window
+	// jitter is up to how much later a window starts and ends, different for each window and node. With more than one window
 	// it is at most healthyFor, so that the windows stay apart. Default 0s.
 	Jitter metav1.Duration `json:"jitter,omitzero"`
-	// repeat is how many windows there are. Default 0, which means as many as begin before the end.
+	// repeat is how many windows there are. Default 0, which means as many as start before the end.
 	Repeat int32 `json:"repeat,omitempty"`
 }
 

@@ -69,7 +69,7 @@ func (s Selection) Validate() error {
 // A node that is unavailable already costs nothing of MaxUnavailable, so selecting again gives the same nodes when those
 // that are hit have become unavailable.
 func (s Selection) Select(candidates []Candidate) []string {
-	turns := s.turns(candidates)
+	turns := s.orderCandidates(candidates)
 	budget := len(turns)
 	if s.MaxUnavailable != nil {
 		budget = int(*s.MaxUnavailable)
@@ -100,11 +100,11 @@ type turn struct {
 	place uint64
 }
 
-// turns are the candidates in the order in which they are hit. One that is there twice counts once.
-func (s Selection) turns(candidates []Candidate) []turn {
+// orderCandidates are the candidates in the order in which they are hit. One that is there twice counts once.
+func (s Selection) orderCandidates(candidates []Candidate) []turn {
 	turns := make([]turn, 0, len(candidates))
 	for _, one := range candidates {
-		turns = append(turns, turn{one, chance(s.Seed, "select", one.Name)})
+		turns = append(turns, turn{one, chanceOf(s.Seed, "select", one.Name)})
 	}
 	slices.SortStableFunc(turns, func(a, b turn) int {
 		return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.Name, b.Name))

@@ -54,7 +54,7 @@ type ZoneEffect struct {
 	EvictionsStop bool
 }
 
-// Crossed tells whether the zone would get another treatment than now.
+// Crossed reports whether the zone would get another treatment than now.
 func (e ZoneEffect) Crossed() bool { return e.Before != e.After }
 
 // Effect is what the node-lifecycle controller would make of a disruption.
@@ -66,7 +66,7 @@ type Effect struct {
 	AllDown bool
 }
 
-// Crossed tells whether any zone would get another treatment than now.
+// Crossed reports whether any zone would get another treatment than now.
 func (e Effect) Crossed() bool { return slices.ContainsFunc(e.Zones, ZoneEffect.Crossed) }
 
 // Thresholds tells what the node-lifecycle controller would make of the nodes of a cluster if those that are hit were not
@@ -132,7 +132,7 @@ func zoneState(nodes, notReady int) ZoneState {
 	}
 }
 
-// Warnings are the sentences that a person should read before the disruption begins; none if nothing is crossed.
+// Warnings are the sentences that a person should read before the disruption starts; none if nothing is crossed.
 func (e Effect) Warnings() []string {
 	if e.AllDown && e.Crossed() {
 		return []string{"no node of the cluster would be Ready: the node-lifecycle controller would take this for a fault of its own and evict no pods"}
@@ -143,7 +143,7 @@ func (e Effect) Warnings() []string {
 			continue
 		}
 		var text strings.Builder
-		fmt.Fprintf(&text, "%d of %d nodes of %s would not be Ready", zone.NotReady, zone.Nodes, zone.title())
+		fmt.Fprintf(&text, "%d of %d nodes of %s would not be Ready", zone.NotReady, zone.Nodes, zone.zoneTitle())
 		switch {
 		case zone.After == ZoneFullDisruption:
 			text.WriteString(", which is all of them: pods are evicted at the usual rate, because another zone has a node that is Ready")
@@ -159,7 +159,7 @@ func (e Effect) Warnings() []string {
 	return warnings
 }
 
-func (e ZoneEffect) title() string {
+func (e ZoneEffect) zoneTitle() string {
 	if e.Zone == "" {
 		return "the zone without a name"
 	}

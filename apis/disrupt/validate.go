@@ -40,7 +40,7 @@ func (p Plan) Validate() error {
 	first := map[identity]int{}
 	for i := range p.Entries {
 		e := &p.Entries[i]
-		problems = append(problems, below(fmt.Sprintf("entries[%d]", i), e.Validate()))
+		problems = append(problems, prefixErrors(fmt.Sprintf("entries[%d]", i), e.Validate()))
 		same := identity{e.UID, e.Index}
 		if earlier, ok := first[same]; ok {
 			problems = append(problems, fmt.Errorf("entries[%d].index: %d is taken by entries[%d] of the same uid: number the faults of a run", i, e.Index, earlier))
@@ -58,12 +58,12 @@ func (e *Entry) Validate() error {
 		problems = append(problems, fmt.Errorf("run: want the name of a NodeDisruptionRun: %s", strings.Join(faults, "; ")))
 	}
 	if faults := validation.IsValidLabelValue(e.UID); e.UID == "" || len(faults) > 0 {
-		problems = append(problems, fmt.Errorf("uid: want the UID of a NodeDisruptionRun, got %q", shortened(e.UID)))
+		problems = append(problems, fmt.Errorf("uid: want the UID of a NodeDisruptionRun, got %q", shortenValue(e.UID)))
 	}
 	if e.Index < 0 || e.Index > maxIndex {
 		problems = append(problems, fmt.Errorf("index: want a number from 0 to %d, got %d", maxIndex, e.Index))
 	}
-	problems = append(problems, below("fault", e.Fault.Validate()), e.Timing.Validate())
+	problems = append(problems, prefixErrors("fault", e.Fault.Validate()), e.Timing.Validate())
 	return errors.Join(problems...)
 }
 
@@ -71,11 +71,11 @@ func (e *Entry) Validate() error {
 func (t Timing) Validate() error {
 	problems := []error{
 		t.validateLength(),
-		between("healthyFor", t.HealthyFor.Duration, 0, MaxLength),
-		between("jitter", t.Jitter.Duration, 0, MaxLength),
+		checkBetween("healthyFor", t.HealthyFor.Duration, 0, MaxLength),
+		checkBetween("jitter", t.Jitter.Duration, 0, MaxLength),
 	}
 	if t.UnhealthyFor.Duration != 0 {
-		problems = append(problems, between("unhealthyFor", t.UnhealthyFor.Duration, MinUnhealthyFor, MaxLength))
+		problems = append(problems, checkBetween("unhealthyFor", t.UnhealthyFor.Duration, MinUnhealthyFor, MaxLength))
 	}
 	if t.Repeat < 0 || t.Repeat > MaxRepeat {
 		problems = append(problems, fmt.Errorf("repeat: want a number from 0 to %d, got %d", MaxRepeat, t.Repeat))
@@ -111,7 +111,7 @@ func (t Timing) validateLength() error {
 // Validate reports all that is wrong with f.
 func (f *Fault) Validate() error {
 	if !slices.Contains(FaultTypes, f.Type) {
-		return fmt.Errorf("type: want one of %s, got %q", joined(FaultTypes), shortened(string(f.Type)))
+		return fmt.Errorf("type: want one of %s, got %q", joinValues(FaultTypes), shortenValue(string(f.Type)))
 	}
 	var problems []error
 	for _, member := range []struct {
@@ -128,11 +128,11 @@ func (f *Fault) Validate() error {
 		{SlowAPI, "slowAPI", f.SlowAPI != nil, true, func() error { return f.SlowAPI.validate() }},
 		{APIErrors, "apiErrors", f.APIErrors != nil, false, func() error { return f.APIErrors.validate() }},
 		{PodStartDelay, "podStartDelay", f.PodStartDelay != nil, true, func() error { return f.PodStartDelay.validate() }},
-		{PodStartFail, "podStartFail", f.PodStartFail != nil, false, func() error { return percent(f.PodStartFail.Percent) }},
+		{PodStartFail, "podStartFail", f.PodStartFail != nil, false, func() error { return checkPercent(f.PodStartFail.Percent) }},
 	} {
 		switch mine := member.of == f.Type; {
 		case mine && member.set:
-			problems = append(problems, below(member.name, member.check()))
+			problems = append(problems, prefixErrors(member.name, member.check()))
 		case mine && member.required:
 			problems = append(problems, fmt.Errorf("%s: required for the type %s", member.name, f.Type))
 		case member.set:
@@ -151,15 +151,15 @@ func (p *FreezeHeartbeatParameters) validate() error {
 
 func (p *FlapParameters) validate() error {
 	return errors.Join(
-		between("notReadyFor", p.NotReadyFor.Duration, minFlap, maxFlap),
-		between("readyFor", p.ReadyFor.Duration, minFlap, maxFlap))
+		checkBetween("notReadyFor", p.NotReadyFor.Duration, minFlap, maxFlap),
+		checkBetween("readyFor", p.ReadyFor.Duration, minFlap, maxFlap))
 }
 
 func (p *PressureParameters) validate() error {
 	if len(p.Resources) == 0 {
 		return fmt.Errorf("resources: required, of %s, %s, %s", PressureMemory, PressureDisk, PressurePID)
 	}
-	return set("resources", p.Resources, PressureMemory, PressureDisk, PressurePID)
+	return checkSet("resources", p.Resources, PressureMemory, PressureDisk, PressurePID)
 }
 
 func (p *ConditionParameters) validate() error {
@@ -174,7 +174,7 @@ func (p *ConditionParameters) validate() error {
 		problems = append(problems, oneOf("status", p.Status, corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown))
 	}
 	if faults := validation.IsCIdentifier(p.Reason); p.Reason != "" && (len(faults) > 0 || len(p.Reason) > maxReason) {
-		problems = append(problems, fmt.Errorf("reason: want a word such as KernelHung of at most %d bytes, got %q", maxReason, shortened(p.Reason)))
+		problems = append(problems, fmt.Errorf("reason: want a word such as KernelHung of at most %d bytes, got %q", maxReason, shortenValue(p.Reason)))
 	}
 	if len(p.Message) > maxMessage || !utf8.ValidString(p.Message) {
 		problems = append(problems, fmt.Errorf("message: want a text of at most %d bytes, got %d", maxMessage, len(p.Message)))
@@ -184,13 +184,13 @@ func (p *ConditionParameters) validate() error {
 
 func (p *SlowAPIParameters) validate() error {
 	return errors.Join(
-		between("latency", p.Latency.Duration, time.Millisecond, maxLatency),
-		between("jitter", p.Jitter.Duration, 0, maxLatency),
-		set("clients", p.Clients, APIClients...))
+		checkBetween("latency", p.Latency.Duration, time.Millisecond, maxLatency),
+		checkBetween("jitter", p.Jitter.Duration, 0, maxLatency),
+		checkSet("clients", p.Clients, APIClients...))
 }
 
 func (p *APIErrorsParameters) validate() error {
-	problems := []error{percent(p.Percent), set("clients", p.Clients, APIClients...)}
+	problems := []error{checkPercent(p.Percent), checkSet("clients", p.Clients, APIClients...)}
 	switch code := p.StatusCode; {
 	case code == 0, code == 401, code == 403, code == 429:
 	case code < minStatusCode, code > maxStatusCode:
@@ -201,34 +201,34 @@ func (p *APIErrorsParameters) validate() error {
 
 func (p *PodStartDelayParameters) validate() error {
 	return errors.Join(
-		between("delay", p.Delay.Duration, time.Millisecond, maxPodDelay),
-		between("jitter", p.Jitter.Duration, 0, maxPodDelay))
+		checkBetween("delay", p.Delay.Duration, time.Millisecond, maxPodDelay),
+		checkBetween("jitter", p.Jitter.Duration, 0, maxPodDelay))
 }
 
-// below puts the path of a struct in front of each of its problems.
-func below(path string, err error) error {
+// prefixErrors puts the path of a struct in front of each of its problems.
+func prefixErrors(path string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		var problems []error
 		for _, one := range several.Unwrap() {
-			problems = append(problems, below(path, one))
+			problems = append(problems, prefixErrors(path, one))
 		}
 		return errors.Join(problems...)
 	}
 	return fmt.Errorf("%s.%w", path, err)
 }
 
-func between(field string, value, low, high time.Duration) error {
+func checkBetween(field string, value, low, high time.Duration) error {
 	if value < low || value > high {
 		return fmt.Errorf("%s: want a duration from %s to %s, got %s", field, low, high, value)
 	}
 	return nil
 }
 
-// percent accepts 0, which means all.
-func percent(value int32) error {
+// checkPercent accepts 0, which means all.
+func checkPercent(value int32) error {
 	if value < 0 || value > DefaultPercent {
 		return fmt.Errorf("percent: want a number from 1 to %d, got %d", DefaultPercent, value)
 	}
@@ -239,10 +239,10 @@ func oneOf[T ~string](field string, value T, allowed ...T) error {
 	if slices.Contains(allowed, value) {
 		return nil
 	}
-	return fmt.Errorf("%s: want one of %s, got %q", field, joined(allowed), shortened(string(value)))
+	return fmt.Errorf("%s: want one of %s, got %q", field, joinValues(allowed), shortenValue(string(value)))
 }
 
-func set[T ~string](field string, values []T, allowed ...T) error {
+func checkSet[T ~string](field string, values []T, allowed ...T) error {
 	var problems []error
 	for i, value := range values {
 		problems = append(problems, oneOf(fmt.Sprintf("%s[%d]", field, i), value, allowed...))
@@ -254,7 +254,7 @@ func set[T ~string](field string, values []T, allowed ...T) error {
 	return errors.Join(problems...)
 }
 
-func joined[T ~string](values []T) string {
+func joinValues[T ~string](values []T) string {
 	names := make([]string, len(values))
 	for i, value := range values {
 		names[i] = string(value)
@@ -262,8 +262,8 @@ func joined[T ~string](values []T) string {
 	return strings.Join(names, ", ")
 }
 
-// shortened is a value as it stands in a message.
-func shortened(text string) string {
+// shortenValue is a value as it stands in a message.
+func shortenValue(text string) string {
 	const limit = 64
 	if len(text) > limit {
 		return text[:limit] + "…"

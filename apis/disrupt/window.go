@@ -14,7 +14,7 @@ type Window struct {
 	Start, End time.Time
 }
 
-// Contains tells whether a time is within the window.
+// Contains reports whether a time is within the window.
 func (w Window) Contains(t time.Time) bool {
 	return !t.Before(w.Start) && (w.End.IsZero() || t.Before(w.End))
 }
@@ -29,7 +29,7 @@ type Active struct {
 
 // At returns which of the entries are within a window on a node, in their order, and when this changes next; zero if it
 // does not change any more. It depends on nothing but its arguments, so that agent and node agree, and a node that is
-// restarted goes on with what it did.
+// restarted continues with what it did.
 func At(entries []Entry, node string, now time.Time) (active []Active, next time.Time) {
 	for i := range entries {
 		e := &entries[i]
@@ -38,20 +38,20 @@ func At(entries []Entry, node string, now time.Time) (active []Active, next time
 			one := Active{Entry: e, Window: window}
 			if e.Fault.Type == Flap && e.Fault.Flap != nil {
 				var flips time.Time
-				one.Ready, flips = e.Fault.Flap.at(now, window)
-				change = earlier(change, flips)
+				one.Ready, flips = e.Fault.Flap.stateAt(now, window)
+				change = earlierOf(change, flips)
 			}
 			active = append(active, one)
 		}
-		next = earlier(next, change)
+		next = earlierOf(next, change)
 	}
 	return active, next
 }
 
 // At returns the window that now is within, if there is one, and when this changes next; zero if it does not.
 func (e *Entry) At(node string, now time.Time) (window Window, within bool, next time.Time) {
-	index := e.slot(now)
-	if current, ok := e.window(node, index); ok {
+	index := e.currentSlot(now)
+	if current, ok := e.windowAt(node, index); ok {
 		switch {
 		case current.Contains(now):
 			return current, true, current.End
@@ -59,7 +59,7 @@ func (e *Entry) At(node string, now time.Time) (window Window, within bool, next
 			return Window{}, false, current.Start
 		}
 	}
-	if following, ok := e.window(node, index+1); ok {
+	if following, ok := e.windowAt(node, index+1); ok {
 		return Window{}, false, following.Start
 	}
 	return Window{}, false, time.Time{}
@@ -70,7 +70,7 @@ func (e *Entry) At(node string, now time.Time) (window Window, within bool, next
 func (e *Entry) Windows(node string) iter.Seq[Window] {
 	return func(yield func(Window) bool) {
 		for index := int64(0); ; index++ {
-			window, ok := e.window(node, index)
+			window, ok := e.windowAt(node, index)
 			if !ok || !yield(window) {
 				return
 			}
@@ -78,27 +78,27 @@ func (e *Entry) Windows(node string) iter.Seq[Window] {
 	}
 }
 
-// slot is the last window that may have begun, without jitter; -1 before the first.
-func (e *Entry) slot(now time.Time) int64 {
+// currentSlot is the last window that may have started, without jitter; -1 before the first.
+func (e *Entry) currentSlot(now time.Time) int64 {
 	since := now.Sub(e.Start.Add(e.HealthyFor.Duration))
 	if since < 0 {
 		return -1
 	}
-	if e.count() == 1 {
+	if e.countWindows() == 1 {
 		return 0 // Its jitter may be longer than the window.
 	}
-	return int64(since / e.period())
+	return int64(since / e.windowPeriod())
 }
 
-func (e *Entry) period() time.Duration { return e.HealthyFor.Duration + e.UnhealthyFor.Duration }
+func (e *Entry) windowPeriod() time.Duration { return e.HealthyFor.Duration + e.UnhealthyFor.Duration }
 
-// window is the window of that index, if there is one. Windows stay apart because the jitter of all but single ones is at
+// windowAt is the window of that index, if there is one. Windows stay apart because the jitter of all but single ones is at
 // most healthyFor.
-func (e *Entry) window(node string, index int64) (Window, bool) {
-	if index < 0 || index >= e.count() {
+func (e *Entry) windowAt(node string, index int64) (Window, bool) {
+	if index < 0 || index >= e.countWindows() {
 		return Window{}, false
 	}
-	start := e.Start.Add(e.HealthyFor.Duration + time.Duration(index)*e.period() + e.delay(node, index))
+	start := e.Start.Add(e.HealthyFor.Duration + time.Duration(index)*e.windowPeriod() + e.jitterDelay(node, index))
 	if !e.End.IsZero() && !start.Before(e.End.Time) {
 		return Window{}, false
 	}
@@ -111,8 +111,8 @@ func (e *Entry) window(node string, index int64) (Window, bool) {
 	return window, true
 }
 
-// count is how many windows there are at most.
-func (e *Entry) count() int64 {
+// countWindows is how many windows there are at most.
+func (e *Entry) countWindows() int64 {
 	switch {
 	case e.UnhealthyFor.Duration <= 0:
 		return 1
@@ -122,17 +122,17 @@ func (e *Entry) count() int64 {
 		return math.MaxInt64
 	default:
 		// The end comes first, so that no number of windows overflows.
-		return int64(e.End.Sub(e.Start.Time)/e.period()) + 1
+		return int64(e.End.Sub(e.Start.Time)/e.windowPeriod()) + 1
 	}
 }
 
-// delay is how much later a window begins because of the jitter.
-func (e *Entry) delay(node string, index int64) time.Duration {
+// jitterDelay is how much later a window starts because of the jitter.
+func (e *Entry) jitterDelay(node string, index int64) time.Duration {
 	return Spread(e.Jitter.Duration, e.Seed, "window", node, e.UID, e.Index, index)
 }
 
-// at tells whether the node is well at a time within a window, and until when.
-func (p *FlapParameters) at(now time.Time, window Window) (ready bool, until time.Time) {
+// stateAt reports whether the node is well at a time within a window, and until when.
+func (p *FlapParameters) stateAt(now time.Time, window Window) (ready bool, until time.Time) {
 	down, cycle := p.NotReadyFor.Duration, p.NotReadyFor.Duration+p.ReadyFor.Duration
 	if down <= 0 || cycle <= down {
 		return false, time.Time{}
@@ -144,8 +144,8 @@ func (p *FlapParameters) at(now time.Time, window Window) (ready bool, until tim
 	return true, now.Add(cycle - within)
 }
 
-// earlier is the earlier one of two times, of which a zero one is no time.
-func earlier(a, b time.Time) time.Time {
+// earlierOf is the earlier one of two times, of which a zero one is not a time.
+func earlierOf(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

@@ -82,7 +82,7 @@ type Configuration struct {
 	Unhealthy *Unhealthy `json:"unhealthy,omitempty"`
 }
 
-// Unhealthy is when a Node is not Ready because its own configuration says so. It begins anew with each pod, and nothing but
+// Unhealthy is when a Node is not Ready because its own configuration says so. It starts over with each pod, and nothing but
 // another configuration ends it.
 type Unhealthy struct {
 	// HealthyFor is how long the Node is well, from the first start of its kubelet and after each time that it was not.

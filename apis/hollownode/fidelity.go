@@ -123,18 +123,18 @@ func (c Configuration) EffectiveFidelity() Fidelity {
 func (f Fidelity) Validate() error {
 	problems := []error{
 		oneOf("probes", f.Probes, ProbesSkip, ProbesRun),
-		within("terminationPercent", int64(f.TerminationPercent), 0, 100),
-		within("imagePull.failurePercent", int64(f.ImagePull.FailurePercent), 0, 100),
-		within("kubelet.eventRecordQPS", int64(f.Kubelet.EventRecordQPS), 0, MaxRate),
-		within("kubelet.eventBurst", int64(f.Kubelet.EventBurst), 1, MaxRate),
-		within("kubelet.registryPullQPS", int64(f.Kubelet.RegistryPullQPS), 0, MaxRate),
-		within("kubelet.registryBurst", int64(f.Kubelet.RegistryBurst), 1, MaxRate),
-		within("kubelet.maxParallelImagePulls", int64(f.Kubelet.MaxParallelImagePulls), 0, MaxRate),
+		checkWithin("terminationPercent", int64(f.TerminationPercent), 0, 100),
+		checkWithin("imagePull.failurePercent", int64(f.ImagePull.FailurePercent), 0, 100),
+		checkWithin("kubelet.eventRecordQPS", int64(f.Kubelet.EventRecordQPS), 0, MaxRate),
+		checkWithin("kubelet.eventBurst", int64(f.Kubelet.EventBurst), 1, MaxRate),
+		checkWithin("kubelet.registryPullQPS", int64(f.Kubelet.RegistryPullQPS), 0, MaxRate),
+		checkWithin("kubelet.registryBurst", int64(f.Kubelet.RegistryBurst), 1, MaxRate),
+		checkWithin("kubelet.maxParallelImagePulls", int64(f.Kubelet.MaxParallelImagePulls), 0, MaxRate),
 		oneOf("kubelet.configMapAndSecretChangeDetectionStrategy", f.Kubelet.ConfigMapAndSecretChangeDetectionStrategy,
 			ChangeDetectionGet, ChangeDetectionCache, ChangeDetectionWatch),
 	}
 	if rate := f.ImagePull.BytesPerSecond; rate != 0 {
-		problems = append(problems, within("imagePull.bytesPerSecond", rate, MinBytesPerSecond, MaxBytesPerSecond))
+		problems = append(problems, checkWithin("imagePull.bytesPerSecond", rate, MinBytesPerSecond, MaxBytesPerSecond))
 	}
 	if f.Kubelet.SerializeImagePulls && f.Kubelet.MaxParallelImagePulls > 1 {
 		problems = append(problems, errors.New("kubelet.maxParallelImagePulls: want 0 or 1 with serializeImagePulls"))
@@ -142,7 +142,7 @@ func (f Fidelity) Validate() error {
 	return errors.Join(problems...)
 }
 
-func within(field string, value, low, high int64) error {
+func checkWithin(field string, value, low, high int64) error {
 	if value < low || value > high {
 		return fmt.Errorf("%s: want a number from %d to %d, got %d", field, low, high, value)
 	}

@@ -7,7 +7,7 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 )
 
-// CheckKubeletVersion tells whether a hollow-node can report v as the version of its kubelet. A hollow-node does not
+// CheckKubeletVersion reports whether a hollow-node can report v as the version of its kubelet. A hollow-node does not
 // start with any other.
 func CheckKubeletVersion(v string) error {
 	if _, err := utilversion.ParseSemantic(v); err != nil {
@@ -19,7 +19,7 @@ func CheckKubeletVersion(v string) error {
 	return nil
 }
 
-// CheckContainerRuntimeVersion tells whether a hollow-node can report v as the version of its container runtime. A
+// CheckContainerRuntimeVersion reports whether a hollow-node can report v as the version of its container runtime. A
 // kubelet does not start with any other.
 func CheckContainerRuntimeVersion(v string) error {
 	_, err := utilversion.ParseGeneric(v)

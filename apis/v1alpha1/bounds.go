@@ -12,13 +12,13 @@ func (s *MachineDeploymentStrategy) Bounds(replicas int) (surge, unavailable int
 	case InPlace:
 		unavailable = 1
 		if s.InPlace != nil {
-			unavailable = resolve(s.InPlace.MaxUnavailable, intstr.FromInt32(1), replicas, false)
+			unavailable = resolveValue(s.InPlace.MaxUnavailable, intstr.FromInt32(1), replicas, false)
 		}
 	default:
 		surge = 1
 		if s.RollingUpdate != nil {
-			surge = resolve(s.RollingUpdate.MaxSurge, intstr.FromInt32(1), replicas, true)
-			unavailable = resolve(s.RollingUpdate.MaxUnavailable, intstr.FromInt32(0), replicas, false)
+			surge = resolveValue(s.RollingUpdate.MaxSurge, intstr.FromInt32(1), replicas, true)
+			unavailable = resolveValue(s.RollingUpdate.MaxUnavailable, intstr.FromInt32(0), replicas, false)
 		}
 	}
 	if surge == 0 && unavailable == 0 {
@@ -37,13 +37,13 @@ func (s *MachineDeploymentStrategy) SurgeGroup() string {
 
 // Limits resolves maxUnhealthy and maxInFlight for a number of replicas.
 func (r *Remediation) Limits(replicas int) (maxUnhealthy, maxInFlight int) {
-	return resolve(r.MaxUnhealthy, intstr.FromString("40%"), replicas, true),
-		resolve(r.MaxInFlight, intstr.FromInt32(1), replicas, true)
+	return resolveValue(r.MaxUnhealthy, intstr.FromString("40%"), replicas, true),
+		resolveValue(r.MaxInFlight, intstr.FromInt32(1), replicas, true)
 }
 
-// resolve returns the number that value means, percentages of replicas rounded up or down. What admission would have
+// resolveValue returns the number that value means, percentages of replicas rounded up or down. What admission would have
 // refused counts as 0, the safe side.
-func resolve(value *intstr.IntOrString, unset intstr.IntOrString, replicas int, up bool) int {
+func resolveValue(value *intstr.IntOrString, unset intstr.IntOrString, replicas int, up bool) int {
 	if value == nil {
 		value = &unset
 	}

@@ -85,7 +85,7 @@ const (
 	CredentialServiceAccountToken CredentialType = "ServiceAccountToken"
 )
 
-// Accepted tells whether the user lets the cluster join. A denied cluster never joins, and one that waits for a
+// Accepted reports whether the user lets the cluster join. A denied cluster never joins, and one that waits for a
 // decision does only if its policy is Auto.
 func (c *Cluster) Accepted() bool {
 	switch c.Spec.Acceptance {
@@ -293,7 +293,7 @@ type ClusterStatus struct {
 
 // Freeze is one of the past.
 type Freeze struct {
-	// since is when it began.
+	// since is when it started.
 	Since metav1.Time `json:"since"`
 	// until is when it was over, rounded up to a second.
 	Until metav1.Time `json:"until"`

@@ -61,7 +61,7 @@ const (
 	// MachineHealthyCondition: the Node is Ready and has none of the listed bad conditions; False since the time
 	// from which the health timeout counts.
 	MachineHealthyCondition = "Healthy"
-	// MachineUpdatedCondition: the instance was made from the Machine's present spec. False while it waits for
+	// MachineUpdatedCondition: the instance was made from the Machine's current spec. False while it waits for
 	// its turn, is drained, or is updated; its reason says which.
 	MachineUpdatedCondition = "Updated"
 	// MachineDrainedCondition tells how the drain before a deletion or an update goes. Absent when nothing is
@@ -154,7 +154,7 @@ const (
 	// ReasonVersionSkew: agent and hub are more than one minor version apart. The agent stays frozen until a user upgrades the
 	// older of the two.
 	ReasonVersionSkew = "VersionSkew"
-	// ReasonRelisting: every other cause of a freeze is over, and the agent lists its world anew before it acts.
+	// ReasonRelisting: every other cause of a freeze is over, and the agent lists its world again before it acts.
 	ReasonRelisting = "Relisting"
 
 	// ReasonPodRunning, ReasonPodPending, ReasonPodFailed and ReasonPodMissing describe the machine's pod.
@@ -218,7 +218,7 @@ const (
 	// ReasonAwaitingRequest: what is left of the rollout waits until a user deletes Machines (OnDelete) or chooses
 	// them (InPlace with trigger Manual). No deadline runs.
 	ReasonAwaitingRequest = "AwaitingRequest"
-	// ReasonAwaitingSurge: the rollout goes on when other MachineDeployments, which the message names, give back some of
+	// ReasonAwaitingSurge: the rollout continues when other MachineDeployments, which the message names, give back some of
 	// the surge that they share with it. No deadline runs.
 	ReasonAwaitingSurge = "AwaitingSurge"
 	// ReasonSelectorOverlap: an older MachineDeployment selects the MachineSets that this one makes, or the other way round. Nothing
@@ -229,18 +229,18 @@ const (
 	ReasonUnsupportedKubeletVersion = "UnsupportedKubeletVersion"
 	// ReasonProgressDeadlineExceeded: no progress for spec.progressDeadlineSeconds.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
-	// ReasonRolloutComplete: every cluster of the fleet has the present revision, or has failed within what may fail.
+	// ReasonRolloutComplete: every cluster of the fleet has the current revision, or has failed within what may fail.
 	ReasonRolloutComplete = "RolloutComplete"
 	// ReasonTooManyFailures: more clusters of the fleet have failed than its rolloutStrategy allows, so that nothing more is
-	// begun.
+	// started.
 	ReasonTooManyFailures = "TooManyFailures"
-	// ReasonAborted: spec.abortedRevision is that of the fleet's template, so that nothing more is begun.
+	// ReasonAborted: spec.abortedRevision is that of the fleet's template, so that nothing more is started.
 	ReasonAborted = "Aborted"
 	// ReasonRollingBack: clusters of the fleet get back the template that they had before. ReasonRolledBack: they have it, also
 	// as what a cluster of a fleet is listed for.
 	ReasonRollingBack = "RollingBack"
 	ReasonRolledBack  = "RolledBack"
-	// ReasonRollbackFailed: a cluster of a fleet cannot go on with the template that it had before, or was not in time.
+	// ReasonRollbackFailed: a cluster of a fleet cannot continue with the template that it had before, or was not in time.
 	ReasonRollbackFailed = "RollbackFailed"
 	// ReasonNoEarlierTemplate: a cluster of a fleet that is to be rolled back has nothing to go back to.
 	ReasonNoEarlierTemplate = "NoEarlierTemplate"
@@ -265,22 +265,22 @@ const (
 	ReasonOutsideMaintenanceWindow = "OutsideMaintenanceWindow"
 	// ReasonClustersHeld: what is left of the fleet's rollout waits for clusters that are frozen or not Ready.
 	ReasonClustersHeld = "ClustersHeld"
-	// ReasonClustersBlocked: what is left of the fleet's rollout waits for clusters in which nothing can be begun until a user
+	// ReasonClustersBlocked: what is left of the fleet's rollout waits for clusters in which nothing can be started until a user
 	// changes something.
 	ReasonClustersBlocked = "ClustersBlocked"
-	// ReasonInvalidFleet: a field of the fleet's spec cannot be used as it is, so that nothing is begun.
+	// ReasonInvalidFleet: a field of the fleet's spec cannot be used as it is, so that nothing is started.
 	ReasonInvalidFleet = "InvalidFleet"
 	// ReasonKubeletDowngrade: the fleet's template has an older kubelet than the one before, and spec.allowDowngrade is not
-	// set, so that nothing is begun.
+	// set, so that nothing is started.
 	ReasonKubeletDowngrade = "KubeletDowngrade"
 	// ReasonNoClusterSelected: no accepted Cluster matches the fleet's selector yet. ReasonSelectionEmptied: none does any
 	// more, which freezes the fleet.
 	ReasonNoClusterSelected = "NoClusterSelected"
 	ReasonSelectionEmptied  = "SelectionEmptied"
 	// ReasonPlacementsNotInstalled: the hub's API server does not have the kinds of Open Cluster Management that spec.placementRef
-	// needs. ReasonPlacementNotFound: it has no such Placement. Nothing is begun or removed in either case, and a fleet that
+	// needs. ReasonPlacementNotFound: it has no such Placement. Nothing is started or removed in either case, and a fleet that
 	// has MachineDeployments is frozen. ReasonPlacementDecisionsIncomplete: the Placement's decisions are not as many as it
-	// says, so that nothing is begun and no cluster leaves.
+	// says, so that nothing is started and no cluster leaves.
 	ReasonPlacementsNotInstalled       = "PlacementsNotInstalled"
 	ReasonPlacementNotFound            = "PlacementNotFound"
 	ReasonPlacementDecisionsIncomplete = "PlacementDecisionsIncomplete"
@@ -295,7 +295,7 @@ const (
 	ReasonInvalidReplicasLabel = "InvalidReplicasLabel"
 	// ReasonClusterUnreachable: a cluster of a fleet whose unreachablePolicy is Fail is frozen or not Ready.
 	ReasonClusterUnreachable = "ClusterUnreachable"
-	// ReasonRolloutFailed and ReasonRolloutTimedOut: what a cluster of a fleet failed for. Its MachineDeployment cannot go on;
+	// ReasonRolloutFailed and ReasonRolloutTimedOut: what a cluster of a fleet failed for. Its MachineDeployment cannot continue;
 	// or it was not in time for the progressDeadline of the fleet's rolloutStrategy.
 	ReasonRolloutFailed   = "RolloutFailed"
 	ReasonRolloutTimedOut = "RolloutTimedOut"

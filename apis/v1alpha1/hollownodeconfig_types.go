@@ -153,12 +153,12 @@ type HollowKubelet struct {
 	// +optional
 	EventBurst *int32 `json:"eventBurst,omitempty"`
 
-	// registryPullQPS is how many image pulls a second are begun, 0 to 10000; 0 means any number. Default by profile: Fast
+	// registryPullQPS is how many image pulls a second are started, 0 to 10000; 0 means any number. Default by profile: Fast
 	// 0, Realistic 5.
 	// +optional
 	RegistryPullQPS *int32 `json:"registryPullQPS,omitempty"`
 
-	// registryBurst is how many image pulls are begun at once, 1 to 10000. Default 10.
+	// registryBurst is how many image pulls are started at once, 1 to 10000. Default 10.
 	// +optional
 	RegistryBurst *int32 `json:"registryBurst,omitempty"`
 

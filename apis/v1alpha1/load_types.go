@@ -77,7 +77,7 @@ const (
 
 // LoadTemplate makes objects of a namespaced kind.
 type LoadTemplate struct {
-	// name by which phases call it. It begins the names of the objects.
+	// name by which phases call it. It starts the names of the objects.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
@@ -159,7 +159,7 @@ type LoadPhase struct {
 	// +kubebuilder:validation:Maximum=10000
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
-	// duration is how long the phase goes on, at most 24h.
+	// duration is how long the phase continues, at most 24h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
@@ -216,7 +216,7 @@ const (
 
 // LoadTuning says at which times requests are due. A request is made at its time whether earlier ones were answered or not, up to
 // 100 at once. Its latency counts from when it was due, so that one that had to wait for others is not shorter by that. Phases of a
-// step that are Steady or a Ramp each begin at another part of the time between two requests, which the seed decides.
+// step that are Steady or a Ramp each start at another part of the time between two requests, which the seed decides.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Ramp') == has(self.startQPS)",message="tuning: the type Ramp needs startQPS, and no other has it"
 type LoadTuning struct {

@@ -6,7 +6,7 @@ type LoadEnvironment struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
-	// nodes is how many hollow Nodes there were when the steps began.
+	// nodes is how many hollow Nodes there were when the steps started.
 	// +optional
 	Nodes int32 `json:"nodes"`
 	// kubeletVersions are those of these Nodes, the most frequent first.

@@ -41,12 +41,12 @@ type LoadTest struct {
 // +kubebuilder:validation:XValidation:rule="has(self.clusterSelector) != has(self.placementRef)",message="spec: set exactly one of clusterSelector and placementRef"
 // +kubebuilder:validation:XValidation:rule="has(self.preset) != has(self.load)",message="spec: set exactly one of preset and load"
 type LoadTestSpec struct {
-	// clusterSelector chooses the clusters by the labels of their Cluster, when the test begins. An empty selector chooses all. Exactly
+	// clusterSelector chooses the clusters by the labels of their Cluster, when the test starts. An empty selector chooses all. Exactly
 	// one of clusterSelector and placementRef is set.
 	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 32) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 32)",message="clusterSelector: at most 32 labels and 32 expressions"
 	// +optional
 	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
-	// placementRef names a Placement of Open Cluster Management on the hub, whose decisions when the test begins are the clusters.
+	// placementRef names a Placement of Open Cluster Management on the hub, whose decisions when the test starts are the clusters.
 	// +optional
 	PlacementRef *PlacementReference `json:"placementRef,omitempty"`
 
@@ -62,7 +62,7 @@ type LoadTestSpec struct {
 	// +optional
 	Disruption *Disruption `json:"disruption,omitempty"`
 
-	// prepareTimeout is how long the hub waits for the clusters to be prepared, before it begins without those that are not, 1s to
+	// prepareTimeout is how long the hub waits for the clusters to be prepared, before it starts without those that are not, 1s to
 	// 1h. Default 1m.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -104,7 +104,7 @@ type LoadPreset struct {
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
 	QPS int32 `json:"qps,omitempty"`
-	// duration of what goes on for a time, at most 24h.
+	// duration of what continues for a time, at most 24h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
@@ -142,7 +142,7 @@ const (
 	LoadTestPhaseCleaningUp LoadTestPhase = "CleaningUp"
 	// LoadTestPhaseCompleted: all runs are over, or the hub does not wait for one any longer. The verdict says how it was.
 	LoadTestPhaseCompleted LoadTestPhase = "Completed"
-	// LoadTestPhaseFailed: it could not be begun in any cluster; the message says why.
+	// LoadTestPhaseFailed: it could not be started in any cluster; the message says why.
 	LoadTestPhaseFailed LoadTestPhase = "Failed"
 )
 
@@ -158,7 +158,7 @@ type LoadTestStatus struct {
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
-	// prepareTime is when the hub began to make the runs.
+	// prepareTime is when the hub started to make the runs.
 	// +optional
 	PrepareTime *metav1.Time `json:"prepareTime,omitempty"`
 	// startTime is the time of the beginning that all runs have.

@@ -32,17 +32,17 @@ type LoadTestRun struct {
 	Status LoadTestRunStatus `json:"status,omitzero"`
 }
 
-// LoadTestRunSpec is the load and when it begins. The cluster is that of the run's namespace.
+// LoadTestRunSpec is the load and when it starts. The cluster is that of the run's namespace.
 //
 // +kubebuilder:validation:XValidation:rule="self.withStartTime || !has(self.startTime)",message="spec.startTime: only with withStartTime"
 type LoadTestRunSpec struct {
 	Load `json:",inline"`
 
-	// withStartTime keeps a run that is prepared from beginning before startTime is set. Default false: it begins at once.
+	// withStartTime keeps a run that is prepared from beginning before startTime is set. Default false: it starts at once.
 	// +kubebuilder:default=false
 	// +optional
 	WithStartTime bool `json:"withStartTime"`
-	// startTime is when the run begins. The hub sets it once the runs of all clusters are prepared, so that they begin together.
+	// startTime is when the run starts. The hub sets it once the runs of all clusters are prepared, so that they start together.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
@@ -58,20 +58,20 @@ type LoadTestRunPhase string
 
 // The values of LoadTestRunPhase.
 const (
-	// LoadTestPending: the agent has not begun with it, or another run is going on in the cluster.
-	LoadTestPending LoadTestRunPhase = "Pending"
-	// LoadTestPreparing: the templates are tried with the API server, and the namespaces are made.
-	LoadTestPreparing LoadTestRunPhase = "Preparing"
-	// LoadTestPrepared: it waits for its startTime.
-	LoadTestPrepared LoadTestRunPhase = "Prepared"
-	// LoadTestRunning: steps are being done.
-	LoadTestRunning LoadTestRunPhase = "Running"
-	// LoadTestCleaningUp: the steps are over, measurements and verdict are there, and what the run made is being removed.
-	LoadTestCleaningUp LoadTestRunPhase = "CleaningUp"
-	// LoadTestCompleted: all steps were done, and what was to be removed is gone. The verdict says whether thresholds were met.
-	LoadTestCompleted LoadTestRunPhase = "Completed"
-	// LoadTestFailed: it was not carried out in full; the message says why. What was to be removed is gone.
-	LoadTestFailed LoadTestRunPhase = "Failed"
+	// LoadTestRunPhasePending: the agent has not started with it, or another run is in progress in the cluster.
+	LoadTestRunPhasePending LoadTestRunPhase = "Pending"
+	// LoadTestRunPhasePreparing: the templates are tried with the API server, and the namespaces are made.
+	LoadTestRunPhasePreparing LoadTestRunPhase = "Preparing"
+	// LoadTestRunPhasePrepared: it waits for its startTime.
+	LoadTestRunPhasePrepared LoadTestRunPhase = "Prepared"
+	// LoadTestRunPhaseRunning: steps are being done.
+	LoadTestRunPhaseRunning LoadTestRunPhase = "Running"
+	// LoadTestRunPhaseCleaningUp: the steps are over, measurements and verdict are there, and what the run made is being removed.
+	LoadTestRunPhaseCleaningUp LoadTestRunPhase = "CleaningUp"
+	// LoadTestRunPhaseCompleted: all steps were done, and what was to be removed is gone. The verdict says whether thresholds were met.
+	LoadTestRunPhaseCompleted LoadTestRunPhase = "Completed"
+	// LoadTestRunPhaseFailed: it was not carried out in full; the message says why. What was to be removed is gone.
+	LoadTestRunPhaseFailed LoadTestRunPhase = "Failed"
 )
 
 // LoadTestRunStatus is what the agent knows of a run.
@@ -83,11 +83,11 @@ type LoadTestRunStatus struct {
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
-	// attempts is how often an agent has begun to prepare the run. One whose agent has ended twice before the run was prepared has
+	// attempts is how often an agent has started to prepare the run. One whose agent has ended twice before the run was prepared has
 	// failed. An agent that is restarted while the run is Prepared prepares it again, and that does not count.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
-	// startTime is when the first step began.
+	// startTime is when the first step started.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// endTime is when the last step ended, or the run was broken off.
@@ -151,7 +151,7 @@ type LoadTestRunStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	// +optional
 	Unready []LoadUnready `json:"unready,omitempty"`
-	// environment is what the run was made on: versions, Nodes and the agent's machine. Written when the steps begin.
+	// environment is what the run was made on: versions, Nodes and the agent's machine. Written when the steps start.
 	// +optional
 	Environment *LoadEnvironment `json:"environment,omitempty"`
 	// simulator is how the simulator itself was during the run.

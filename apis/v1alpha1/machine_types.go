@@ -125,7 +125,7 @@ type MachineTimeouts struct {
 	// +optional
 	Health *metav1.Duration `json:"health,omitempty"`
 	// drain is how long a drain may take, counted from the Machine's deletion or from the start of its update;
-	// then the Machine goes on without. Default 2h.
+	// then the Machine continues without. Default 2h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[-+]?(0|([0-9]{1,5}(\\\\.[0-9]{1,9})?h|[0-9]{1,7}(\\\\.[0-9]{1,9})?m|[0-9]{1,9}(\\\\.[0-9]{1,9})?s|[0-9]{1,12}(\\\\.[0-9]{1,9})?(ms|us|µs|ns))+)$') && duration(self) >= duration('0s') && duration(self) <= duration('87600h')",message="timeouts.drain: must not be negative, at most 87600h, and in hours, minutes and seconds only, such as 90s, 20m or 1h30m"

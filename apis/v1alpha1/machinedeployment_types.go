@@ -85,7 +85,7 @@ type MachineDeploymentSpec struct {
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 
 	// progressDeadlineSeconds is how long a rollout may make no progress until Progressing turns False. The
-	// rollout goes on trying. Frozen and paused time does not count. Must be more than minReadySeconds. Default 1800.
+	// rollout keeps trying. Frozen and paused time does not count. Must be more than minReadySeconds. Default 1800.
 	// +kubebuilder:default=1800
 	// +kubebuilder:validation:Minimum=1
 	// +optional
@@ -98,7 +98,7 @@ type MachineDeploymentSpec struct {
 	// +optional
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
-	// paused stops a rollout where it is; scaling and replacing lost Machines go on. Default false.
+	// paused stops a rollout where it is; scaling and replacing lost Machines continue. Default false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 

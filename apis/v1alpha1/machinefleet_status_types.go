@@ -35,7 +35,7 @@ type MachineFleetStatus struct {
 	// +optional
 	Clusters MachineFleetClusters `json:"clusters"`
 	// failures are the first 20 clusters, by name, that have failed, also those that were rolled back then, or in which nothing
-	// can be begun.
+	// can be started.
 	// +listType=map
 	// +listMapKey=cluster
 	// +kubebuilder:validation:MaxItems=20
@@ -53,7 +53,7 @@ type MachineFleetStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// MachineFleetClusters counts clusters by how far they are with the present revision. Each that is selected, or has left
+// MachineFleetClusters counts clusters by how far they are with the current revision. Each that is selected, or has left
 // in the middle of the revision, is in one of waiting, progressing, soaking, updated, failed, rollingBack and rolledBack.
 type MachineFleetClusters struct {
 	// selected is how many clusters the fleet has now.
@@ -65,13 +65,13 @@ type MachineFleetClusters struct {
 	// progressing is those that have it and do not report success yet.
 	// +optional
 	Progressing int32 `json:"progressing"`
-	// soaking is those that report success, and have to go on doing so for minSuccessTime.
+	// soaking is those that report success, and have to keep doing so for minSuccessTime.
 	// +optional
 	Soaking int32 `json:"soaking"`
 	// updated is those that did so.
 	// +optional
 	Updated int32 `json:"updated"`
-	// failed is those that reported that they cannot go on, or were not in time, also in a rollback, and with unreachablePolicy
+	// failed is those that reported that they cannot continue, or were not in time, also in a rollback, and with unreachablePolicy
 	// Fail those that are frozen or not Ready.
 	// +optional
 	Failed int32 `json:"failed"`
@@ -81,11 +81,11 @@ type MachineFleetClusters struct {
 	// rolledBack is those that did so.
 	// +optional
 	RolledBack int32 `json:"rolledBack"`
-	// held is those that are not updated and frozen or not Ready: nothing is begun there, and nothing that they report
+	// held is those that are not updated and frozen or not Ready: nothing is started there, and nothing that they report
 	// counts.
 	// +optional
 	Held int32 `json:"held"`
-	// blocked is those in which nothing can be begun until a user changes something; failures says what.
+	// blocked is those in which nothing can be started until a user changes something; failures says what.
 	// +optional
 	Blocked int32 `json:"blocked"`
 }

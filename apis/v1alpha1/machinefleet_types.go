@@ -103,7 +103,7 @@ type MachineFleetSpec struct {
 	// +optional
 	AllowDowngrade bool `json:"allowDowngrade,omitempty"`
 
-	// ignorePreflightErrors are checks whose result keeps no template from being begun in a cluster. What is begun there still
+	// ignorePreflightErrors are checks whose result keeps no template from being started in a cluster. What is started there still
 	// waits for disruption budgets and quotas. Default none.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=2
@@ -119,7 +119,7 @@ type MachineFleetSpec struct {
 	// +optional
 	HealthConditions []MachineFleetHealthCondition `json:"healthConditions,omitempty"`
 
-	// unreachablePolicy says what a rollout does about a cluster that is frozen or not Ready. Nothing is begun there in any
+	// unreachablePolicy says what a rollout does about a cluster that is frozen or not Ready. Nothing is started there in any
 	// case. Default Hold.
 	// +kubebuilder:default=Hold
 	// +optional
@@ -142,7 +142,7 @@ type MachineFleetSpec struct {
 	// +optional
 	MaintenanceExclusions []MaintenanceExclusion `json:"maintenanceExclusions,omitempty"`
 
-	// paused keeps the hub from changing any MachineDeployment of the fleet. What has begun goes on in the clusters and is
+	// paused keeps the hub from changing any MachineDeployment of the fleet. What has started continues in the clusters and is
 	// followed. Default false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
@@ -166,13 +166,13 @@ type MachineFleetSpec struct {
 	// +optional
 	RollbackPolicy RollbackPolicy `json:"rollbackPolicy,omitempty"`
 
-	// abortedRevision is the revision that is to be begun in no further cluster. Another one than status.revision does nothing.
+	// abortedRevision is the revision that is to be started in no further cluster. Another one than status.revision does nothing.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	AbortedRevision string `json:"abortedRevision,omitempty"`
 
-	// retriedAt is set to the present time to have the template begun again in the clusters that have failed with it or were
-	// rolled back. It is not begun again while abortedRevision is that of the template.
+	// retriedAt is set to the present time to have the template started again in the clusters that have failed with it or were
+	// rolled back. It is not started again while abortedRevision is that of the template.
 	// +optional
 	RetriedAt *metav1.Time `json:"retriedAt,omitempty"`
 }
@@ -204,11 +204,11 @@ const (
 	RollbackNone RollbackPolicy = "None"
 	// RollbackFailed: those that have failed.
 	RollbackFailed RollbackPolicy = "Failed"
-	// RollbackAll: every one in which the template was begun.
+	// RollbackAll: every one in which the template was started.
 	RollbackAll RollbackPolicy = "All"
 )
 
-// PreflightError is a result of the checks in a cluster before a template is begun there.
+// PreflightError is a result of the checks in a cluster before a template is started there.
 //
 // +kubebuilder:validation:Enum=DisruptionNotAllowed;PodQuotaExceeded
 type PreflightError string
@@ -258,7 +258,7 @@ type UnreachablePolicy string
 const (
 	// UnreachableHold: it keeps its place, and its wave waits for it.
 	UnreachableHold UnreachablePolicy = "Hold"
-	// UnreachableSkip: its wave goes on without it, and it catches up when it is back. A mandatory group waits all the same.
+	// UnreachableSkip: its wave continues without it, and it catches up when it is back. A mandatory group waits all the same.
 	UnreachableSkip UnreachablePolicy = "Skip"
 	// UnreachableFail: it counts as failed until it is back.
 	UnreachableFail UnreachablePolicy = "Fail"

@@ -50,7 +50,7 @@ func (b *MachineTemplateBody) TakeOver(from *MachineTemplateBody) {
 	*b = *taken
 }
 
-// HasTakenOver tells whether TakeOver would leave b as it is.
+// HasTakenOver reports whether TakeOver would leave b as it is.
 func (b *MachineTemplateBody) HasTakenOver(from *MachineTemplateBody) bool {
 	wanted := *from
 	wanted.Versions, wanted.ProviderConfig = b.Versions, b.ProviderConfig

@@ -17,7 +17,7 @@ const (
 	MachineTemplateHashLabel = "hollowfleet.io/machine-template-hash"
 	// NodeDisruptionNameLabel, on a NodeDisruptionRun, names the NodeDisruption that it was made for.
 	NodeDisruptionNameLabel = "hollowfleet.io/node-disruption-name"
-	// NodeDisruptionPreviewLabel, on a NodeDisruptionRun, says that it only shows what would be hit, and never begins.
+	// NodeDisruptionPreviewLabel, on a NodeDisruptionRun, says that it only shows what would be hit, and never starts.
 	NodeDisruptionPreviewLabel = "hollowfleet.io/node-disruption-preview"
 	// CommandDryRunAnnotation, on a NodeDisruption, says that "kubectl hollow disrupt create --dry-run" has made it, under which name
 	// and how long it needs it, such as "outage-dry-run-x7k2p 90s". The hub deletes it then, if it still is a dry run of that name.
@@ -42,7 +42,7 @@ const (
 	// UpdateInPlaceLabel with the value "true" on a Machine starts its update when its deployment's strategy is
 	// InPlace with trigger Manual. Written by users, removed by the hub when the update starts.
 	UpdateInPlaceLabel = "hollowfleet.io/update-in-place"
-	// ForceDeletionLabel with the value "true" on a Machine lets its deletion go on without drain and hooks.
+	// ForceDeletionLabel with the value "true" on a Machine lets its deletion continue without drain and hooks.
 	// Written by users.
 	ForceDeletionLabel = "hollowfleet.io/force-deletion"
 
@@ -54,7 +54,7 @@ const (
 	HollowNodeLabel = "hollowfleet.io/hollow"
 	// PodHostLabel is on the Node of a podhost, which runs the hollow-node pods of a simulated cluster.
 	PodHostLabel = "hollowfleet.io/podhost"
-	// KubeletVersionSourceLabel, on a Node, tells whether the kubelet version that it reports is that of the
+	// KubeletVersionSourceLabel, on a Node, reports whether the kubelet version that it reports is that of the
 	// code which runs (KubeletVersionBuiltIn) or only reported (KubeletVersionReported).
 	KubeletVersionSourceLabel = "hollowfleet.io/kubelet-version-source"
 	// NodeRoleLabelPrefix, followed by a role of spec.roles, is put on the Node by the agent.
@@ -98,7 +98,7 @@ const (
 	FleetRecordAnnotation  = "hollowfleet.io/fleet-record"
 	FleetAppliedAnnotation = "hollowfleet.io/fleet-applied"
 	// FleetPreviousAnnotation beside them has what the fleet had applied when the MachineDeployment last reported success with
-	// another revision than the present one: what a rollback brings back. Written by the hub.
+	// another revision than the current one: what a rollback brings back. Written by the hub.
 	FleetPreviousAnnotation = "hollowfleet.io/fleet-previous"
 	// FleetRevisionAnnotation on a ControllerRevision in HubNamespace is the revision of the MachineFleet's template that it
 	// keeps, as status.revision had it. Written by the hub.
@@ -107,7 +107,7 @@ const (
 	// FleetRolloutAnnotation has that record, as JSON. The hub writes both.
 	FleetRolloutLabel      = "hollowfleet.io/machine-fleet-rollout"
 	FleetRolloutAnnotation = "hollowfleet.io/fleet-rollout"
-	// FleetMembersAnnotation has the clusters that the fleet had when that revision was begun, by their groups, as JSON. The hub
+	// FleetMembersAnnotation has the clusters that the fleet had when that revision was started, by their groups, as JSON. The hub
 	// sets it.
 	FleetMembersAnnotation = "hollowfleet.io/fleet-members"
 	// FleetPromiseAnnotation beside it has what the spec of the fleet said then of everything that keeps a cluster from being started:
@@ -132,7 +132,7 @@ const (
 	// while the MachineDeployment moves Machines from one set to the next. Written by the hub.
 	TransferAnnotation = "hollowfleet.io/transfer"
 	// RemediationAnnotation on a Machine tells why the hub replaces it, such as "HealthTimeout"; ReplacesAnnotation
-	// on a new Machine names the one that it was made for; it is empty if the hub has started anew meanwhile and
+	// on a new Machine names the one that it was made for; it is empty if the hub has started again meanwhile and
 	// cannot tell. Written by the hub.
 	RemediationAnnotation = "hollowfleet.io/remediation"
 	ReplacesAnnotation    = "hollowfleet.io/replaces"

@@ -39,15 +39,15 @@ type NodeDisruption struct {
 
 // NodeDisruptionSpec is which clusters are disrupted, and how.
 type NodeDisruptionSpec struct {
-	// clusterSelector chooses the clusters by the labels of their Cluster, when a run begins. An empty selector chooses all.
+	// clusterSelector chooses the clusters by the labels of their Cluster, when a run starts. An empty selector chooses all.
 	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 32) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 32)",message="clusterSelector: at most 32 labels and 32 expressions"
 	// +required
 	ClusterSelector metav1.LabelSelector `json:"clusterSelector"`
 
 	Disruption `json:",inline"`
 
-	// schedule begins runs again and again, in the five fields of crontab and in UTC, such as "0 3 * * *". At a time at which runs
-	// of the disruption are still going on none begin; times that are past when the hub sees them are left out. Default: once,
+	// schedule starts runs again and again, in the five fields of crontab and in UTC, such as "0 3 * * *". At a time at which runs
+	// of the disruption are still continuing none start; times that are past when the hub sees them are left out. Default: once,
 	// when the disruption is created.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=128
@@ -55,12 +55,12 @@ type NodeDisruptionSpec struct {
 	// +optional
 	Schedule string `json:"schedule,omitempty"`
 
-	// paused restores the Nodes and begins no runs. Default false.
+	// paused restores the Nodes and starts no runs. Default false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
-	// dryRun begins no runs: status.preview says what would be hit, and what the node-lifecycle controller would make of it. It
-	// makes runs that are paused for that. Runs that have begun go on. Default false.
+	// dryRun starts no runs: status.preview says what would be hit, and what the node-lifecycle controller would make of it. It
+	// makes runs that are paused for that. Runs that have started continue. Default false.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 }
@@ -81,7 +81,7 @@ type NodeDisruptionStatus struct {
 	// lastScheduleTime is for which time the latest runs were made: without a schedule, when the hub made them.
 	// +optional
 	LastScheduleTime *metav1.Time `json:"lastScheduleTime,omitempty"`
-	// nextScheduleTime is when the next runs begin. Absent without a schedule, and while paused.
+	// nextScheduleTime is when the next runs start. Absent without a schedule, and while paused.
 	// +optional
 	NextScheduleTime *metav1.Time `json:"nextScheduleTime,omitempty"`
 	// clusters is in how many clusters the latest runs are.
@@ -96,13 +96,13 @@ type NodeDisruptionStatus struct {
 	// selected, injected, observed and recovered are the sums of what the runs count: Nodes that are hit.
 	// +optional
 	Selected int32 `json:"selected"`
-	// injected is on how many of them a fault has begun.
+	// injected is on how many of them a fault has started.
 	// +optional
 	Injected int32 `json:"injected"`
 	// observed is on how many of them their API servers have shown that something is wrong.
 	// +optional
 	Observed int32 `json:"observed"`
-	// recovered is how many of those are well again.
+	// recovered is how many of those are healthy again.
 	// +optional
 	Recovered int32 `json:"recovered"`
 	// expectations are how far each of the spec's is met on the Nodes of all clusters, in the same order.

@@ -43,7 +43,7 @@ type NodeDisruptionRun struct {
 type NodeDisruptionRunSpec struct {
 	Disruption `json:",inline"`
 
-	// paused restores the Nodes. A run that goes on is where it would be without the pause. Default false.
+	// paused restores the Nodes. A run that continues is where it would be without the pause. Default false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 }
@@ -52,7 +52,7 @@ type NodeDisruptionRunSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.expectations) || self.expectations.all(e, duration(e.within) <= duration(self.timing.duration) - (has(self.timing.healthyFor) ? duration(self.timing.healthyFor) : duration('0s')) - (has(self.timing.jitter) ? duration(self.timing.jitter) : duration('0s')))",message="expectations.within: it is longer than the run, which lasts timing.duration without healthyFor and jitter from its first fault on: shorten it, or set a longer duration"
 type Disruption struct {
-	// target says which Nodes are hit. They are chosen once, when the run begins. With a fault NeverJoin, Machines whose pods are
+	// target says which Nodes are hit. They are chosen once, when the run starts. With a fault NeverJoin, Machines whose pods are
 	// created within one of its windows are hit too, as mode and value say, counted together with those that were chosen before.
 	// +kubebuilder:default={}
 	// +optional
@@ -137,7 +137,7 @@ type DisruptionTarget struct {
 // +kubebuilder:validation:XValidation:rule="!(has(self.unhealthyFor) && duration(self.unhealthyFor) > duration('0s')) || (has(self.repeat) && self.repeat == 1) || (has(self.jitter) ? duration(self.jitter) : duration('0s')) <= (has(self.healthyFor) ? duration(self.healthyFor) : duration('0s'))",message="timing.jitter: it is more than healthyFor, so that windows could overlap: shorten it, or set repeat to 1"
 // +kubebuilder:validation:XValidation:rule="!has(self.duration) || (has(self.healthyFor) ? duration(self.healthyFor) : duration('0s')) + (has(self.jitter) ? duration(self.jitter) : duration('0s')) < duration(self.duration)",message="timing.healthyFor: with jitter, the first window could begin after the end of the run: shorten them, or set a longer duration"
 type DisruptionTiming struct {
-	// startAfter is how long after its creation the run begins. Default 0s.
+	// startAfter is how long after its creation the run starts. Default 0s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
@@ -165,7 +165,7 @@ type DisruptionTiming struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) == duration('0s') || duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="timing.unhealthyFor: must be from 1s to 720h, or left out for one window until the end"
 	UnhealthyFor metav1.Duration `json:"unhealthyFor,omitzero"`
-	// jitter is up to how much later a window begins and ends, different for each window and Node. With more than one
+	// jitter is up to how much later a window starts and ends, different for each window and Node. With more than one
 	// window it is at most healthyFor. Default 0s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -173,7 +173,7 @@ type DisruptionTiming struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="timing.jitter: must be from 0s to 720h"
 	Jitter metav1.Duration `json:"jitter,omitzero"`
-	// repeat is how many windows there are. Default 0, which means as many as begin before the end.
+	// repeat is how many windows there are. Default 0, which means as many as start before the end.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	// +optional
@@ -191,7 +191,7 @@ const (
 	ExpectCondition DisruptionExpectationType = "Condition"
 	// ExpectTaint: the Node has a taint.
 	ExpectTaint DisruptionExpectationType = "Taint"
-	// ExpectPodsEvicted: all pods that were on the Node when the fault began are gone from it or are being deleted. Pods of
+	// ExpectPodsEvicted: all pods that were on the Node when the fault started are gone from it or are being deleted. Pods of
 	// DaemonSets and static pods do not count, nor do Nodes without any other pod.
 	ExpectPodsEvicted DisruptionExpectationType = "PodsEvicted"
 	// ExpectMachineReplaced: the Machine is being deleted or gone, as remediation does.
@@ -256,7 +256,7 @@ type NodeDisruptionRunPhase string
 
 // The values of NodeDisruptionRunPhase.
 const (
-	// NodeDisruptionPending: it has not begun.
+	// NodeDisruptionPending: it has not started.
 	NodeDisruptionPending NodeDisruptionRunPhase = "Pending"
 	// NodeDisruptionRunning: it is between its beginning and its end.
 	NodeDisruptionRunning NodeDisruptionRunPhase = "Running"
@@ -273,25 +273,25 @@ type NodeDisruptionRunStatus struct {
 	// phase says how far the run is: Pending, Running, Paused, Completed or Failed.
 	// +optional
 	Phase NodeDisruptionRunPhase `json:"phase,omitempty"`
-	// startTime and endTime are when the run begins and ends. They are set once, before the first fault.
+	// startTime and endTime are when the run starts and ends. They are set once, before the first fault.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// endTime is when the run ends.
 	// +optional
 	EndTime *metav1.Time `json:"endTime,omitempty"`
-	// candidates is how many Machines the Nodes were chosen from when the run began.
+	// candidates is how many Machines the Nodes were chosen from when the run started.
 	// +optional
 	Candidates int32 `json:"candidates,omitempty"`
 	// selected is how many Nodes are hit. With NeverJoin it grows while Machines come.
 	// +optional
 	Selected int32 `json:"selected"`
-	// injected is on how many of them a fault has begun.
+	// injected is on how many of them a fault has started.
 	// +optional
 	Injected int32 `json:"injected"`
 	// observed is on how many of them the cluster's API server has shown that something is wrong.
 	// +optional
 	Observed int32 `json:"observed"`
-	// recovered is how many of those are well again.
+	// recovered is how many of those are healthy again.
 	// +optional
 	Recovered int32 `json:"recovered"`
 	// nodes are the Nodes that are hit, by name, 500 at most; selected counts all of them. A run hits 500 Nodes at most.
@@ -304,7 +304,7 @@ type NodeDisruptionRunStatus struct {
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
-	// preview is which Nodes would be hit, as long as the run has not begun.
+	// preview is which Nodes would be hit, as long as the run has not started.
 	// +optional
 	Preview *NodePreview `json:"preview,omitempty"`
 	// expectations are how far each of the spec's is met, in the same order.
@@ -367,14 +367,14 @@ type DisruptedNode struct {
 	// +required
 	Name string `json:"name"`
 	// arrivedAt is when the Machine's pod was about to be created, with the faults in it. Only set for Machines that came while
-	// the run was going on, which NeverJoin hits; absent for those that were chosen when it began.
+	// the run was in progress, which NeverJoin hits; absent for those that were chosen when it started.
 	// +optional
 	ArrivedAt *metav1.Time `json:"arrivedAt,omitempty"`
-	// bootID of the Node when the run began. Another one shows that it was started again.
+	// bootID of the Node when the run started. Another one shows that it was started again.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	BootID string `json:"bootID,omitempty"`
-	// pods is how many pods could be evicted from it when its first fault had begun. Only set when their eviction is expected.
+	// pods is how many pods could be evicted from it when its first fault had started. Only set when their eviction is expected.
 	// +optional
 	Pods *int32 `json:"pods,omitempty"`
 	// met and missed are the expectations of the spec, by their numbers from 0, that were met or not.
@@ -392,13 +392,13 @@ type DisruptedNode struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	Unknown []int32 `json:"unknown,omitempty"`
-	// injectedAt is when its first fault has begun.
+	// injectedAt is when its first fault has started.
 	// +optional
 	InjectedAt *metav1.Time `json:"injectedAt,omitempty"`
 	// observedAt is when the API server first showed that something is wrong.
 	// +optional
 	ObservedAt *metav1.Time `json:"observedAt,omitempty"`
-	// recoveredAt is when it showed that all is well again. Absent while it does not.
+	// recoveredAt is when it showed that all is healthy again. Absent while it does not.
 	// +optional
 	RecoveredAt *metav1.Time `json:"recoveredAt,omitempty"`
 	// message says why the Node could not be hit, or what became of it.

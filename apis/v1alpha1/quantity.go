@@ -30,13 +30,13 @@ func DecodeQuantity(raw json.RawMessage) (resource.Quantity, error) {
 	if err != nil {
 		return resource.Quantity{}, err
 	}
-	return writable(quantity), nil
+	return writableQuantity(quantity), nil
 }
 
-// writable is quantity in a form that can be read again. No suffix is larger than E, and the type writes 1000E as 1. With a
+// writableQuantity is quantity in a form that can be read again. No suffix is larger than E, and the type writes 1000E as 1. With a
 // fraction it may write more digits than are accepted: then the smallest part of the number is rounded up.
 // What is larger than any exponent of two digits can write becomes 1e99.
-func writable(quantity resource.Quantity) resource.Quantity {
+func writableQuantity(quantity resource.Quantity) resource.Quantity {
 	written := quantity // The type keeps what it has written in the value that is asked.
 	if again, err := resource.ParseQuantity(written.String()); err != nil || again.Cmp(quantity) != 0 {
 		quantity.Format = resource.DecimalExponent

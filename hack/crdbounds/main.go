@@ -28,7 +28,7 @@ type rule struct {
 	bounds  schema
 }
 
-func rules() []rule {
+func listRules() []rule {
 	named := func(name, kind string) func(string, schema) bool {
 		return func(property string, s schema) bool { return property == name && s["type"] == kind }
 	}
@@ -70,13 +70,13 @@ func main() {
 
 // run changes files, none of them if a rule finds nothing in any.
 func run(files []string) error {
-	changed, found, rules := map[string][]byte{}, map[string]bool{}, rules()
+	changed, found, rules := map[string][]byte{}, map[string]bool{}, listRules()
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		if changed[file], err = bound(content, rules, found); err != nil {
+		if changed[file], err = boundSchemas(content, rules, found); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
@@ -93,20 +93,20 @@ func run(files []string) error {
 	return nil
 }
 
-// bound returns a CRD in which all schemas have the bounds of the rules, and adds to found what it found.
-func bound(crd []byte, rules []rule, found map[string]bool) ([]byte, error) {
+// boundSchemas returns a CRD in which all schemas have the bounds of the rules, and adds to found what it found.
+func boundSchemas(crd []byte, rules []rule, found map[string]bool) ([]byte, error) {
 	object := schema{}
 	keepNumbers := func(d *json.Decoder) *json.Decoder { d.UseNumber(); return d }
 	if err := yaml.Unmarshal(crd, &object, keepNumbers); err != nil {
 		return nil, err
 	}
-	visit("", object, rules, found)
+	applyRules("", object, rules, found)
 	content, err := yaml.Marshal(object)
 	return append([]byte("---\n"), content...), err
 }
 
-// visit applies the rules to value, which is the property of that name, and to all below it.
-func visit(name string, value any, rules []rule, found map[string]bool) {
+// applyRules applies the rules to value, which is the property of that name, and to all below it.
+func applyRules(name string, value any, rules []rule, found map[string]bool) {
 	switch value := value.(type) {
 	case schema:
 		for _, r := range rules {
@@ -120,11 +120,11 @@ func visit(name string, value any, rules []rule, found map[string]bool) {
 			value["description"] = joinLines(text)
 		}
 		for name, field := range value {
-			visit(name, field, rules, found)
+			applyRules(name, field, rules, found)
 		}
 	case []any:
 		for _, item := range value {
-			visit("", item, rules, found)
+			applyRules("", item, rules, found)
 		}
 	}
 }

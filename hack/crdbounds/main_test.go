@@ -105,7 +105,7 @@ func TestARuleThatFindsNothingIsAnError(t *testing.T) {
 // Claim: `kubectl explain` shows paragraphs, not lines of Go comments. Broken: lines are not joined.
 func TestParagraphsOfDescriptionsAreOneLine(t *testing.T) {
 	g := NewWithT(t)
-	content, err := bound([]byte(`{"a": {"description": "One\ntwo.\n\nThree:\n- four\n  five\n- six\n\tcode\n\nend"}}`), nil, map[string]bool{})
+	content, err := boundSchemas([]byte(`{"a": {"description": "One\ntwo.\n\nThree:\n- four\n  five\n- six\n\tcode\n\nend"}}`), nil, map[string]bool{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(content)).To(Equal("---\na:\n  description: \"One two.\\n\\nThree:\\n- four\\n  five\\n- six\\n\\tcode\\n\\nend\"\n"))
 }

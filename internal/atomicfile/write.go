@@ -11,7 +11,7 @@ import (
 )
 
 // Write replaces the file at path, or makes it. It has that mode whatever the umask is. A process that is killed may leave a file
-// whose name begins with TemporaryPrefix.
+// whose name starts with TemporaryPrefix.
 func Write(path string, content []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
 	// os.CreateTemp makes files that only their owner can read.
@@ -33,7 +33,7 @@ func Write(path string, content []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// TemporaryPrefix is how the name of a file begins that is to become the one at path.
+// TemporaryPrefix is how the name of a file starts that is to become the one at path.
 func TemporaryPrefix(path string) string { return "." + filepath.Base(path) + "-" }
 
 // syncDirectory makes a rename last through a crash of the machine. Windows opens no directory for that.

@@ -41,7 +41,7 @@ type failure struct {
 func (f *Failures[K]) Record(key K, err error, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.forget(now)
+	f.forgetExpired(now)
 	if err == nil {
 		delete(f.all, key)
 		return
@@ -57,7 +57,7 @@ func (f *Failures[K]) Record(key K, err error, now time.Time) {
 func (f *Failures[K]) Wait(key K, now time.Time) (time.Duration, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.forget(now)
+	f.forgetExpired(now)
 	last, found := f.all[key]
 	if !found || !now.Before(last.until) {
 		return 0, nil
@@ -65,6 +65,6 @@ func (f *Failures[K]) Wait(key K, now time.Time) (time.Duration, error) {
 	return last.until.Sub(now), last.err
 }
 
-func (f *Failures[K]) forget(now time.Time) {
+func (f *Failures[K]) forgetExpired(now time.Time) {
 	maps.DeleteFunc(f.all, func(_ K, old failure) bool { return now.Sub(old.until) > Longest })
 }

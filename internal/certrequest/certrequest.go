@@ -53,7 +53,7 @@ func CheckUsages(usages []certificatesv1.KeyUsage) error {
 	return nil
 }
 
-// Open tells whether a request is neither approved nor denied yet.
+// Open reports whether a request is neither approved nor denied yet.
 func Open(csr *certificatesv1.CertificateSigningRequest) bool {
 	return !slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 		return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed

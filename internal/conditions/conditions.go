@@ -32,7 +32,7 @@ func Set(list *[]metav1.Condition, condition metav1.Condition, now time.Time) bo
 	return transition
 }
 
-// isDefault tells whether the CRD's default put condition into a status that no controller had written: a schema cannot
+// isDefault reports whether the CRD's default put condition into a status that no controller had written: a schema cannot
 // know the time, so the default has that of the epoch.
 func isDefault(condition metav1.Condition) bool { return condition.LastTransitionTime.Unix() == 0 }
 
@@ -44,7 +44,7 @@ type Part struct {
 	Wanted metav1.ConditionStatus
 	// Optional parts count only when the condition is there.
 	Optional bool
-	// Blind parts say that the present state is not known while they are not met: they count as Unknown, and no part
+	// Blind parts say that the current state is not known while they are not met: they count as Unknown, and no part
 	// after them makes the object Stalled.
 	Blind bool
 	// Terminal parts make the object Stalled while they are not met, whatever their reason is.
@@ -66,18 +66,18 @@ func Summarize(list []metav1.Condition, table []Part, generation int64) metav1.C
 		case found == nil || found.Status == metav1.ConditionUnknown || part.Blind:
 			if ready.Status == metav1.ConditionTrue {
 				ready.Status = metav1.ConditionUnknown
-				ready.Reason, ready.Message = explain(part.Type, found)
+				ready.Reason, ready.Message = explainUnmet(part.Type, found)
 			}
 		default:
 			ready.Status = metav1.ConditionFalse
-			ready.Reason, ready.Message = explain(part.Type, found)
+			ready.Reason, ready.Message = explainUnmet(part.Type, found)
 			return ready
 		}
 	}
 	return ready
 }
 
-func explain(conditionType string, found *metav1.Condition) (reason, message string) {
+func explainUnmet(conditionType string, found *metav1.Condition) (reason, message string) {
 	if found == nil {
 		return v1alpha1.ReasonUnknown, conditionType + " is not known yet"
 	}

@@ -13,9 +13,9 @@ import (
 func ConcludeLoadTest(list *[]metav1.Condition, phase, message string, generation int64, now time.Time) {
 	fact := metav1.Condition{Type: overFact, Status: metav1.ConditionFalse, Reason: phase, Message: message}
 	switch phase {
-	case string(v1alpha1.LoadTestCompleted):
+	case string(v1alpha1.LoadTestRunPhaseCompleted):
 		fact.Status = metav1.ConditionTrue
-	case string(v1alpha1.LoadTestFailed):
+	case string(v1alpha1.LoadTestRunPhaseFailed):
 		fact.Type, fact.Status = failed, metav1.ConditionTrue
 	}
 	Conclude(list, []metav1.Condition{fact}, disruptionTable, generation, now)

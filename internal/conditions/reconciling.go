@@ -39,7 +39,7 @@ func Conclude(list *[]metav1.Condition, facts []metav1.Condition, table []Part, 
 		all = append(all, fact)
 	}
 	Set(list, Summarize(all, table, generation), now)
-	set(list, progress(all, table, generation), now)
+	setCondition(list, progressCondition(all, table, generation), now)
 }
 
 // ReconcileMachine computes Reconciling and Stalled of a Machine from the rest of its status. The agent does when it
@@ -56,7 +56,7 @@ func ReconcileMachine(status *v1alpha1.MachineStatus, deleting bool, now time.Ti
 			Type: failed, Status: metav1.ConditionTrue, Reason: status.ErrorReason, Message: status.ErrorMessage,
 		})
 	}
-	set(&status.Conditions, progress(all, table, status.ObservedGeneration), now)
+	setCondition(&status.Conditions, progressCondition(all, table, status.ObservedGeneration), now)
 }
 
 // DeletingFact is the type of the fact that an object is being deleted.
@@ -79,16 +79,16 @@ func Deleting(message string) metav1.Condition {
 	return metav1.Condition{Type: DeletingFact, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDeleting, Message: message}
 }
 
-// progress is the condition Reconciling or Stalled that all and table lead to; nil for neither. The first part that lasts
+// progressCondition is the condition Reconciling or Stalled that all and table lead to; nil for neither. The first part that lasts
 // until a user changes something makes it Stalled. Else the first part that is not met makes it Reconciling.
-func progress(all []metav1.Condition, table []Part, generation int64) *metav1.Condition {
+func progressCondition(all []metav1.Condition, table []Part, generation int64) *metav1.Condition {
 	var result *metav1.Condition
 	for _, part := range table {
 		found := meta.FindStatusCondition(all, part.Type)
 		if found == nil && part.Optional || found != nil && found.Status == part.Wanted {
 			continue
 		}
-		condition := unmet(part, found, generation)
+		condition := unmetCondition(part, found, generation)
 		if condition.Type == v1alpha1.StalledCondition {
 			return &condition
 		}
@@ -102,8 +102,8 @@ func progress(all []metav1.Condition, table []Part, generation int64) *metav1.Co
 	return result
 }
 
-// unmet is the condition that one part leads to which is not met.
-func unmet(part Part, found *metav1.Condition, generation int64) metav1.Condition {
+// unmetCondition is the condition that one part leads to which is not met.
+func unmetCondition(part Part, found *metav1.Condition, generation int64) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ReconcilingCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonUnknown,
 		Message: part.Type + " is not known yet", ObservedGeneration: generation,
@@ -121,8 +121,8 @@ func unmet(part Part, found *metav1.Condition, generation int64) metav1.Conditio
 	return condition
 }
 
-// set puts condition into list, and removes Reconciling and Stalled otherwise: both are absent when they are not True.
-func set(list *[]metav1.Condition, condition *metav1.Condition, now time.Time) {
+// setCondition puts condition into list, and removes Reconciling and Stalled otherwise: both are absent when they are not True.
+func setCondition(list *[]metav1.Condition, condition *metav1.Condition, now time.Time) {
 	for _, kind := range []string{v1alpha1.ReconcilingCondition, v1alpha1.StalledCondition} {
 		if condition == nil || condition.Type != kind {
 			meta.RemoveStatusCondition(list, kind)

@@ -115,7 +115,7 @@ func (r Request) applyTo(cluster *v1alpha1.Cluster) {
 // Result is what has been made.
 type Result struct {
 	Cluster *v1alpha1.Cluster
-	// Created tells whether there was no such Cluster before.
+	// Created reports whether there was no such Cluster before.
 	Created bool
 	// Token is what the agent starts with, good until Expires.
 	Token   string
@@ -194,7 +194,7 @@ func (r Request) ensureCluster(ctx context.Context, c client.WithWatch, result *
 func (r Request) changeCluster(ctx context.Context, c client.WithWatch, cluster *v1alpha1.Cluster, result *Result) (undo, error) {
 	before := cluster.DeepCopy()
 	r.applyTo(cluster)
-	if err := r.allowed(cluster); err != nil {
+	if err := r.checkAllowed(cluster); err != nil {
 		return nil, err
 	}
 	result.Cluster = cluster
@@ -217,7 +217,7 @@ func (r Request) changeCluster(ctx context.Context, c client.WithWatch, cluster 
 
 func (r Request) createCluster(ctx context.Context, c client.WithWatch, result *Result) (undo, error) {
 	cluster, _ := r.Objects(Token{})
-	if err := r.allowed(cluster); err != nil {
+	if err := r.checkAllowed(cluster); err != nil {
 		return nil, err
 	}
 	if err := c.Create(ctx, cluster); err != nil {
@@ -232,8 +232,8 @@ func (r Request) createCluster(ctx context.Context, c client.WithWatch, result *
 	}, nil
 }
 
-// allowed says whether cluster, with r applied to it, may get a token.
-func (r Request) allowed(cluster *v1alpha1.Cluster) error {
+// checkAllowed says whether cluster, with r applied to it, may get a token.
+func (r Request) checkAllowed(cluster *v1alpha1.Cluster) error {
 	refuse := func(reason Refusal) error { return &RefusedError{Cluster: cluster.Name, Reason: reason} }
 	switch {
 	case cluster.DeletionTimestamp != nil:
@@ -275,7 +275,7 @@ func (r Request) serviceAccountToken(ctx context.Context, c client.WithWatch, re
 	ctx, cancel := context.WithTimeout(ctx, accountTimeout)
 	defer cancel()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: r.Cluster, Name: v1alpha1.AgentServiceAccount}}
-	if err := await(ctx, c, account); err != nil {
+	if err := awaitAccount(ctx, c, account); err != nil {
 		return err
 	}
 	seconds := int64(r.TokenTTL / time.Second)
@@ -287,10 +287,10 @@ func (r Request) serviceAccountToken(ctx context.Context, c client.WithWatch, re
 	return nil
 }
 
-// await waits until the hub has made account or ctx is done.
-func await(ctx context.Context, c client.WithWatch, account *corev1.ServiceAccount) error {
+// awaitAccount waits until the hub has made account or ctx is done.
+func awaitAccount(ctx context.Context, c client.WithWatch, account *corev1.ServiceAccount) error {
 	key := client.ObjectKeyFromObject(account)
-	// A watch without a version begins with the objects that there are.
+	// A watch without a version starts with the objects that there are.
 	watching, err := c.Watch(ctx, &corev1.ServiceAccountList{}, client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name})
 	if err != nil {
 		return fmt.Errorf("waiting for ServiceAccount %s: %w", key, err)

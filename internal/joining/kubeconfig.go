@@ -53,7 +53,7 @@ func CheckURL(text string) error {
 	return nil
 }
 
-// Loopback tells whether only processes of this machine reach the server.
+// Loopback reports whether only processes of this machine reach the server.
 func (s Server) Loopback() bool {
 	parsed, err := url.Parse(s.URL)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// prefixBytes and headerBytes begin an encoded histogram: before and after it is decompressed.
+	// prefixBytes and headerBytes start an encoded histogram: before and after it is decompressed.
 	prefixBytes, headerBytes = 8, 40
 	// mostPlain is how long it can be with such a count in each of its buckets.
 	mostPlain = headerBytes + mostCountBytes*24<<10
@@ -30,22 +30,22 @@ func Decode(list []v1alpha1.LoadHistogram) (Measurements, error) {
 	all := Measurements{}
 	for i := range list {
 		key := KeyOf(&list[i].LoadLatency)
-		if err := all.read(key, list[i].Data); err != nil {
+		if err := all.readHistogram(key, list[i].Data); err != nil {
 			return nil, err
 		}
 		if len(list[i].UnfinishedData) == 0 {
 			continue
 		}
-		if err := all.read(key.unfinished(), list[i].UnfinishedData); err != nil {
+		if err := all.readHistogram(key.unfinishedKey(), list[i].UnfinishedData); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// read adds an encoded histogram.
-func (m Measurements) read(key Key, data []byte) error {
-	histogram, err := decode(data)
+// readHistogram adds an encoded histogram.
+func (m Measurements) readHistogram(key Key, data []byte) error {
+	histogram, err := decodeHistogram(data)
 	switch {
 	case err != nil:
 		return fmt.Errorf("decoding the histogram of %s: %w", key, err)
@@ -58,10 +58,10 @@ func (m Measurements) read(key Key, data []byte) error {
 	return nil
 }
 
-// decode reads one. The library trusts its input: it takes as much memory as the header says, and panics on counts that have
+// decodeHistogram reads one. The library trusts its input: it takes as much memory as the header says, and panics on counts that have
 // no bucket.
-func decode(data []byte) (histogram *hdrhistogram.Histogram, err error) {
-	if err := check(data); err != nil {
+func decodeHistogram(data []byte) (histogram *hdrhistogram.Histogram, err error) {
+	if err := checkHistogram(data); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -72,8 +72,8 @@ func decode(data []byte) (histogram *hdrhistogram.Histogram, err error) {
 	return hdrhistogram.Decode(data)
 }
 
-// check wants the encoding, range and precision of the histograms that are made here, and a text that is not too long.
-func check(data []byte) error {
+// checkHistogram wants the encoding, range and precision of the histograms that are made here, and a text that is not too long.
+func checkHistogram(data []byte) error {
 	packed, err := base64.StdEncoding.DecodeString(string(data))
 	if err != nil {
 		return err

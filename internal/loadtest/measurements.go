@@ -36,14 +36,14 @@ func KeyOf(l *v1alpha1.LoadLatency) Key {
 	return Key{Measurement: l.Measurement, Verb: l.Verb, Resource: l.Resource, Scope: l.RequestScope}
 }
 
-// unfinished is the key of what of it had not ended.
-func (k Key) unfinished() Key {
+// unfinishedKey is the key of what of it had not ended.
+func (k Key) unfinishedKey() Key {
 	k.Unfinished = true
 	return k
 }
 
-// matches tells whether what is known by a key is part of what is wanted.
-func (k Key) matches(wanted Key) bool {
+// matchesKey reports whether what is known by a key is part of what is wanted.
+func (k Key) matchesKey(wanted Key) bool {
 	return k.Measurement == wanted.Measurement && (wanted.Verb == "" || wanted.Verb == k.Verb) && (wanted.Scope == "" || wanted.Scope == k.Scope) &&
 		(wanted.Resource == "" || matchesResource(k.Resource, wanted.Resource))
 }
@@ -90,15 +90,15 @@ func (m Measurements) Merge(others Measurements) {
 // Match is the histogram of what a key is about, those of all verbs, resources or scopes together where it names none; nil without any
 // measurement. What had not ended is in it with the time that it had waited.
 func (m Measurements) Match(wanted Key) *hdrhistogram.Histogram {
-	all, _, _ := m.match(wanted)
+	all, _, _ := m.matchHistograms(wanted)
 	return all
 }
 
-// match returns what a key is about; nil without any. Unfinished is how many had not ended. In all they have taken as long as they had
+// matchHistograms returns what a key is about; nil without any. Unfinished is how many had not ended. In all they have taken as long as they had
 // waited, and in certain as long as there is: nothing else is known of them.
-func (m Measurements) match(wanted Key) (all, certain *hdrhistogram.Histogram, unfinished int64) {
+func (m Measurements) matchHistograms(wanted Key) (all, certain *hdrhistogram.Histogram, unfinished int64) {
 	for key, histogram := range m {
-		if !key.matches(wanted) || histogram.TotalCount() == 0 {
+		if !key.matchesKey(wanted) || histogram.TotalCount() == 0 {
 			continue
 		}
 		if all == nil {
@@ -119,7 +119,7 @@ func (m Measurements) match(wanted Key) (all, certain *hdrhistogram.Histogram, u
 // Only is what is about a key, and what of it had not ended.
 func (m Measurements) Only(key Key) Measurements {
 	only := Measurements{}
-	for _, key := range []Key{key, key.unfinished()} {
+	for _, key := range []Key{key, key.unfinishedKey()} {
 		if m[key] != nil {
 			only[key] = m[key]
 		}
@@ -166,15 +166,15 @@ func (m Measurements) Encode() ([]v1alpha1.LoadHistogram, int, error) {
 	keys := m.Keys()
 	slices.SortStableFunc(keys, func(a, b Key) int { return cmp.Compare(a.Rank(), b.Rank()) })
 	for _, key := range keys {
-		data, err := m.encode(key)
+		data, err := m.encodeHistogram(key)
 		if err != nil {
 			return nil, 0, err
 		}
-		unfinished, err := m.encode(key.unfinished())
+		unfinished, err := m.encodeHistogram(key.unfinishedKey())
 		if err != nil {
 			return nil, 0, err
 		}
-		if m[key.unfinished()] == nil {
+		if m[key.unfinishedKey()] == nil {
 			unfinished = nil
 		}
 		size := len(data) + len(unfinished)
@@ -188,8 +188,8 @@ func (m Measurements) Encode() ([]v1alpha1.LoadHistogram, int, error) {
 	return list, omitted, nil
 }
 
-// encode writes one histogram; an empty one if there is none.
-func (m Measurements) encode(key Key) ([]byte, error) {
+// encodeHistogram writes one histogram; an empty one if there is none.
+func (m Measurements) encodeHistogram(key Key) ([]byte, error) {
 	histogram := m[key]
 	if histogram == nil {
 		histogram = newHistogram()
@@ -225,16 +225,16 @@ func (m Measurements) Summarize(key Key) v1alpha1.LoadLatency {
 	if finished := m[key]; finished != nil {
 		all.Merge(finished)
 	}
-	if unfinished := m[key.unfinished()]; unfinished != nil {
+	if unfinished := m[key.unfinishedKey()]; unfinished != nil {
 		all.Merge(unfinished)
 		latency.Unfinished = unfinished.TotalCount()
 	}
 	latency.Count = all.TotalCount()
-	latency.P50, latency.P90, latency.P99, latency.Max = quantile(all, 50), quantile(all, 90), quantile(all, 99), quantile(all, 100)
+	latency.P50, latency.P90, latency.P99, latency.Max = quantileOf(all, 50), quantileOf(all, 90), quantileOf(all, 99), quantileOf(all, 100)
 	return latency
 }
 
-// quantile of the measured times.
-func quantile(histogram *hdrhistogram.Histogram, percent float64) metav1.Duration {
+// quantileOf of the measured times.
+func quantileOf(histogram *hdrhistogram.Histogram, percent float64) metav1.Duration {
 	return metav1.Duration{Duration: time.Duration(histogram.ValueAtPercentile(percent)) * time.Microsecond}
 }

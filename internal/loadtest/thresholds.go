@@ -25,9 +25,9 @@ func Evaluate(thresholds []v1alpha1.LoadThreshold, measured Measurements, reques
 				result.MeasuredPercent = percentText(failed, requests)
 				result.Met = threshold.MaxPercent != nil && percent <= float64(*threshold.MaxPercent)
 			}
-		} else if all, certain, unfinished := measured.match(keyOfThreshold(&threshold)); all != nil {
+		} else if all, certain, unfinished := measured.matchHistograms(keyOfThreshold(&threshold)); all != nil {
 			percent := percentOf(threshold.Quantile)
-			value, known := quantile(all, percent), quantile(certain, percent).Duration
+			value, known := quantileOf(all, percent), quantileOf(certain, percent).Duration
 			result.Count, result.Measured, result.Unfinished = all.TotalCount(), &value, unfinished
 			result.Met = threshold.Max != nil && isWithin(certain, known, threshold.Max.Duration)
 			if unfinished > 0 || threshold.Measurement == v1alpha1.LoadAPIServerRequest {
@@ -53,7 +53,7 @@ func keyOfThreshold(t *v1alpha1.LoadThreshold) Key {
 	return Key{Measurement: t.Measurement, Verb: t.Verb, Resource: t.Resource, Scope: t.RequestScope}
 }
 
-// isWithin tells whether a quantile of a histogram is at most a limit. It is the end of its bucket, so that the quantile of
+// isWithin reports whether a quantile of a histogram is at most a limit. It is the end of its bucket, so that the quantile of
 // measurements of exactly the limit is longer than that: what the histogram does not tell from the limit is within it.
 func isWithin(histogram *hdrhistogram.Histogram, quantile, limit time.Duration) bool {
 	return quantile <= limit || histogram.ValuesAreEquivalent(quantile.Microseconds(), limit.Microseconds())

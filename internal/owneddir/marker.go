@@ -39,9 +39,9 @@ type marker struct {
 	Made bool `json:"made"`
 }
 
-// mark marks an empty directory. A marker without content was left by a process that was killed before it made
+// markEmpty marks an empty directory. A marker without content was left by a process that was killed before it made
 // anything else, and is filled in.
-func (d *Directory) mark(kind string, made bool) error {
+func (d *Directory) markEmpty(kind string, made bool) error {
 	err := d.lockMarker()
 	if errors.Is(err, ErrNoMarker) {
 		if err := d.refuseOthers(); err != nil {
@@ -52,25 +52,25 @@ func (d *Directory) mark(kind string, made bool) error {
 	if err != nil {
 		return err
 	}
-	content, err := d.content()
+	content, err := d.markerContent()
 	if err != nil {
 		return err
 	}
 	if len(content) > 0 {
-		if _, err := d.understand(content, kind); err != nil {
+		if _, err := d.checkMarker(content, kind); err != nil {
 			return err
 		}
 		return ErrTaken
 	}
 	if err := d.refuseOthers(); err != nil {
 		// Another process put files there after this one had found it empty.
-		return errors.Join(err, unix.Unlinkat(d.fd(), MarkerName, 0))
+		return errors.Join(err, unix.Unlinkat(d.descriptor(), MarkerName, 0))
 	}
 	return d.newMarker(kind, made)
 }
 
 func (d *Directory) createMarker() error {
-	fd, err := unix.Openat(d.fd(), MarkerName, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(d.descriptor(), MarkerName, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if errors.Is(err, unix.EEXIST) {
 		return ErrBusy
 	}
@@ -82,7 +82,7 @@ func (d *Directory) createMarker() error {
 
 // lockMarker opens the marker and locks it.
 func (d *Directory) lockMarker() error {
-	fd, err := unix.Openat(d.fd(), MarkerName, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(d.descriptor(), MarkerName, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return ErrNoMarker
 	}
@@ -108,13 +108,13 @@ func (d *Directory) lockFile(fd int) error {
 	if locked.Mode&unix.S_IFMT != unix.S_IFREG {
 		return fmt.Errorf("%w: %s is not a file", ErrUnsafe, MarkerName)
 	}
-	if err := unix.Fstatat(d.fd(), MarkerName, &there, unix.AT_SYMLINK_NOFOLLOW); err != nil || there.Ino != locked.Ino || there.Dev != locked.Dev {
+	if err := unix.Fstatat(d.descriptor(), MarkerName, &there, unix.AT_SYMLINK_NOFOLLOW); err != nil || there.Ino != locked.Ino || there.Dev != locked.Dev {
 		return ErrBusy
 	}
 	return nil
 }
 
-func (d *Directory) content() ([]byte, error) {
+func (d *Directory) markerContent() ([]byte, error) {
 	content, err := io.ReadAll(io.NewSectionReader(d.lock, 0, math.MaxInt64))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", MarkerName, err)
@@ -127,7 +127,7 @@ func (d *Directory) content() ([]byte, error) {
 
 // readMarker reads the locked marker of a directory of that kind.
 func (d *Directory) readMarker(kind string) error {
-	content, err := d.content()
+	content, err := d.markerContent()
 	if err != nil {
 		return err
 	}
@@ -139,24 +139,24 @@ func (d *Directory) readMarker(kind string) error {
 		}
 		return nil
 	}
-	d.marker, err = d.understand(content, kind)
+	d.marker, err = d.checkMarker(content, kind)
 	return err
 }
 
-// understand checks that a marker is one of that kind, and of this directory.
-func (d *Directory) understand(content []byte, kind string) (marker, error) {
-	m, err := decode(content, kind)
+// checkMarker checks that a marker is one of that kind, and of this directory.
+func (d *Directory) checkMarker(content []byte, kind string) (marker, error) {
+	m, err := decodeMarker(content, kind)
 	if err != nil {
 		return m, err
 	}
-	inode, err := d.inode()
+	inode, err := d.readInode()
 	if err == nil && m.Inode != inode {
 		err = errCopy
 	}
 	return m, err
 }
 
-func decode(content []byte, kind string) (marker, error) {
+func decodeMarker(content []byte, kind string) (marker, error) {
 	var m marker
 	if err := json.Unmarshal(content, &m); err != nil {
 		return m, fmt.Errorf("%w: reading %s: %w", ErrUnsafe, MarkerName, err)
@@ -171,7 +171,7 @@ func decode(content []byte, kind string) (marker, error) {
 }
 
 func (d *Directory) newMarker(kind string, made bool) error {
-	inode, err := d.inode()
+	inode, err := d.readInode()
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (d *Directory) writeMarker() error {
 
 // refuseOthers wants nothing but the marker in the directory.
 func (d *Directory) refuseOthers() error {
-	names, err := entries(d.fd())
+	names, err := listEntries(d.descriptor())
 	if err != nil {
 		return err
 	}
@@ -215,9 +215,9 @@ func (d *Directory) refuseOthers() error {
 	return fmt.Errorf("%w: %s", ErrNotEmpty, list)
 }
 
-func (d *Directory) inode() (uint64, error) {
+func (d *Directory) readInode() (uint64, error) {
 	var stat unix.Stat_t
-	if err := unix.Fstat(d.fd(), &stat); err != nil {
+	if err := unix.Fstat(d.descriptor(), &stat); err != nil {
 		return 0, fmt.Errorf("reading its inode: %w", err)
 	}
 	return stat.Ino, nil

@@ -46,14 +46,14 @@ type Directory struct {
 // Take marks a directory that is missing or empty as one of that kind. A missing one is made with perm, and so are
 // missing parents. The error wraps ErrNotEmpty, ErrTaken, ErrUnsafe or ErrBusy.
 func Take(path, kind string, perm fs.FileMode) (*Directory, error) {
-	d, err := take(path, kind, perm)
+	d, err := takeDirectory(path, kind, perm)
 	if err != nil {
 		return nil, fmt.Errorf("taking the directory %s: %w", path, err)
 	}
 	return d, nil
 }
 
-func take(path, kind string, perm fs.FileMode) (*Directory, error) {
+func takeDirectory(path, kind string, perm fs.FileMode) (*Directory, error) {
 	made, err := makeDirectory(path, perm)
 	if err != nil {
 		return nil, err
@@ -62,14 +62,14 @@ func take(path, kind string, perm fs.FileMode) (*Directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.mark(kind, made); err != nil {
+	if err := d.markEmpty(kind, made); err != nil {
 		d.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-// makeDirectory tells whether it made the directory, or found one.
+// makeDirectory reports whether it made the directory, or found one.
 func makeDirectory(path string, perm fs.FileMode) (made bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), perm); err != nil {
 		return false, err
@@ -86,7 +86,7 @@ func makeDirectory(path string, perm fs.FileMode) (made bool, err error) {
 func Open(path, kind string) (*Directory, error) {
 	d, err := openDirectory(path)
 	if err == nil {
-		if err = d.open(kind); err == nil {
+		if err = d.openMarked(kind); err == nil {
 			return d, nil
 		}
 		d.Close()
@@ -94,7 +94,7 @@ func Open(path, kind string) (*Directory, error) {
 	return nil, fmt.Errorf("opening the directory %s: %w", path, err)
 }
 
-func (d *Directory) open(kind string) error {
+func (d *Directory) openMarked(kind string) error {
 	if err := d.lockMarker(); err != nil {
 		return err
 	}
@@ -102,14 +102,14 @@ func (d *Directory) open(kind string) error {
 }
 
 // TakeOrOpen opens a directory of that kind, or takes one that is missing or empty. One that was copied or restored
-// becomes a directory of its own: who calls this goes on to use what is in it.
+// becomes a directory of its own: who calls this continues to use what is in it.
 func TakeOrOpen(path, kind string, perm fs.FileMode) (*Directory, error) {
 	d, err := Open(path, kind)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrNoMarker):
 		return Take(path, kind, perm)
 	case errors.Is(err, errCopy):
-		return adopt(path, kind)
+		return adoptDirectory(path, kind)
 	case err == nil && d.marker.Version == 0:
 		// Take was killed before it wrote the marker. Without its content the directory could not be opened once
 		// there are files in it.
@@ -121,7 +121,7 @@ func TakeOrOpen(path, kind string, perm fs.FileMode) (*Directory, error) {
 	return d, err
 }
 
-func adopt(path, kind string) (*Directory, error) {
+func adoptDirectory(path, kind string) (*Directory, error) {
 	d, err := openDirectory(path)
 	if err == nil {
 		if err = d.lockMarker(); err == nil {
@@ -147,18 +147,18 @@ func openDirectory(path string) (*Directory, error) {
 		return nil, err
 	}
 	d := &Directory{path: path, dir: os.NewFile(uintptr(fd), path)}
-	if err := d.check(); err != nil {
+	if err := d.checkPermissions(); err != nil {
 		d.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-// check refuses a directory in which other users could put or exchange files: this program keeps keys there, and
+// checkPermissions refuses a directory in which other users could put or exchange files: this program keeps keys there, and
 // believes what it reads there.
-func (d *Directory) check() error {
+func (d *Directory) checkPermissions() error {
 	var stat unix.Stat_t
-	if err := unix.Fstat(d.fd(), &stat); err != nil {
+	if err := unix.Fstat(d.descriptor(), &stat); err != nil {
 		return fmt.Errorf("reading its owner: %w", err)
 	}
 	if int(stat.Uid) != os.Geteuid() {
@@ -167,12 +167,12 @@ func (d *Directory) check() error {
 	if stat.Mode&unix.S_IWOTH != 0 {
 		return fmt.Errorf("%w: every user may write to it: choose another, or take that right away with chmod o-w", ErrUnsafe)
 	}
-	mount, err := mountOf(d.fd())
+	mount, err := mountOf(d.descriptor())
 	d.mount = mount
 	return err
 }
 
-func (d *Directory) fd() int { return int(d.dir.Fd()) }
+func (d *Directory) descriptor() int { return int(d.dir.Fd()) }
 
 // ID is the directory's own, from when it was taken.
 func (d *Directory) ID() string { return d.marker.ID }
@@ -202,11 +202,11 @@ func (d *Directory) CountAsMade() error {
 // file or a socket, and for the directories that lead there, which are removed if they become empty. With "/" at its
 // end it stands for a directory, which is removed if it is empty; with "/**" for a directory with all that it holds.
 func (d *Directory) Remove(patterns []string) (left []string, err error) {
-	if d.patterns, err = parse(patterns); err != nil {
+	if d.patterns, err = parsePatterns(patterns); err != nil {
 		return nil, err
 	}
 	r := &removal{directory: d}
-	r.sweep(d.fd(), "", false)
+	r.sweepDirectory(d.descriptor(), "", false)
 	slices.Sort(r.left)
 	if err := errors.Join(r.failed...); err != nil {
 		return r.left, fmt.Errorf("removing files in %s: %w", d.path, err)
@@ -225,7 +225,7 @@ func (d *Directory) RemoveTree(name string) (left []string, err error) {
 		return nil, fmt.Errorf("removing files in %s: %q is not the name of an entry", d.path, name)
 	}
 	r := &removal{directory: d}
-	r.remove(d.fd(), name, name, matches{directory: true, whole: true})
+	r.removeEntry(d.descriptor(), name, name, matches{directory: true, whole: true})
 	slices.Sort(r.left)
 	if err := errors.Join(r.failed...); err != nil {
 		return r.left, fmt.Errorf("removing files in %s: %w", d.path, err)
@@ -236,7 +236,7 @@ func (d *Directory) RemoveTree(name string) (left []string, err error) {
 // removeItself removes the marker, and the directory that Take made. One that has been moved away, or exchanged for
 // another, stays.
 func (d *Directory) removeItself() error {
-	if err := unix.Unlinkat(d.fd(), MarkerName, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+	if err := unix.Unlinkat(d.descriptor(), MarkerName, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}
 	if !d.marker.Made {

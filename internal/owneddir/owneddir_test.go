@@ -284,7 +284,7 @@ func FuzzMarker(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
-		m, err := decode(content, kind)
+		m, err := decodeMarker(content, kind)
 		if err != nil && !errors.Is(err, ErrUnsafe) {
 			t.Errorf("%q: %v is not ErrUnsafe", content, err)
 		}

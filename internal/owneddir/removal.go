@@ -20,19 +20,19 @@ type removal struct {
 	failed    []error
 }
 
-func (r *removal) leave(within string) {
+func (r *removal) noteLeft(within string) {
 	r.left = append(r.left, filepath.Join(r.directory.path, within))
 }
 
-func (r *removal) fail(within string, err error) {
+func (r *removal) noteFailure(within string, err error) {
 	r.failed = append(r.failed, fmt.Errorf("%s: %w", within, err))
 }
 
-// sweep removes the known entries of the open directory that is at the path within. With whole set all of them are.
-func (r *removal) sweep(fd int, within string, whole bool) {
-	names, err := entries(fd)
+// sweepDirectory removes the known entries of the open directory that is at the path within. With whole set all of them are.
+func (r *removal) sweepDirectory(fd int, within string, whole bool) {
+	names, err := listEntries(fd)
 	if err != nil {
-		r.fail(within, err)
+		r.noteFailure(within, err)
 		return
 	}
 	for _, name := range names {
@@ -42,21 +42,21 @@ func (r *removal) sweep(fd int, within string, whole bool) {
 		entry := path.Join(within, name)
 		match := matches{any: whole, directory: whole, whole: whole}
 		if !whole {
-			match = r.directory.match(entry)
+			match = r.directory.matchEntry(entry)
 		}
-		r.remove(fd, name, entry, match)
+		r.removeEntry(fd, name, entry, match)
 	}
 }
 
-// remove removes one entry of the open directory if it is known and of the known type.
-func (r *removal) remove(fd int, name, within string, known matches) {
+// removeEntry removes one entry of the open directory if it is known and of the known type.
+func (r *removal) removeEntry(fd int, name, within string, known matches) {
 	var stat unix.Stat_t
 	err := unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW)
 	if errors.Is(err, unix.ENOENT) {
 		return
 	}
 	if err != nil {
-		r.fail(within, err)
+		r.noteFailure(within, err)
 		return
 	}
 	kind := stat.Mode & unix.S_IFMT
@@ -66,7 +66,7 @@ func (r *removal) remove(fd int, name, within string, known matches) {
 	case known.any || known.file && (kind == unix.S_IFREG || kind == unix.S_IFSOCK):
 		r.removeFile(fd, name, within)
 	default:
-		r.leave(within)
+		r.noteLeft(within)
 	}
 }
 
@@ -76,9 +76,9 @@ func (r *removal) removeFile(parent int, name, within string) {
 	switch {
 	case err == nil, errors.Is(err, unix.ENOENT):
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EISDIR):
-		r.leave(within) // Another file is mounted on it, or a directory took its place.
+		r.noteLeft(within) // Another file is mounted on it, or a directory took its place.
 	default:
-		r.fail(within, err)
+		r.noteFailure(within, err)
 	}
 }
 
@@ -86,25 +86,25 @@ func (r *removal) removeFile(parent int, name, within string) {
 func (r *removal) removeDirectory(parent int, name, within string, whole bool) {
 	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		r.leave(within) // Something else took its place.
+		r.noteLeft(within) // Something else took its place.
 		return
 	}
 	if err != nil {
-		r.fail(within, err)
+		r.noteFailure(within, err)
 		return
 	}
 	defer unix.Close(fd)
 	mount, err := mountOf(fd)
 	if err != nil {
-		r.fail(within, err)
+		r.noteFailure(within, err)
 		return
 	}
 	if mount != r.directory.mount {
-		r.leave(within)
+		r.noteLeft(within)
 		return
 	}
 	before := len(r.left) + len(r.failed)
-	r.sweep(fd, within, whole)
+	r.sweepDirectory(fd, within, whole)
 	if len(r.left)+len(r.failed) > before {
 		return
 	}
@@ -112,9 +112,9 @@ func (r *removal) removeDirectory(parent int, name, within string, whole bool) {
 	switch {
 	case err == nil, errors.Is(err, unix.ENOENT):
 	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EBUSY):
-		r.leave(within)
+		r.noteLeft(within)
 	default:
-		r.fail(within, err)
+		r.noteFailure(within, err)
 	}
 }
 
@@ -129,7 +129,7 @@ type pattern struct {
 	directory, whole bool
 }
 
-func parse(texts []string) ([]pattern, error) {
+func parsePatterns(texts []string) ([]pattern, error) {
 	var patterns []pattern
 	for _, text := range texts {
 		var p pattern
@@ -150,8 +150,8 @@ func parse(texts []string) ([]pattern, error) {
 	return patterns, nil
 }
 
-// match compares the path of an entry with the patterns.
-func (d *Directory) match(within string) matches {
+// matchEntry compares the path of an entry with the patterns.
+func (d *Directory) matchEntry(within string) matches {
 	var found matches
 	elements := strings.Split(within, "/")
 	for _, p := range d.patterns {
@@ -175,8 +175,8 @@ func matchAll(patterns, elements []string) bool {
 	return true
 }
 
-// entries lists the names in an open directory, from its beginning.
-func entries(fd int) ([]string, error) {
+// listEntries lists the names in an open directory, from its beginning.
+func listEntries(fd int) ([]string, error) {
 	// A file of its own: reading moves the position of the one that is open.
 	again, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -31,7 +31,7 @@ type Logic[T any, P Object[T]] interface {
 	// Reconcile works on object, a private copy, and leaves the status that it wants in it. It reports even
 	// when it returns an error. The result is when to look again without any event: zero means not at all.
 	Reconcile(ctx context.Context, object P) (Next, error)
-	// Status returns a pointer to the object's status, to tell whether it changed.
+	// Status returns a pointer to the object's status, to report whether it changed.
 	Status(object P) any
 }
 

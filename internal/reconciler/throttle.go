@@ -35,7 +35,7 @@ type StatusBounds struct{ First, Longest time.Duration }
 func (p *StatusThrottle) Delay(object types.UID, urgent bool, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.forget(now)
+	p.forgetExpired(now)
 	if last, found := p.last[object]; found && !urgent {
 		if wait := last.at.Add(StatusInterval).Sub(now); wait > 0 {
 			return wait
@@ -45,13 +45,13 @@ func (p *StatusThrottle) Delay(object types.UID, urgent bool, now time.Time) tim
 	return 0
 }
 
-// BackoffDelay is Delay for counts that go on changing for long, as in a rollout: the interval doubles from each write to the next,
+// BackoffDelay is Delay for counts that keep changing for long, as in a rollout: the interval doubles from each write to the next,
 // from the first to the longest of bounds, which is at most LongestStatusInterval. When an interval has passed without a change, the
 // next one is written at once and the first interval holds again.
 func (p *StatusThrottle) BackoffDelay(object types.UID, urgent bool, bounds StatusBounds, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.forget(now)
+	p.forgetExpired(now)
 	last, found := p.last[object]
 	next := write{at: now, interval: bounds.First}
 	switch {
@@ -67,8 +67,8 @@ func (p *StatusThrottle) BackoffDelay(object types.UID, urgent bool, bounds Stat
 	return 0
 }
 
-// forget drops what says nothing any more.
-func (p *StatusThrottle) forget(now time.Time) {
+// forgetExpired drops what says nothing any more.
+func (p *StatusThrottle) forgetExpired(now time.Time) {
 	if p.last == nil {
 		p.last = map[types.UID]write{}
 	}

@@ -54,7 +54,7 @@ func New(ctx context.Context, o Options, service Service, metrics prometheus.Gat
 	if o.SamplingRatio == 0 && o.MetricsInterval == 0 {
 		return e, nil
 	}
-	described, err := describe(ctx, service)
+	described, err := describeService(ctx, service)
 	if err != nil {
 		return nil, fmt.Errorf("describing the process for traces and metrics: %w", err)
 	}
@@ -86,7 +86,7 @@ func (e *Exporter) Close(ctx context.Context, log logr.Logger) {
 	}
 }
 
-func describe(ctx context.Context, service Service) (*resource.Resource, error) {
+func describeService(ctx context.Context, service Service) (*resource.Resource, error) {
 	attributes := []attribute.KeyValue{
 		attribute.String("service.name", service.Name), attribute.String("service.version", service.Version),
 		attribute.String("service.instance.id", service.Instance),
@@ -99,7 +99,7 @@ func describe(ctx context.Context, service Service) (*resource.Resource, error) 
 
 func (e *Exporter) addTraces(ctx context.Context, o Options, described *resource.Resource, log logr.Logger) error {
 	var options []otlptracegrpc.Option
-	url, err := o.url()
+	url, err := o.endpointURL()
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (e *Exporter) addTraces(ctx context.Context, o Options, described *resource
 
 func (e *Exporter) addMetrics(ctx context.Context, o Options, described *resource.Resource, metrics prometheus.Gatherer, log logr.Logger) error {
 	var options []otlpmetricgrpc.Option
-	url, err := o.url()
+	url, err := o.endpointURL()
 	if err != nil {
 		return err
 	}
@@ -140,14 +140,14 @@ func (e *Exporter) addMetrics(ctx context.Context, o Options, described *resourc
 	return nil
 }
 
-// outcome logs when sending begins to fail, and when it succeeds again. The SDK would give each error to a global handler.
+// outcome logs when sending starts to fail, and when it succeeds again. The SDK would give each error to a global handler.
 type outcome struct {
 	log    logr.Logger
 	what   string
 	failed atomic.Bool
 }
 
-func (o *outcome) note(err error) {
+func (o *outcome) noteError(err error) {
 	switch failed := err != nil; {
 	case failed == o.failed.Swap(failed):
 	case failed:
@@ -164,7 +164,7 @@ type spanExporter struct {
 
 // ExportSpans implements sdktrace.SpanExporter.
 func (e *spanExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	e.note(e.SpanExporter.ExportSpans(ctx, spans))
+	e.noteError(e.SpanExporter.ExportSpans(ctx, spans))
 	return nil
 }
 
@@ -175,6 +175,6 @@ type metricExporter struct {
 
 // Export implements sdkmetric.Exporter.
 func (e *metricExporter) Export(ctx context.Context, metrics *metricdata.ResourceMetrics) error {
-	e.note(e.Exporter.Export(ctx, metrics))
+	e.noteError(e.Exporter.Export(ctx, metrics))
 	return nil
 }

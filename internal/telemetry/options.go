@@ -21,7 +21,7 @@ type Options struct {
 	// Default: $OTEL_EXPORTER_OTLP_ENDPOINT, else localhost:4317. The exporter also reads the other OTEL_EXPORTER_OTLP_*
 	// variables, such as _CERTIFICATE and _HEADERS.
 	Endpoint string
-	// SamplingRatio is the part of the traces that begin in this process and are sent, from 0 to 1. Those that began elsewhere
+	// SamplingRatio is the part of the traces that start in this process and are sent, from 0 to 1. Those that started elsewhere
 	// are sent if they were sampled there. Default 0: no spans are made at all.
 	SamplingRatio float64
 	// MetricsInterval is how often the metrics are sent. Default 0: never.
@@ -44,14 +44,14 @@ func (o *Options) Validate() error {
 	if o.MetricsInterval != 0 && o.MetricsInterval < time.Second {
 		problems = append(problems, fmt.Errorf("--otlp-metrics-interval: want 1s or more, or 0, got %s", o.MetricsInterval))
 	}
-	if _, err := o.url(); err != nil {
+	if _, err := o.endpointURL(); err != nil {
 		problems = append(problems, fmt.Errorf("--otlp-endpoint: want a URL such as https://collector:4317, got %q: %w", o.Endpoint, err))
 	}
 	return errors.Join(problems...)
 }
 
-// url is the endpoint with its scheme; empty without an endpoint.
-func (o *Options) url() (string, error) {
+// endpointURL is the endpoint with its scheme; empty without an endpoint.
+func (o *Options) endpointURL() (string, error) {
 	if o.Endpoint == "" {
 		return "", nil
 	}

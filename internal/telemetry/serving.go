@@ -64,7 +64,7 @@ func NewCertificate(s Serving, clock clock.PassiveClock) (*Certificate, error) {
 	switch {
 	case s.SelfSigned:
 		own := &selfSigned{clock: clock}
-		return &Certificate{get: own.get, start: untilDone}, nil
+		return &Certificate{get: own.getCertificate, start: untilDone}, nil
 	case s.CertFile == "":
 		return nil, nil
 	}
@@ -126,7 +126,7 @@ type selfSigned struct {
 	until time.Time
 }
 
-func (s *selfSigned) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (s *selfSigned) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
@@ -134,7 +134,7 @@ func (s *selfSigned) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return s.made, nil
 	}
 	until := now.Add(selfSignedLifetime)
-	made, err := sign(now, until)
+	made, err := signCertificate(now, until)
 	if err != nil {
 		return nil, fmt.Errorf("making a serving certificate: %w", err)
 	}
@@ -142,7 +142,7 @@ func (s *selfSigned) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return made, nil
 }
 
-func sign(now, until time.Time) (*tls.Certificate, error) {
+func signCertificate(now, until time.Time) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err

@@ -42,31 +42,31 @@ type From struct {
 	// Traceparent is what an object's annotation says. What cannot be read counts as empty.
 	Traceparent string
 	// Repeated: the work that the traceparent stands for was done before, and this is another one for the same order. Its
-	// span begins a trace of its own with a link to that one: traces end, and objects are reconciled for years.
+	// span starts a trace of its own with a link to that one: traces end, and objects are reconciled for years.
 	Repeated bool
 }
 
-// End ends a span; err is why what it stands for has failed. A conflict is no failure: it is decided anew.
+// End ends a span; err is why what it stands for has failed. A conflict is no failure: it is decided again.
 type End func(err error)
 
-func nothing(error) {}
+func ignoreError(error) {}
 
 // Continue starts a span in the trace that from names: as a child of that span, or with a link to it; in a new trace if it
 // names none. The context's logger has the span's ids. The caller ends the span.
 func (t *Tracer) Continue(ctx context.Context, name string, from From, attributes ...attribute.KeyValue) (context.Context, End) {
 	if t == nil {
-		return ctx, nothing
+		return ctx, ignoreError
 	}
-	ctx, options := t.place(ctx, from)
-	return begin(t.tracer.Start(ctx, name, append(options, trace.WithAttributes(attributes...))...)) //nolint:spancheck // The caller ends it, with what is returned.
+	ctx, options := t.placeSpan(ctx, from)
+	return beginLogging(t.tracer.Start(ctx, name, append(options, trace.WithAttributes(attributes...))...)) //nolint:spancheck // The caller ends it, with what is returned.
 }
 
 // Start starts a span below that of ctx; none if ctx has none.
 func (t *Tracer) Start(ctx context.Context, name string, attributes ...attribute.KeyValue) (context.Context, End) {
 	if t == nil || !trace.SpanContextFromContext(ctx).IsValid() {
-		return ctx, nothing
+		return ctx, ignoreError
 	}
-	return begin(t.tracer.Start(ctx, name, trace.WithAttributes(attributes...))) //nolint:spancheck // The caller ends it, with what is returned.
+	return beginLogging(t.tracer.Start(ctx, name, trace.WithAttributes(attributes...))) //nolint:spancheck // The caller ends it, with what is returned.
 }
 
 // Record makes a span of something that another process has done meanwhile.
@@ -74,12 +74,12 @@ func (t *Tracer) Record(ctx context.Context, name string, from From, began, ende
 	if t == nil {
 		return
 	}
-	ctx, options := t.place(ctx, from)
+	ctx, options := t.placeSpan(ctx, from)
 	_, span := t.tracer.Start(ctx, name, append(options, trace.WithTimestamp(began), trace.WithAttributes(attributes...))...)
 	span.End(trace.WithTimestamp(ended))
 }
 
-// On tells whether spans are made.
+// On reports whether spans are made.
 func (t *Tracer) On() bool { return t != nil }
 
 // Settle remembers that the order of object was carried out, with the traceparent that it has now.
@@ -89,7 +89,7 @@ func (t *Tracer) Settle(object metav1.Object) {
 	}
 }
 
-// Settled tells whether object's traceparent is one that Settle has seen: a later order does not belong to that trace.
+// Settled reports whether object's traceparent is one that Settle has seen: a later order does not belong to that trace.
 func (t *Tracer) Settled(object metav1.Object) bool {
 	if t == nil {
 		return false
@@ -98,8 +98,8 @@ func (t *Tracer) Settled(object metav1.Object) bool {
 	return found && traceparent == Of(object)
 }
 
-func (t *Tracer) place(ctx context.Context, from From) (context.Context, []trace.SpanStartOption) {
-	parent := parse(from.Traceparent)
+func (t *Tracer) placeSpan(ctx context.Context, from From) (context.Context, []trace.SpanStartOption) {
+	parent := parseTraceparent(from.Traceparent)
 	switch {
 	case !parent.IsValid():
 		return ctx, []trace.SpanStartOption{trace.WithNewRoot()}
@@ -109,8 +109,8 @@ func (t *Tracer) place(ctx context.Context, from From) (context.Context, []trace
 	return trace.ContextWithRemoteSpanContext(ctx, parent), nil
 }
 
-// begin gives the context's logger the ids of a span that is sent.
-func begin(ctx context.Context, span trace.Span) (context.Context, End) {
+// beginLogging gives the context's logger the ids of a span that is sent.
+func beginLogging(ctx context.Context, span trace.Span) (context.Context, End) {
 	if id := span.SpanContext(); id.IsSampled() {
 		log := klog.FromContext(ctx).WithValues("trace_id", id.TraceID().String(), "span_id", id.SpanID().String())
 		ctx = klog.NewContext(ctx, log)
@@ -132,8 +132,8 @@ const traceparentKey = "traceparent"
 // longestTraceparent bounds what is parsed. Version 00 has 55 characters; a later one may have more.
 const longestTraceparent = 256
 
-// parse reads a traceparent. It returns an invalid SpanContext for what is none.
-func parse(text string) trace.SpanContext {
+// parseTraceparent reads a traceparent. It returns an invalid SpanContext for what is none.
+func parseTraceparent(text string) trace.SpanContext {
 	if text == "" || len(text) > longestTraceparent {
 		return trace.SpanContext{}
 	}

@@ -56,7 +56,7 @@ func NewTracker(name string, registerer prometheus.Registerer) *Tracker {
 	return t
 }
 
-// Notify has wake called with the namespace of each object that stops, or begins, to be decodable. It is for before Run.
+// Notify has wake called with the namespace of each object that stops, or starts, to be decodable. It is for before Run.
 func (t *Tracker) Notify(wake func(namespace string)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,7 +66,7 @@ func (t *Tracker) Notify(wake func(namespace string)) {
 // Run follows the objects of these kinds in informers until ctx ends; then it has found nothing any more.
 func (t *Tracker) Run(ctx context.Context, informers cache.Informers, log logr.Logger, recorder events.EventRecorder, kinds ...client.Object) error {
 	t.log, t.recorder = log, recorder
-	defer t.reset()
+	defer t.resetMetric()
 	for _, kind := range kinds {
 		t.gauge.WithLabelValues(reflect.TypeOf(kind).Elem().Name())
 		informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
@@ -74,9 +74,9 @@ func (t *Tracker) Run(ctx context.Context, informers cache.Informers, log logr.L
 			return fmt.Errorf("following %T: %w", kind, err)
 		}
 		handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { t.record(nil, object) },
-			UpdateFunc: func(before, after any) { t.record(before, after) },
-			DeleteFunc: func(object any) { t.record(object, nil) },
+			AddFunc:    func(object any) { t.recordChange(nil, object) },
+			UpdateFunc: func(before, after any) { t.recordChange(before, after) },
+			DeleteFunc: func(object any) { t.recordChange(object, nil) },
 		})
 		if err != nil {
 			return fmt.Errorf("following %T: %w", kind, err)
@@ -87,8 +87,8 @@ func (t *Tracker) Run(ctx context.Context, informers cache.Informers, log logr.L
 	return nil
 }
 
-// record takes in a change; an object that is not there before or after is nil.
-func (t *Tracker) record(before, after any) {
+// recordChange takes in a change; an object that is not there before or after is nil.
+func (t *Tracker) recordChange(before, after any) {
 	if unknown, last := before.(toolscache.DeletedFinalStateUnknown); last {
 		before = unknown.Obj
 	}
@@ -104,7 +104,7 @@ func (t *Tracker) record(before, after any) {
 	if is != nil {
 		t.found[*is] = true
 	}
-	t.count(was, is)
+	t.countKinds(was, is)
 	wake := slices.Clone(t.wake)
 	t.mu.Unlock()
 	changed := is
@@ -118,12 +118,12 @@ func (t *Tracker) record(before, after any) {
 		t.log.Info("An object that could not be decoded is repaired or gone", "object", was.String())
 	}
 	for _, call := range wake {
-		call(changed.place())
+		call(changed.namespaceOf())
 	}
 }
 
-// place is the namespace that an object is of; that of a Cluster has its name, and a MachineFleet has none.
-func (e *Error) place() string {
+// namespaceOf is the namespace that an object is of; that of a Cluster has its name, and a MachineFleet has none.
+func (e *Error) namespaceOf() string {
 	if e.Kind == "Cluster" {
 		return e.Name
 	}
@@ -135,11 +135,11 @@ func problemOf(object any) *Error {
 	if !known {
 		return nil
 	}
-	return of(typed)
+	return errorOf(typed)
 }
 
-// count sets the metric of the kinds of these. The caller has the lock.
-func (t *Tracker) count(of ...*Error) {
+// countKinds sets the metric of the kinds of these. The caller has the lock.
+func (t *Tracker) countKinds(of ...*Error) {
 	for _, one := range of {
 		if one == nil {
 			continue
@@ -154,7 +154,7 @@ func (t *Tracker) count(of ...*Error) {
 	}
 }
 
-func (t *Tracker) reset() {
+func (t *Tracker) resetMetric() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.found = map[Error]bool{}
@@ -163,10 +163,10 @@ func (t *Tracker) reset() {
 
 // In returns what was found in a namespace, the Cluster of its name included, by name. A nil Tracker has found nothing.
 func (t *Tracker) In(namespace string) []Error {
-	return t.choose(func(e Error) bool { return e.place() == namespace })
+	return t.chooseErrors(func(e Error) bool { return e.namespaceOf() == namespace })
 }
 
-func (t *Tracker) choose(wanted func(Error) bool) []Error {
+func (t *Tracker) chooseErrors(wanted func(Error) bool) []Error {
 	if t == nil {
 		return nil
 	}
@@ -184,7 +184,7 @@ func (t *Tracker) choose(wanted func(Error) bool) []Error {
 
 // Check is a health check: it names the objects that are left alone.
 func (t *Tracker) Check(*http.Request) error {
-	if list := t.choose(func(Error) bool { return true }); len(list) > 0 {
+	if list := t.chooseErrors(func(Error) bool { return true }); len(list) > 0 {
 		return errors.New(Names(list))
 	}
 	return nil

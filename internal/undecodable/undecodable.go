@@ -25,11 +25,11 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s cannot be decoded: %s: %s", e.String(), e.Problem, e.remedy())
+	return fmt.Sprintf("%s cannot be decoded: %s: %s", e.String(), e.Problem, e.describeRemedy())
 }
 
-// remedy is what a person can do. What was measured, or is on Nodes, follows the spec that there was, which is never changed.
-func (e *Error) remedy() string {
+// describeRemedy is what a person can do. What was measured, or is on Nodes, follows the spec that there was, which is never changed.
+func (e *Error) describeRemedy() string {
 	switch e.Kind {
 	case "LoadTest", "LoadTestRun", "NodeDisruption", "NodeDisruptionRun":
 		return "delete it, and create another one"
@@ -45,7 +45,7 @@ func (e *Error) String() string {
 	return e.Kind + " " + e.Namespace + "/" + e.Name
 }
 
-// Is tells whether err says that an object cannot be decoded.
+// Is reports whether err says that an object cannot be decoded.
 func Is(err error) bool {
 	var undecodable *Error
 	return errors.As(err, &undecodable)
@@ -53,13 +53,13 @@ func Is(err error) bool {
 
 // Check returns an *Error for an object that was not decoded, and nil for any other.
 func Check(object client.Object) error {
-	if found := of(object); found != nil {
+	if found := errorOf(object); found != nil {
 		return found
 	}
 	return nil
 }
 
-func of(object client.Object) *Error {
+func errorOf(object client.Object) *Error {
 	decoded, may := object.(interface{ NotDecoded() string })
 	if !may || decoded.NotDecoded() == "" {
 		return nil
@@ -82,7 +82,7 @@ func NewClient(config *rest.Config, options client.Options) (client.Client, erro
 type checkedClient struct{ client.Client }
 
 func (c checkedClient) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	return get(ctx, c.Client, key, into, options)
+	return getObject(ctx, c.Client, key, into, options)
 }
 
 // WithWatch is inner, except that Get returns an *Error for an object that was not decoded.
@@ -91,7 +91,7 @@ func WithWatch(inner client.WithWatch) client.WithWatch { return checkedWatch{in
 type checkedWatch struct{ client.WithWatch }
 
 func (c checkedWatch) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	return get(ctx, c.WithWatch, key, into, options)
+	return getObject(ctx, c.WithWatch, key, into, options)
 }
 
 // Reader is a reader whose Get returns an *Error for an object that was not decoded.
@@ -100,10 +100,10 @@ func Reader(inner client.Reader) client.Reader { return checkedReader{inner} }
 type checkedReader struct{ client.Reader }
 
 func (r checkedReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	return get(ctx, r.Reader, key, into, options)
+	return getObject(ctx, r.Reader, key, into, options)
 }
 
-func get(ctx context.Context, from client.Reader, key client.ObjectKey, into client.Object, options []client.GetOption) error {
+func getObject(ctx context.Context, from client.Reader, key client.ObjectKey, into client.Object, options []client.GetOption) error {
 	if err := from.Get(ctx, key, into, options...); err != nil {
 		return err
 	}

@@ -12,11 +12,11 @@ const maxSkew = 1
 // UnsupportedSkew says why an agent of one version does not work for a hub of another, and what to do. It is empty if they work
 // together, and if that cannot be told because one of them is no release: a commit, a program without a version, or v0.0.0.
 func UnsupportedSkew(agent, hub string) string {
-	ours, ok := release(agent)
+	ours, ok := parseRelease(agent)
 	if !ok {
 		return ""
 	}
-	theirs, ok := release(hub)
+	theirs, ok := parseRelease(hub)
 	if !ok {
 		return ""
 	}
@@ -34,8 +34,8 @@ func UnsupportedSkew(agent, hub string) string {
 	return ""
 }
 
-// release reads a version, if it is that of a release.
-func release(of string) (*version.Version, bool) {
+// parseRelease reads a version, if it is that of a release.
+func parseRelease(of string) (*version.Version, bool) {
 	parsed, err := version.ParseSemantic(of)
 	if err != nil || parsed.Major() == 0 && parsed.Minor() == 0 && parsed.Patch() == 0 {
 		return nil, false

@@ -18,15 +18,15 @@ func Here() string {
 	if !ok {
 		return unknown
 	}
-	return of(info)
+	return versionOf(info)
 }
 
 // Label is the version of this program as the value of a label, which cannot have a "+".
 func Label() string { return strings.ReplaceAll(Here(), "+", "_") }
 
-// of is the release that was built if the commit has a tag, such as v0.2.0, and else the begin of the commit's name.
+// versionOf is the release that was built if the commit has a tag, such as v0.2.0, and else the start of the commit's name.
 // "+dirty" says that files were changed since.
-func of(info *debug.BuildInfo) string {
+func versionOf(info *debug.BuildInfo) string {
 	settings := map[string]string{}
 	for _, setting := range info.Settings {
 		settings[setting.Key] = setting.Value

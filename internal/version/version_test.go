@@ -29,7 +29,7 @@ func TestVersions(t *testing.T) {
 			if test.revision != "" {
 				info.Settings = []debug.BuildSetting{{Key: "vcs.revision", Value: test.revision}, {Key: "vcs.modified", Value: test.modified}}
 			}
-			NewWithT(t).Expect(of(info)).To(Equal(test.want))
+			NewWithT(t).Expect(versionOf(info)).To(Equal(test.want))
 		})
 	}
 }

@@ -132,7 +132,7 @@ func descendants(root int) []int {
 	return all
 }
 
-// statFields returns the fields of a stat file after the program's name, which begin with state and parent.
+// statFields returns the fields of a stat file after the program's name, which start with state and parent.
 func statFields(path string) ([]string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

@@ -176,7 +176,7 @@ func (r *roll) listen(ctx context.Context, machines cache.Cache) error {
 	return waitFor(ctx, func(context.Context) bool { return handle.HasSynced() })
 }
 
-// see notes what a Machine shows; before tells that the roll had not begun.
+// see notes what a Machine shows; before tells that the roll had not started.
 func (r *roll) see(object any, before bool) {
 	machine, ok := object.(*v1alpha1.Machine)
 	if !ok {
@@ -252,7 +252,7 @@ func (r *roll) sum(result *rollFigures, surge int) {
 	result.AnswerSeconds = answered(r.lives, surge)
 }
 
-// answered pairs, in each cluster, causes and effects by their order. What a roll begins with, a whole surge of new
+// answered pairs, in each cluster, causes and effects by their order. What a roll starts with, a whole surge of new
 // Machines, answers nothing.
 func answered(lives map[types.UID]*life, surge int) answers {
 	made, joined, deleted, gone := map[string][]time.Time{}, map[string][]time.Time{}, map[string][]time.Time{}, map[string][]time.Time{}

@@ -81,7 +81,7 @@ func (d *demo) sees(what string, holds bool) step {
 	}
 }
 
-// Claim: A fact that does not hold makes the demo exit with 1. Broken: the demo goes on as if the table held; the table ignores a fact that does not hold. Also: TestAFactThatDoesNotHoldFailsTheTable.
+// Claim: A fact that does not hold makes the demo exit with 1. Broken: the demo continues as if the table held; the table ignores a fact that does not hold. Also: TestAFactThatDoesNotHoldFailsTheTable.
 func TestAFactThatDoesNotHoldFailsTheDemo(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		t.Run(fmt.Sprintf("keep %t", keep), func(t *testing.T) {

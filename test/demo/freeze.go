@@ -21,7 +21,7 @@ const (
 	apiServer = "kube-apiserver"
 )
 
-// freeze stops the API server of one workload cluster and lets it go on: nothing may happen there meanwhile,
+// freeze stops the API server of one workload cluster and lets it continue: nothing may happen there meanwhile,
 // and what was asked for happens after it.
 func (d *demo) freeze(ctx context.Context) error {
 	member := d.fleet.members[1]
@@ -59,7 +59,7 @@ func (d *demo) frozen(name string, want metav1.ConditionStatus) look {
 }
 
 // unchanged holds when the Machines of a cluster have stayed as they are for a while, and fails with the first
-// change, which it goes on to show.
+// change, which it continues to show.
 func (d *demo) unchanged(cluster string) look {
 	var first, change string
 	var since time.Time

@@ -80,7 +80,7 @@ func (d *demo) sameMachines(before []string) look {
 	}
 }
 
-// fleetIs looks at a condition of the MachineFleet, once the hub has seen its present spec.
+// fleetIs looks at a condition of the MachineFleet, once the hub has seen its current spec.
 func (d *demo) fleetIs(kind string, status metav1.ConditionStatus, reason string) look {
 	return func(ctx context.Context) (string, bool, error) {
 		fleet := &v1alpha1.MachineFleet{}

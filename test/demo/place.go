@@ -164,7 +164,7 @@ func runDown(ctx context.Context, opts options) error {
 }
 
 // end ends the fleet in a directory of the demo's own, and removes the directory if nothing is left in it. One without a
-// fleet was left by a demo that had not begun.
+// fleet was left by a demo that had not started.
 func (o options) end(ctx context.Context, path string) error {
 	err := localfleet.Check(path)
 	if err == nil {

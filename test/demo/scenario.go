@@ -26,7 +26,7 @@ type demo struct {
 	fleet *fleet
 }
 
-// step is a part of the demo. It notes facts; its error is what keeps the demo from going on.
+// step is a part of the demo. It notes facts; its error is what keeps the demo from continuing.
 type step func(context.Context) error
 
 func runDemo(ctx context.Context, opts options) error {

@@ -59,7 +59,7 @@ func (d *demo) upgrade(ctx context.Context) error {
 	return nil
 }
 
-// cutOff stops the agent of a cluster while the fleet is upgraded there, and lets it go on after meanwhile.
+// cutOff stops the agent of a cluster while the fleet is upgraded there, and lets it continue after meanwhile.
 func (d *demo) cutOff(ctx context.Context, member *member, meanwhile func()) error {
 	d.expect(ctx, member.Name+" is in the middle of its upgrade", "hub", 2*wait, d.inMidUpgrade(member.Name))
 	agent, known := d.fleet.processes["agent "+member.Name]
@@ -78,7 +78,7 @@ func (d *demo) cutOff(ctx context.Context, member *member, meanwhile func()) err
 	return nil
 }
 
-// expectHeld looks at a fleet that holds one cluster and goes on in the other one of its wave.
+// expectHeld looks at a fleet that holds one cluster and continues in the other one of its wave.
 func (d *demo) expectHeld(ctx context.Context, cut, other *member) {
 	d.expect(ctx, "Cluster "+cut.Name+" freezes", "hub", wait, d.frozen(cut.Name, metav1.ConditionTrue))
 	d.expect(ctx, "MachineFleet "+deploymentName+" holds "+cut.Name, "hub", wait, d.held(cut.Name))

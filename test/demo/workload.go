@@ -24,7 +24,7 @@ const (
 	workloadBudget = 5
 )
 
-// load runs a workload with a disruption budget in a cluster, and begins to count its available pods. The function that it
+// load runs a workload with a disruption budget in a cluster, and starts to count its available pods. The function that it
 // returns ends that.
 func (d *demo) load(ctx context.Context, member *member) (func() samples, error) {
 	if err := createWorkload(ctx, member.client); err != nil {

@@ -25,7 +25,7 @@ const (
 	newer = "v1.37.1"
 )
 
-// One fleet goes through its life, so each spec begins where the one before has ended.
+// One fleet goes through its life, so each spec starts where the one before has ended.
 var _ = Describe("A fleet on kind", Ordered, func() {
 	begins()
 	holdsASimulatedCluster()

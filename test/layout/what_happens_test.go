@@ -12,7 +12,7 @@ import (
 // drawnSpec is how a spec is called that is made from a fault, such as "should stand it: [kill the hub]".
 var drawnSpec = regexp.MustCompile(`^"(.*: )\[(.*)\]"$`)
 
-// isDrawn tells whether the name of a spec is put together in source, from a way and a part that faults has.
+// isDrawn reports whether the name of a spec is put together in source, from a way and a part that faults has.
 func isDrawn(source, faults, name string) bool {
 	match := drawnSpec.FindStringSubmatch(name)
 	if match == nil || !strings.Contains(source, `"`+match[1]+`%s"`) {

@@ -59,7 +59,7 @@ func Start(address string, options ...grpc.ServerOption) (*Receiver, error) {
 // Stop ends the Receiver, which keeps what it has.
 func (r *Receiver) Stop() { r.server.Stop() }
 
-// Spans are those received so far that match, in the order in which they began.
+// Spans are those received so far that match, in the order in which they started.
 func (r *Receiver) Spans(match func(Span) bool) []Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +78,7 @@ func (r *Receiver) Trace(id string) []Span {
 	return r.Spans(func(s Span) bool { return s.Trace == id })
 }
 
-// HasMetric tells whether a service has sent a metric of that name.
+// HasMetric reports whether a service has sent a metric of that name.
 func (r *Receiver) HasMetric(service, name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Tree draws the spans of one trace for people: each below its parent, with when it began and how long it took, in milliseconds since
+// Tree draws the spans of one trace for people: each below its parent, with when it started and how long it took, in milliseconds since
 // the first.
 func Tree(spans []Span) string {
 	if len(spans) == 0 {

@@ -39,7 +39,7 @@ type Wire struct {
 	pairs    map[*pair]bool
 	silent   [2]bool
 	delay    time.Duration
-	// changed is closed and made anew whenever silent or delay change.
+	// changed is closed and recreated whenever silent or delay change.
 	changed chan struct{}
 	closed  bool
 	running sync.WaitGroup
@@ -90,7 +90,7 @@ func (w *Wire) Refuse() {
 }
 
 // Silence lets the bytes of some directions wait, as a network that drops packets does. Connections stay and new
-// ones are taken; all goes on with Mend.
+// ones are taken; all continues with Mend.
 func (w *Wire) Silence(directions ...Direction) {
 	w.set(func() {
 		w.silent = [2]bool{}
@@ -200,7 +200,7 @@ func (w *Wire) copy(to, from net.Conn, direction Direction) {
 	}
 }
 
-// pass waits until data of direction may go on, and tells whether the wire is still there.
+// pass waits until data of direction may continue, and reports whether the wire is still there.
 func (w *Wire) pass(direction Direction) bool {
 	for {
 		w.mu.Lock()

@@ -39,24 +39,24 @@ func Run(t *testing.T, subject func(t *testing.T) Subject) {
 	tests := map[string]func(t *testing.T, s Subject){
 		"should say NotFound for a machine without an instance":              notFound,
 		"should create one instance, however often it is asked":              createOnce,
-		"should give every machine an instance and a provider ID of its own": distinct,
-		"should leave an instance of the same configuration alone":           unchanged,
-		"should bring an instance to a changed configuration":                changed,
-		"should say before an update whether it can be made in place":        updatable,
+		"should give every machine an instance and a provider ID of its own": testDistinct,
+		"should leave an instance of the same configuration alone":           testUnchanged,
+		"should bring an instance to a changed configuration":                testChanged,
+		"should say before an update whether it can be made in place":        testUpdatable,
 		"should say before an update what is wrong with a configuration":     updateInvalid,
-		"should not judge without a class":                                   unjudged,
-		"should delete, and then know nothing of it":                         deletes,
+		"should not judge without a class":                                   testUnjudged,
+		"should delete, and then know nothing of it":                         testDeletes,
 		"should take a deletion of nothing for done":                         deletesNothing,
-		"should refuse an invalid configuration, and make nothing of it":     invalid,
+		"should refuse an invalid configuration, and make nothing of it":     testInvalid,
 		"should not change what was made when its configuration turns bad":   turnsInvalid,
-		"should return when its context has ended":                           canceled,
+		"should return when its context has ended":                           testCanceled,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { test(t, subject(t)) })
 	}
 }
 
-func request(name, config string) driver.Request {
+func newRequest(name, config string) driver.Request {
 	machine := &v1alpha1.Machine{}
 	machine.Name, machine.Namespace = name, "cluster"
 	machine.Spec.ClusterName = "cluster"
@@ -66,14 +66,14 @@ func request(name, config string) driver.Request {
 // machines counts the names given out, so that tests of one provider do not meet.
 var machines atomic.Int64
 
-func name() string { return fmt.Sprintf("conformance-%d", machines.Add(1)) }
+func newMachineName() string { return fmt.Sprintf("conformance-%d", machines.Add(1)) }
 
 func notFound(t *testing.T, s Subject) {
 	g := NewWithT(t)
-	machine := name()
-	_, err := s.Driver.Get(t.Context(), request(machine, s.Valid))
+	machine := newMachineName()
+	_, err := s.Driver.Get(t.Context(), newRequest(machine, s.Valid))
 	expectNotFound(g, err, machine)
-	_, err = s.Driver.Update(t.Context(), request(machine, s.Valid))
+	_, err = s.Driver.Update(t.Context(), newRequest(machine, s.Valid))
 	expectNotFound(g, err, machine)
 }
 
@@ -86,24 +86,24 @@ func expectNotFound(g *WithT, err error, machine string) {
 
 func createOnce(t *testing.T, s Subject) {
 	g := NewWithT(t)
-	machine := name()
-	first, err := s.Driver.Create(t.Context(), request(machine, s.Valid))
+	machine := newMachineName()
+	first, err := s.Driver.Create(t.Context(), newRequest(machine, s.Valid))
 	g.Expect(err).NotTo(HaveOccurred())
-	second, err := s.Driver.Create(t.Context(), request(machine, s.Valid))
+	second, err := s.Driver.Create(t.Context(), newRequest(machine, s.Valid))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(first.Name).To(Equal(machine))
 	g.Expect(first.ProviderID).NotTo(BeEmpty())
 	g.Expect(first.UpToDate).To(BeTrue())
 	g.Expect(second.ProviderID).To(Equal(first.ProviderID))
-	g.Eventually(func() ([]string, error) { return listed(t, s, machine) }).WithTimeout(s.Timeout).Should(HaveLen(1))
-	found, err := s.Driver.Get(t.Context(), request(machine, s.Valid))
+	g.Eventually(func() ([]string, error) { return listInstances(t, s, machine) }).WithTimeout(s.Timeout).Should(HaveLen(1))
+	found, err := s.Driver.Get(t.Context(), newRequest(machine, s.Valid))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found.ProviderID).To(Equal(first.ProviderID))
 	g.Expect(found.UpToDate).To(BeTrue())
 }
 
-// listed returns the instances in List that belong to machine.
-func listed(t *testing.T, s Subject, machine string) ([]string, error) {
+// listInstances returns the instances in List that belong to machine.
+func listInstances(t *testing.T, s Subject, machine string) ([]string, error) {
 	all, err := s.Driver.List(t.Context())
 	var names []string
 	for _, instance := range all {
@@ -114,11 +114,11 @@ func listed(t *testing.T, s Subject, machine string) ([]string, error) {
 	return names, err
 }
 
-func distinct(t *testing.T, s Subject) {
+func testDistinct(t *testing.T, s Subject) {
 	g := NewWithT(t)
 	var ids []string
 	for range 3 {
-		made, err := s.Driver.Create(t.Context(), request(name(), s.Valid))
+		made, err := s.Driver.Create(t.Context(), newRequest(newMachineName(), s.Valid))
 		g.Expect(err).NotTo(HaveOccurred())
 		ids = append(ids, made.ProviderID)
 	}
@@ -126,26 +126,26 @@ func distinct(t *testing.T, s Subject) {
 	g.Expect(slices.Compact(ids)).To(HaveLen(3))
 }
 
-func unchanged(t *testing.T, s Subject) {
+func testUnchanged(t *testing.T, s Subject) {
 	g := NewWithT(t)
-	machine := name()
-	made, err := s.Driver.Create(t.Context(), request(machine, s.Valid))
+	machine := newMachineName()
+	made, err := s.Driver.Create(t.Context(), newRequest(machine, s.Valid))
 	g.Expect(err).NotTo(HaveOccurred())
 	if s.Rigid {
 		return
 	}
-	after, err := s.Driver.Update(t.Context(), request(machine, s.Valid))
+	after, err := s.Driver.Update(t.Context(), newRequest(machine, s.Valid))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(after.State).NotTo(Equal(driver.Deleting))
 	g.Expect(after.ProviderID).To(Equal(made.ProviderID))
 }
 
-func changed(t *testing.T, s Subject) {
+func testChanged(t *testing.T, s Subject) {
 	g := NewWithT(t)
-	machine := name()
-	made, err := s.Driver.Create(t.Context(), request(machine, s.Valid))
+	machine := newMachineName()
+	made, err := s.Driver.Create(t.Context(), newRequest(machine, s.Valid))
 	g.Expect(err).NotTo(HaveOccurred())
-	found, err := s.Driver.Get(t.Context(), request(machine, s.Changed))
+	found, err := s.Driver.Get(t.Context(), newRequest(machine, s.Changed))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found.UpToDate).To(BeFalse(), "a changed configuration was not noticed")
 	if s.Rigid {
@@ -153,35 +153,35 @@ func changed(t *testing.T, s Subject) {
 	}
 	// As the agent does: update what is out of date, create what is gone.
 	g.Eventually(func() (bool, error) {
-		current, err := s.Driver.Get(t.Context(), request(machine, s.Changed))
+		current, err := s.Driver.Get(t.Context(), newRequest(machine, s.Changed))
 		switch {
 		case errors.Is(err, driver.ErrNotFound):
-			_, err = s.Driver.Create(t.Context(), request(machine, s.Changed))
+			_, err = s.Driver.Create(t.Context(), newRequest(machine, s.Changed))
 			return false, err
 		case err != nil || current.State == driver.Deleting:
 			return false, err
 		case !current.UpToDate:
-			_, err = s.Driver.Update(t.Context(), request(machine, s.Changed))
+			_, err = s.Driver.Update(t.Context(), newRequest(machine, s.Changed))
 			return false, err
 		}
 		return current.ProviderID == made.ProviderID, nil
 	}).WithTimeout(s.Timeout).Should(BeTrue(), "up to date again, with the same provider ID")
 }
 
-func updatable(t *testing.T, s Subject) {
+func testUpdatable(t *testing.T, s Subject) {
 	g := NewWithT(t)
-	machine := name()
-	made, err := s.Driver.Create(t.Context(), request(machine, s.Valid))
+	machine := newMachineName()
+	made, err := s.Driver.Create(t.Context(), newRequest(machine, s.Valid))
 	g.Expect(err).NotTo(HaveOccurred())
-	err = s.Driver.CheckUpdate(t.Context(), request(machine, s.Changed))
+	err = s.Driver.CheckUpdate(t.Context(), newRequest(machine, s.Changed))
 	if !s.Rigid {
 		g.Expect(err).NotTo(HaveOccurred())
 	} else {
 		expectUnsupported(g, err)
-		_, err = s.Driver.Update(t.Context(), request(machine, s.Changed))
+		_, err = s.Driver.Update(t.Context(), newRequest(machine, s.Changed))
 		expectUnsupported(g, err)
 	}
-	after, err := s.Driver.Get(t.Context(), request(machine, s.Valid))
+	after, err := s.Driver.Get(t.Context(), newRequest(machine, s.Valid))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(after.ProviderID).To(Equal(made.ProviderID))
 	g.Expect(after.State).NotTo(Equal(driver.Deleting), "asking has changed something")
@@ -200,15 +200,15 @@ func updateInvalid(t *testing.T, s Subject) {
 		t.Skip("nothing is updated in place")
 	}
 	g := NewWithT(t)
-	machine := name()
-	_, err := s.Driver.Create(t.Context(), request(machine, s.Valid))
+	machine := newMachineName()
+	_, err := s.Driver.Create(t.Context(), newRequest(machine, s.Valid))
 	g.Expect(err).NotTo(HaveOccurred())
-	expectInvalid(g, s.Driver.CheckUpdate(t.Context(), request(machine, s.Invalid)), s.InvalidField)
+	expectInvalid(g, s.Driver.CheckUpdate(t.Context(), newRequest(machine, s.Invalid)), s.InvalidField)
 }
 
-func unjudged(t *testing.T, s Subject) {
+func testUnjudged(t *testing.T, s Subject) {
 	g := NewWithT(t)
-	want := request(name(), s.Valid)
+	want := newRequest(newMachineName(), s.Valid)
 	_, err := s.Driver.Create(t.Context(), want)
 	g.Expect(err).NotTo(HaveOccurred())
 	want.Class = nil
@@ -217,9 +217,9 @@ func unjudged(t *testing.T, s Subject) {
 	g.Expect(found.UpToDate).To(BeTrue())
 }
 
-func deletes(t *testing.T, s Subject) {
+func testDeletes(t *testing.T, s Subject) {
 	g := NewWithT(t)
-	want := request(name(), s.Valid)
+	want := newRequest(newMachineName(), s.Valid)
 	_, err := s.Driver.Create(t.Context(), want)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(s.Driver.Delete(t.Context(), want.Machine)).To(Succeed())
@@ -228,23 +228,23 @@ func deletes(t *testing.T, s Subject) {
 		_, err := s.Driver.Get(t.Context(), want)
 		return err
 	}).WithTimeout(s.Timeout).Should(MatchError(driver.ErrNotFound))
-	g.Eventually(func() ([]string, error) { return listed(t, s, want.Machine.Name) }).WithTimeout(s.Timeout).Should(BeEmpty())
+	g.Eventually(func() ([]string, error) { return listInstances(t, s, want.Machine.Name) }).WithTimeout(s.Timeout).Should(BeEmpty())
 	g.Expect(s.Driver.Delete(t.Context(), want.Machine)).To(Succeed(), "deleting again")
 }
 
 func deletesNothing(t *testing.T, s Subject) {
 	g := NewWithT(t)
-	g.Expect(s.Driver.Delete(t.Context(), request(name(), s.Valid).Machine)).To(Succeed())
+	g.Expect(s.Driver.Delete(t.Context(), newRequest(newMachineName(), s.Valid).Machine)).To(Succeed())
 }
 
-func invalid(t *testing.T, s Subject) {
+func testInvalid(t *testing.T, s Subject) {
 	g := NewWithT(t)
-	machine := name()
-	_, err := s.Driver.Create(t.Context(), request(machine, s.Invalid))
+	machine := newMachineName()
+	_, err := s.Driver.Create(t.Context(), newRequest(machine, s.Invalid))
 	expectInvalid(g, err, s.InvalidField)
-	_, err = s.Driver.Get(t.Context(), request(machine, s.Invalid))
+	_, err = s.Driver.Get(t.Context(), newRequest(machine, s.Invalid))
 	g.Expect(err).To(MatchError(driver.ErrNotFound), "something was made of an invalid configuration")
-	names, err := listed(t, s, machine)
+	names, err := listInstances(t, s, machine)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(names).To(BeEmpty())
 }
@@ -259,29 +259,29 @@ func expectInvalid(g *WithT, err error, field string) {
 
 func turnsInvalid(t *testing.T, s Subject) {
 	g := NewWithT(t)
-	machine := name()
-	_, err := s.Driver.Create(t.Context(), request(machine, s.Valid))
+	machine := newMachineName()
+	_, err := s.Driver.Create(t.Context(), newRequest(machine, s.Valid))
 	g.Expect(err).NotTo(HaveOccurred())
-	found, err := s.Driver.Get(t.Context(), request(machine, s.Invalid))
+	found, err := s.Driver.Get(t.Context(), newRequest(machine, s.Invalid))
 	g.Expect(err).NotTo(HaveOccurred(), "the instance is there whatever the configuration says")
 	if !found.UpToDate && !s.Rigid {
-		_, err = s.Driver.Update(t.Context(), request(machine, s.Invalid))
+		_, err = s.Driver.Update(t.Context(), newRequest(machine, s.Invalid))
 		expectInvalid(g, err, s.InvalidField)
 	}
-	after, err := s.Driver.Get(t.Context(), request(machine, s.Valid))
+	after, err := s.Driver.Get(t.Context(), newRequest(machine, s.Valid))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(after.State).NotTo(Equal(driver.Deleting))
 	g.Expect(after.UpToDate).To(BeTrue())
 }
 
-func canceled(t *testing.T, s Subject) {
+func testCanceled(t *testing.T, s Subject) {
 	g := NewWithT(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	machine := name()
-	_, err := s.Driver.Create(ctx, request(machine, s.Valid))
+	machine := newMachineName()
+	_, err := s.Driver.Create(ctx, newRequest(machine, s.Valid))
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(s.Driver.Delete(ctx, request(machine, s.Valid).Machine)).NotTo(Succeed())
-	_, err = s.Driver.Get(t.Context(), request(machine, s.Valid))
+	g.Expect(s.Driver.Delete(ctx, newRequest(machine, s.Valid).Machine)).NotTo(Succeed())
+	_, err = s.Driver.Get(t.Context(), newRequest(machine, s.Valid))
 	g.Expect(err).To(MatchError(driver.ErrNotFound))
 }

@@ -75,7 +75,7 @@ func (d *Driver) Finish(machine string) {
 	d.mu.Lock()
 	delete(d.instances, machine)
 	d.mu.Unlock()
-	d.changed(machine)
+	d.signalChange(machine)
 }
 
 // Set puts the instance of a Machine into a state. There must be one.
@@ -90,7 +90,7 @@ func (d *Driver) Set(machine string, state driver.State, message string) error {
 	if !ok {
 		return d.notFound(machine)
 	}
-	d.changed(machine)
+	d.signalChange(machine)
 	return nil
 }
 
@@ -98,7 +98,7 @@ func (d *Driver) Set(machine string, state driver.State, message string) error {
 func (d *Driver) Add(machine string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.instances[machine] = instance{Instance: d.running(machine)}
+	d.instances[machine] = instance{Instance: d.runningInstance(machine)}
 }
 
 // Calls returns the changing calls so far, as "Create m1".
@@ -114,48 +114,48 @@ func (d *Driver) ProviderID(machine string) string { return "fake://" + d.cluste
 // Create implements driver.Driver. The configuration {"invalid": …} is refused.
 func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Instance, error) {
 	name := request.Machine.Name
-	if err := d.begin(ctx, "Create", name); err != nil {
+	if err := d.beginCall(ctx, "Create", name); err != nil {
 		return driver.Instance{}, err
 	}
 	config := configOf(request)
-	if err := validate(config); err != nil {
+	if err := validateConfig(config); err != nil {
 		return driver.Instance{}, err
 	}
 	d.mu.Lock()
 	found, ok := d.instances[name]
 	if !ok {
-		found = instance{Instance: d.running(name), config: config}
+		found = instance{Instance: d.runningInstance(name), config: config}
 		d.instances[name] = found
 	}
 	d.mu.Unlock()
 	if !ok {
-		d.changed(name)
+		d.signalChange(name)
 	}
-	return judge(found, request), nil
+	return judgeInstance(found, request), nil
 }
 
 // CheckUpdate implements driver.Driver.
 func (d *Driver) CheckUpdate(ctx context.Context, request driver.Request) error {
-	if err := d.begin(ctx, "CheckUpdate", ""); err != nil {
+	if err := d.beginCall(ctx, "CheckUpdate", ""); err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.updatable(request)
+	return d.checkUpdatable(request)
 }
 
-// updatable returns why the instance of request cannot be updated.
-func (d *Driver) updatable(request driver.Request) error {
+// checkUpdatable returns why the instance of request cannot be updated.
+func (d *Driver) checkUpdatable(request driver.Request) error {
 	if d.rigid {
 		return &driver.InPlaceUnsupportedError{Problem: "instances of this provider are never changed"}
 	}
-	return validate(configOf(request))
+	return validateConfig(configOf(request))
 }
 
 // Update implements driver.Driver: it changes the instance in place.
 func (d *Driver) Update(ctx context.Context, request driver.Request) (driver.Instance, error) {
 	name := request.Machine.Name
-	if err := d.begin(ctx, "Update", name); err != nil {
+	if err := d.beginCall(ctx, "Update", name); err != nil {
 		return driver.Instance{}, err
 	}
 	d.mu.Lock()
@@ -164,18 +164,18 @@ func (d *Driver) Update(ctx context.Context, request driver.Request) (driver.Ins
 	if !ok {
 		return driver.Instance{}, d.notFound(name)
 	}
-	if err := d.updatable(request); err != nil {
+	if err := d.checkUpdatable(request); err != nil {
 		return driver.Instance{}, err
 	}
 	found.config = configOf(request)
 	d.instances[name] = found
-	return judge(found, request), nil
+	return judgeInstance(found, request), nil
 }
 
 // Get implements driver.Driver.
 func (d *Driver) Get(ctx context.Context, request driver.Request) (driver.Instance, error) {
 	name := request.Machine.Name
-	if err := d.begin(ctx, "Get", ""); err != nil {
+	if err := d.beginCall(ctx, "Get", ""); err != nil {
 		return driver.Instance{}, err
 	}
 	d.mu.Lock()
@@ -184,12 +184,12 @@ func (d *Driver) Get(ctx context.Context, request driver.Request) (driver.Instan
 	if !ok {
 		return driver.Instance{}, d.notFound(name)
 	}
-	return judge(found, request), nil
+	return judgeInstance(found, request), nil
 }
 
 // Delete implements driver.Driver.
 func (d *Driver) Delete(ctx context.Context, machine *v1alpha1.Machine) error {
-	if err := d.begin(ctx, "Delete", machine.Name); err != nil {
+	if err := d.beginCall(ctx, "Delete", machine.Name); err != nil {
 		return err
 	}
 	d.mu.Lock()
@@ -202,14 +202,14 @@ func (d *Driver) Delete(ctx context.Context, machine *v1alpha1.Machine) error {
 	}
 	d.mu.Unlock()
 	if ok {
-		d.changed(machine.Name)
+		d.signalChange(machine.Name)
 	}
 	return nil
 }
 
 // List implements driver.Driver.
 func (d *Driver) List(ctx context.Context) ([]driver.Instance, error) {
-	if err := d.begin(ctx, "List", ""); err != nil {
+	if err := d.beginCall(ctx, "List", ""); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
@@ -222,8 +222,8 @@ func (d *Driver) List(ctx context.Context) ([]driver.Instance, error) {
 	return all, nil
 }
 
-// begin records a changing call and returns the failure that is next in line for method.
-func (d *Driver) begin(ctx context.Context, method, machine string) error {
+// beginCall records a changing call and returns the failure that is next in line for method.
+func (d *Driver) beginCall(ctx context.Context, method, machine string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("calling the fake driver: %w", err)
 	}
@@ -240,7 +240,7 @@ func (d *Driver) begin(ctx context.Context, method, machine string) error {
 	return waiting[0]
 }
 
-func (d *Driver) running(machine string) driver.Instance {
+func (d *Driver) runningInstance(machine string) driver.Instance {
 	return driver.Instance{Name: machine, ProviderID: d.ProviderID(machine), State: driver.Running, UpToDate: true}
 }
 
@@ -248,7 +248,7 @@ func (d *Driver) notFound(machine string) error {
 	return &driver.NotFoundError{Machine: machine, ProviderID: d.ProviderID(machine)}
 }
 
-func (d *Driver) changed(machine string) {
+func (d *Driver) signalChange(machine string) {
 	if d.Changed != nil {
 		d.Changed(machine)
 	}
@@ -261,14 +261,14 @@ func configOf(request driver.Request) string {
 	return string(request.Class.Config.Raw)
 }
 
-func validate(config string) error {
+func validateConfig(config string) error {
 	if strings.Contains(config, `"invalid"`) {
 		return driver.Invalid("providerConfig.invalid", "unknown field: remove it")
 	}
 	return nil
 }
 
-func judge(found instance, request driver.Request) driver.Instance {
+func judgeInstance(found instance, request driver.Request) driver.Instance {
 	found.UpToDate = request.Class == nil || found.config == configOf(request)
 	return found.Instance
 }

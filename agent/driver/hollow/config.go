@@ -29,9 +29,9 @@ const (
 
 var basicResources = []string{"cpu", "memory", "ephemeral-storage"}
 
-// decode reads a HollowNodeConfig strictly. Its errors are *driver.InvalidConfigurationError and name the
+// decodeConfig reads a HollowNodeConfig strictly. Its errors are *driver.InvalidConfigurationError and name the
 // field below path. No raw configuration means all defaults.
-func decode(raw *runtime.RawExtension, path string) (v1alpha1.HollowNodeConfig, error) {
+func decodeConfig(raw *runtime.RawExtension, path string) (v1alpha1.HollowNodeConfig, error) {
 	var config v1alpha1.HollowNodeConfig
 	if raw == nil || len(bytes.TrimSpace(raw.Raw)) == 0 {
 		return config, nil
@@ -41,24 +41,24 @@ func decode(raw *runtime.RawExtension, path string) (v1alpha1.HollowNodeConfig, 
 		return config, driver.Invalid(path, "no JSON object: write a %s", v1alpha1.HollowNodeConfigKind)
 	}
 	read := map[string]setter{
-		"apiVersion":         exactly(&config.APIVersion, v1alpha1.GroupVersion.String()),
-		"kind":               exactly(&config.Kind, v1alpha1.HollowNodeConfigKind),
-		"capacity":           resources(&config.Capacity, capacityName),
-		"maxPods":            number(&config.MaxPods, minPods, maxPods),
+		"apiVersion":         requireString(&config.APIVersion, v1alpha1.GroupVersion.String()),
+		"kind":               requireString(&config.Kind, v1alpha1.HollowNodeConfigKind),
+		"capacity":           readResources(&config.Capacity, capacityName),
+		"maxPods":            readNumber(&config.MaxPods, minPods, maxPods),
 		"osImage":            osImage(&config.OSImage),
-		"startupDelay":       duration(&config.StartupDelay, 0, maxStartupDelay),
+		"startupDelay":       readDuration(&config.StartupDelay, 0, maxStartupDelay),
 		"hollowTaint":        oneOf(&config.HollowTaint, v1alpha1.HollowTaintAuto, v1alpha1.HollowTaintAlways, v1alpha1.HollowTaintNever),
-		"podResources":       resources(&config.PodResources, podResourceName),
+		"podResources":       readResources(&config.PodResources, podResourceName),
 		"profile":            oneOf(&config.Profile, v1alpha1.HollowNodeProfileFast, v1alpha1.HollowNodeProfileRealistic),
 		"probes":             oneOf(&config.Probes, v1alpha1.HollowProbesSkip, v1alpha1.HollowProbesRun),
-		"terminationPercent": number(&config.TerminationPercent, 0, maxPercent),
+		"terminationPercent": readNumber(&config.TerminationPercent, 0, maxPercent),
 		"imagePull":          imagePull(&config.ImagePull),
-		"kubelet":            kubelet(&config.Kubelet),
+		"kubelet":            readKubelet(&config.Kubelet),
 
-		"turnUnhealthyAfter":        toggle(&config.TurnUnhealthyAfter),
-		"turnUnhealthyPeriodically": toggle(&config.TurnUnhealthyPeriodically),
-		"healthyDuration":           duration(&config.HealthyDuration, 0, hollownode.MaxUnhealthy),
-		"unhealthyDuration":         duration(&config.UnhealthyDuration, time.Second, hollownode.MaxUnhealthy),
+		"turnUnhealthyAfter":        readToggle(&config.TurnUnhealthyAfter),
+		"turnUnhealthyPeriodically": readToggle(&config.TurnUnhealthyPeriodically),
+		"healthyDuration":           readDuration(&config.HealthyDuration, 0, hollownode.MaxUnhealthy),
+		"unhealthyDuration":         readDuration(&config.UnhealthyDuration, time.Second, hollownode.MaxUnhealthy),
 	}
 	for _, required := range []string{"apiVersion", "kind"} {
 		if _, ok := fields[required]; !ok {
@@ -85,20 +85,20 @@ func setFields(fields map[string]json.RawMessage, read map[string]setter, path, 
 	return nil
 }
 
-func exactly(target *string, want string) setter {
+func requireString(target *string, want string) setter {
 	return func(value json.RawMessage, path string) error {
 		if err := json.Unmarshal(value, target); err != nil || *target != want {
-			return driver.Invalid(path, "want %q, got %s", want, shown(value))
+			return driver.Invalid(path, "want %q, got %s", want, formatValue(value))
 		}
 		return nil
 	}
 }
 
-func number(target **int32, low, high int32) setter {
+func readNumber(target **int32, low, high int32) setter {
 	return func(value json.RawMessage, path string) error {
 		var number *int32
 		if err := json.Unmarshal(value, &number); err != nil || number == nil || *number < low || *number > high {
-			return driver.Invalid(path, "want a whole number from %d to %d, got %s", low, high, shown(value))
+			return driver.Invalid(path, "want a whole number from %d to %d, got %s", low, high, formatValue(value))
 		}
 		*target = number
 		return nil
@@ -108,29 +108,29 @@ func number(target **int32, low, high int32) setter {
 func osImage(target *string) setter {
 	return func(value json.RawMessage, path string) error {
 		if err := json.Unmarshal(value, target); err != nil || len(*target) > maxOSImage {
-			return driver.Invalid(path, "want a text of at most %d bytes, got %s", maxOSImage, shown(value))
+			return driver.Invalid(path, "want a text of at most %d bytes, got %s", maxOSImage, formatValue(value))
 		}
 		return nil
 	}
 }
 
-func duration(target **metav1.Duration, low, high time.Duration) setter {
+func readDuration(target **metav1.Duration, low, high time.Duration) setter {
 	return func(value json.RawMessage, path string) error {
 		duration := &metav1.Duration{}
 		if err := json.Unmarshal(value, duration); err != nil || duration.Duration < low || duration.Duration > high {
-			return driver.Invalid(path, `want a duration such as "30s", from %.0fs to %.0fh, got %s`, low.Seconds(), high.Hours(), shown(value))
+			return driver.Invalid(path, `want a duration such as "30s", from %.0fs to %.0fh, got %s`, low.Seconds(), high.Hours(), formatValue(value))
 		}
 		*target = duration
 		return nil
 	}
 }
 
-// resources reads a list of quantities whose names pass check.
-func resources(target *corev1.ResourceList, check func(name string) string) setter {
+// readResources reads a list of quantities whose names pass check.
+func readResources(target *corev1.ResourceList, check func(name string) string) setter {
 	return func(value json.RawMessage, path string) error {
 		var quantities map[string]json.RawMessage
 		if err := json.Unmarshal(value, &quantities); err != nil {
-			return driver.Invalid(path, `want quantities by name such as {"cpu": "4"}, got %s`, shown(value))
+			return driver.Invalid(path, `want quantities by name such as {"cpu": "4"}, got %s`, formatValue(value))
 		}
 		list := corev1.ResourceList{}
 		for _, name := range slices.Sorted(maps.Keys(quantities)) {
@@ -140,7 +140,7 @@ func resources(target *corev1.ResourceList, check func(name string) string) sett
 			}
 			quantity, err := v1alpha1.DecodeQuantity(quantities[name])
 			if err != nil {
-				return driver.Invalid(field, `no quantity: write it as "4" or "16Gi", got %s`, shown(quantities[name]))
+				return driver.Invalid(field, `no quantity: write it as "4" or "16Gi", got %s`, formatValue(quantities[name]))
 			}
 			if problem := quantityProblem(corev1.ResourceName(name), quantity); problem != "" {
 				return driver.Invalid(field, "%s", problem)
@@ -187,8 +187,8 @@ func isExtended(name string) bool {
 		!strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) && len(validation.IsQualifiedName(name)) == 0
 }
 
-// shown is a value as it stands in a message.
-func shown(value json.RawMessage) string {
+// formatValue is a value as it stands in a message.
+func formatValue(value json.RawMessage) string {
 	const limit = 64
 	if len(value) > limit {
 		return string(value[:limit]) + "…"

@@ -57,7 +57,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := decode(&runtime.RawExtension{Raw: []byte(test.config)}, "c")
+			_, err := decodeConfig(&runtime.RawExtension{Raw: []byte(test.config)}, "c")
 			if !errors.Is(err, driver.ErrInvalidConfiguration) || err.Error() != test.want {
 				t.Errorf("decode:\n got %v\nwant %s", err, test.want)
 			}
@@ -67,7 +67,7 @@ func TestDecodeRefuses(t *testing.T) {
 
 func TestDecodeAccepts(t *testing.T) {
 	full := `{` + head + `,"capacity":{"cpu":8,"memory":"32Gi","example.com/gpu":"4"},"maxPods":250,"osImage":"Other","startupDelay":"1m30s","podResources":{"cpu":"50m"}}`
-	got, err := decode(&runtime.RawExtension{Raw: []byte(full)}, "c")
+	got, err := decodeConfig(&runtime.RawExtension{Raw: []byte(full)}, "c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestDecodeAccepts(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for name, raw := range map[string]*runtime.RawExtension{"nothing": nil, "an empty text": {}} {
-		if got, err := decode(raw, "c"); err != nil || !cmp.Equal(got, v1alpha1.HollowNodeConfig{}) {
+		if got, err := decodeConfig(raw, "c"); err != nil || !cmp.Equal(got, v1alpha1.HollowNodeConfig{}) {
 			t.Errorf("%s: got %+v, %v, want the defaults", name, got, err)
 		}
 	}

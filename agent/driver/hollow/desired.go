@@ -34,8 +34,8 @@ type desired struct {
 // ProviderID returns the provider ID of a Machine of a cluster.
 func ProviderID(cluster, machine string) string { return "hollowfleet://" + cluster + "/" + machine }
 
-// resolve computes desired, or says with *driver.InvalidConfigurationError why it cannot.
-func resolve(cluster string, request driver.Request) (desired, error) {
+// resolveDesired computes desired, or says with *driver.InvalidConfigurationError why it cannot.
+func resolveDesired(cluster string, request driver.Request) (desired, error) {
 	machine, class := request.Machine, request.Class
 	if machine.Spec.Versions.ControlPlane != "" {
 		return desired{}, driver.Invalid("spec.versions.controlPlane", "provider hollow makes no control planes: remove the field")
@@ -43,7 +43,7 @@ func resolve(cluster string, request driver.Request) (desired, error) {
 	if class.SecretName != "" {
 		return desired{}, driver.Invalid("spec.secretRef", "provider hollow takes no credentials: remove the field from the MachineClass")
 	}
-	config, err := decode(class.Config, class.Path)
+	config, err := decodeConfig(class.Config, class.Path)
 	if err != nil {
 		return desired{}, err
 	}
@@ -84,7 +84,7 @@ func resolve(cluster string, request driver.Request) (desired, error) {
 // One that has joined is past its creation: whatever was changed since, it gets its pod back.
 func checkDelay(delay time.Duration, request driver.Request) error {
 	timeout := request.CreationTimeout
-	if timeout == 0 || delay < timeout || joined(request.Machine) {
+	if timeout == 0 || delay < timeout || hasJoined(request.Machine) {
 		return nil
 	}
 	return driver.Invalid(request.Class.Path+".startupDelay",
@@ -111,7 +111,7 @@ func setVersions(configuration *hollownode.Configuration, versions v1alpha1.Mach
 // withRegistration adds what the Node registers with, and the hashes.
 func (d desired) withRegistration(machine *v1alpha1.Machine) (desired, error) {
 	var err error
-	if d.configurationHash, err = hash(d.configuration, d.podResources); err != nil {
+	if d.configurationHash, err = hashOf(d.configuration, d.podResources); err != nil {
 		return desired{}, err
 	}
 	for key, value := range machine.Spec.NodeMetadata.Labels {
@@ -127,7 +127,7 @@ func (d desired) withRegistration(machine *v1alpha1.Machine) (desired, error) {
 	if d.hollowTaint != "" { // Pods of agents that did not know the field keep their hash.
 		registration = append(registration, d.hollowTaint)
 	}
-	d.registrationHash, err = hash(registration...)
+	d.registrationHash, err = hashOf(registration...)
 	return d, err
 }
 
@@ -184,8 +184,8 @@ func podResourcesOf(config v1alpha1.HollowNodeConfig) corev1.ResourceList {
 	return requests
 }
 
-// hash is short enough for an annotation that people read, and long enough that no two configurations share it.
-func hash(parts ...any) (string, error) {
+// hashOf is short enough for an annotation that people read, and long enough that no two configurations share it.
+func hashOf(parts ...any) (string, error) {
 	data, err := json.Marshal(parts)
 	if err != nil {
 		return "", fmt.Errorf("encoding a configuration to hash it: %w", err)

@@ -33,7 +33,7 @@ func classOf(config string) *driver.Class {
 }
 
 func TestResolveDefaults(t *testing.T) {
-	got, err := resolve("c1", driver.Request{Machine: testMachine(), Class: classOf("")})
+	got, err := resolveDesired("c1", driver.Request{Machine: testMachine(), Class: classOf("")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestResolveMerges(t *testing.T) {
 	class.NodeTemplate = &v1alpha1.NodeTemplate{Capacity: corev1.ResourceList{
 		"cpu": resource.MustParse("32"), "memory": resource.MustParse("1Gi"), "pods": resource.MustParse("20"),
 	}}
-	got, err := resolve("c1", driver.Request{Machine: machine, Class: class})
+	got, err := resolveDesired("c1", driver.Request{Machine: machine, Class: class})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestResolveRefuses(t *testing.T) {
 			if test.class != nil {
 				test.class(class)
 			}
-			_, err := resolve("c1", driver.Request{Machine: machine, Class: class})
+			_, err := resolveDesired("c1", driver.Request{Machine: machine, Class: class})
 			if !errors.Is(err, driver.ErrInvalidConfiguration) || err.Error() != test.want {
 				t.Errorf("resolve:\n got %v\nwant %s", err, test.want)
 			}
@@ -174,7 +174,7 @@ func TestStartupDelayIsWithinTheCreationTimeout(t *testing.T) {
 			if test.joined {
 				request.Machine.Spec.ProviderID = new("hollowfleet://c1/m1")
 			}
-			_, err := resolve("c1", request)
+			_, err := resolveDesired("c1", request)
 			if !test.refused && err != nil {
 				t.Fatalf("resolve: %v", err)
 			}
@@ -193,7 +193,7 @@ func TestHashes(t *testing.T) {
 	hashes := func(change func(*v1alpha1.Machine, *driver.Class)) (configuration, registration string) {
 		machine, class := base()
 		change(machine, class)
-		got, err := resolve("c1", driver.Request{Machine: machine, Class: class})
+		got, err := resolveDesired("c1", driver.Request{Machine: machine, Class: class})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -71,14 +71,14 @@ func New(ctx context.Context, options Options, environment driver.Environment) (
 
 // Create implements driver.Driver: first the Secret, then the pod that needs it.
 func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Instance, error) {
-	want, err := resolve(d.environment.ClusterName, request)
+	want, err := resolveDesired(d.environment.ClusterName, request)
 	if err != nil {
 		return driver.Instance{}, err
 	}
 	name := request.Machine.Name
 	existing, err := d.readPod(ctx, name)
 	if err == nil {
-		return d.instance(ctx, existing, request)
+		return d.describeInstance(ctx, existing, request)
 	}
 	if !errors.Is(err, driver.ErrNotFound) {
 		return driver.Instance{}, err
@@ -97,10 +97,10 @@ func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Ins
 	}
 	telemetry.Stamp(ctx, pod)
 	if err := d.environment.Host.Client.Create(ctx, pod); err != nil {
-		return driver.Instance{}, fmt.Errorf("creating pod %s/%s: %w", pod.Namespace, pod.Name, exhausted(err))
+		return driver.Instance{}, fmt.Errorf("creating pod %s/%s: %w", pod.Namespace, pod.Name, explainQuota(err))
 	}
 	d.pods.Observed(pod)
-	return d.instance(ctx, pod, request)
+	return d.describeInstance(ctx, pod, request)
 }
 
 // disruptionPlan returns the plan of disruptions that a Machine's pod is created with; empty for none.
@@ -111,16 +111,16 @@ func (d *Driver) disruptionPlan(ctx context.Context, machine *v1alpha1.Machine) 
 	return d.environment.DisruptionPlan(ctx, machine)
 }
 
-// CheckUpdate implements driver.Driver: another pod of the same name goes on with the Node.
+// CheckUpdate implements driver.Driver: another pod of the same name continues with the Node.
 func (d *Driver) CheckUpdate(_ context.Context, request driver.Request) error {
-	_, err := resolve(d.environment.ClusterName, request)
+	_, err := resolveDesired(d.environment.ClusterName, request)
 	return err
 }
 
 // Update implements driver.Driver. A pod of another configuration is deleted; Create makes the next one. A
 // bootstrap token that is about to expire is replaced without touching the pod.
 func (d *Driver) Update(ctx context.Context, request driver.Request) (driver.Instance, error) {
-	want, err := resolve(d.environment.ClusterName, request)
+	want, err := resolveDesired(d.environment.ClusterName, request)
 	if err != nil {
 		return driver.Instance{}, err
 	}
@@ -130,7 +130,7 @@ func (d *Driver) Update(ctx context.Context, request driver.Request) (driver.Ins
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
-	case !matches(pod, want, request.Machine):
+	case !matchesDesired(pod, want, request.Machine):
 		if err := d.deletePod(ctx, pod); err != nil {
 			return driver.Instance{}, err
 		}
@@ -143,13 +143,13 @@ func (d *Driver) Update(ctx context.Context, request driver.Request) (driver.Ins
 		if err != nil {
 			return driver.Instance{}, err
 		}
-		if !joined(request.Machine) && d.environment.Clock.Now().After(expiry.Add(-refreshBefore)) {
+		if !hasJoined(request.Machine) && d.environment.Clock.Now().After(expiry.Add(-refreshBefore)) {
 			if err := d.writeSecret(ctx, request.Machine.Name, want); err != nil {
 				return driver.Instance{}, err
 			}
 		}
 	}
-	return d.instance(ctx, pod, request)
+	return d.describeInstance(ctx, pod, request)
 }
 
 // Get implements driver.Driver.
@@ -161,22 +161,22 @@ func (d *Driver) Get(ctx context.Context, request driver.Request) (driver.Instan
 		pod, err = d.readPod(ctx, request.Machine.Name)
 	}
 	if err == nil {
-		err = d.own(pod, "pod")
+		err = d.checkOwnership(pod, "pod")
 	}
-	if foreign(err) {
+	if isForeign(err) {
 		err = &driver.NotFoundError{Machine: request.Machine.Name, ProviderID: d.providerID(request.Machine.Name)}
 	}
 	if err != nil {
 		return driver.Instance{}, fmt.Errorf("getting pod %s: %w", key, err)
 	}
-	return d.instance(ctx, pod, request)
+	return d.describeInstance(ctx, pod, request)
 }
 
 // Delete implements driver.Driver.
 func (d *Driver) Delete(ctx context.Context, machine *v1alpha1.Machine) error {
 	pod, err := d.readPod(ctx, machine.Name)
 	switch {
-	case errors.Is(err, driver.ErrNotFound), foreign(err):
+	case errors.Is(err, driver.ErrNotFound), isForeign(err):
 		d.pods.Forget(client.ObjectKey{Namespace: d.environment.Host.Namespace, Name: machine.Name})
 	case err != nil:
 		return err
@@ -186,14 +186,14 @@ func (d *Driver) Delete(ctx context.Context, machine *v1alpha1.Machine) error {
 		}
 	}
 	secret, err := d.readSecret(ctx, machine.Name)
-	if foreign(err) {
+	if isForeign(err) {
 		return nil
 	}
 	if err != nil || secret == nil {
 		return err
 	}
 	d.expiries.forget(machine.Name)
-	if err := d.environment.Host.Client.Delete(ctx, secret, unchanged(secret)); client.IgnoreNotFound(err) != nil {
+	if err := d.environment.Host.Client.Delete(ctx, secret, preconditionsOf(secret)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	return nil
@@ -254,7 +254,7 @@ func (d *Driver) readPod(ctx context.Context, machine string) (*corev1.Pod, erro
 		}
 		return nil, fmt.Errorf("getting pod %s: %w", key, err)
 	}
-	if err := d.own(pod, "pod"); err != nil {
+	if err := d.checkOwnership(pod, "pod"); err != nil {
 		return nil, err
 	}
 	d.pods.Observed(pod)
@@ -262,34 +262,34 @@ func (d *Driver) readPod(ctx context.Context, machine string) (*corev1.Pod, erro
 }
 
 func (d *Driver) deletePod(ctx context.Context, pod *corev1.Pod) error {
-	if err := d.environment.Host.Client.Delete(ctx, pod, unchanged(pod)); client.IgnoreNotFound(err) != nil {
+	if err := d.environment.Host.Client.Delete(ctx, pod, preconditionsOf(pod)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
 }
 
-// unchanged lets a deletion fail with a conflict if object is not what it was when it was read.
-func unchanged(object client.Object) client.Preconditions {
+// preconditionsOf lets a deletion fail with a conflict if object is not what it was when it was read.
+func preconditionsOf(object client.Object) client.Preconditions {
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	return client.Preconditions{UID: &uid, ResourceVersion: &version}
 }
 
-// instance describes pod. It is out of date when it was made from another configuration, or when its
+// describeInstance describes pod. It is out of date when it was made from another configuration, or when its
 // bootstrap token has to be replaced.
-func (d *Driver) instance(ctx context.Context, pod *corev1.Pod, request driver.Request) (driver.Instance, error) {
+func (d *Driver) describeInstance(ctx context.Context, pod *corev1.Pod, request driver.Request) (driver.Instance, error) {
 	state, message := stateOf(pod)
 	found := driver.Instance{Name: pod.Name, ProviderID: d.providerID(pod.Name), State: state, Message: message, UpToDate: true}
 	if request.Class == nil || state == driver.Deleting {
 		return found, nil
 	}
 	// With a configuration that cannot be read the pod is as it is, and Update says what is wrong with it.
-	want, invalid := resolve(d.environment.ClusterName, request)
-	found.UpToDate = invalid == nil && matches(pod, want, request.Machine)
+	want, invalid := resolveDesired(d.environment.ClusterName, request)
+	found.UpToDate = invalid == nil && matchesDesired(pod, want, request.Machine)
 	if invalid != nil {
 		return found, nil //nolint:nilerr // the instance is there, whatever its configuration says by now
 	}
 	found.Taints, found.UnwantedTaints = d.nodeTaints(want)
-	if joined(request.Machine) {
+	if hasJoined(request.Machine) {
 		d.expiries.forget(request.Machine.Name)
 		return found, nil
 	}
@@ -322,17 +322,17 @@ func (d *Driver) providerID(machine string) string {
 	return ProviderID(d.environment.ClusterName, machine)
 }
 
-// matches tells whether pod was made from want.
-func matches(pod *corev1.Pod, want desired, machine *v1alpha1.Machine) bool {
+// matchesDesired reports whether pod was made from want.
+func matchesDesired(pod *corev1.Pod, want desired, machine *v1alpha1.Machine) bool {
 	return pod.Annotations[configurationHashAnnotation] == want.configurationHash &&
-		(joined(machine) || pod.Annotations[registrationHashAnnotation] == want.registrationHash)
+		(hasJoined(machine) || pod.Annotations[registrationHashAnnotation] == want.registrationHash)
 }
 
-// joined tells whether the Machine's Node has registered, so that the hollow-node has its own identity.
-func joined(machine *v1alpha1.Machine) bool { return machine.Spec.ProviderID != nil }
+// hasJoined reports whether the Machine's Node has registered, so that the hollow-node has its own identity.
+func hasJoined(machine *v1alpha1.Machine) bool { return machine.Spec.ProviderID != nil }
 
-// exhausted turns a refusal by a quota into what it means.
-func exhausted(err error) error {
+// explainQuota turns a refusal by a quota into what it means.
+func explainQuota(err error) error {
 	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota") {
 		return &driver.ExhaustedError{Resource: "quota of the host namespace: " + err.Error()}
 	}

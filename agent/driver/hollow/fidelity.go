@@ -24,13 +24,13 @@ func fidelityOf(config v1alpha1.HollowNodeConfig, path string) (*hollownode.Fide
 	if config.Probes != "" {
 		fidelity.Probes = string(config.Probes)
 	}
-	replace(&fidelity.TerminationPercent, config.TerminationPercent)
+	replaceIfSet(&fidelity.TerminationPercent, config.TerminationPercent)
 	if pull := config.ImagePull; pull != nil {
 		if pull.BytesPerSecond != nil {
 			fidelity.ImagePull.BytesPerSecond = pull.BytesPerSecond.Value()
 		}
-		replace(&fidelity.ImagePull.FailurePercent, pull.FailurePercent)
-		replace(&fidelity.ImagePull.Seed, pull.Seed)
+		replaceIfSet(&fidelity.ImagePull.FailurePercent, pull.FailurePercent)
+		replaceIfSet(&fidelity.ImagePull.Seed, pull.Seed)
 	}
 	if fidelity.ImagePull.FailurePercent == 0 {
 		fidelity.ImagePull.Seed = 0 // It decides nothing.
@@ -48,11 +48,11 @@ func setKubelet(kubelet *hollownode.Kubelet, config *v1alpha1.HollowKubelet, pat
 	if config == nil {
 		return nil
 	}
-	replace(&kubelet.EventRecordQPS, config.EventRecordQPS)
-	replace(&kubelet.EventBurst, config.EventBurst)
-	replace(&kubelet.RegistryPullQPS, config.RegistryPullQPS)
-	replace(&kubelet.RegistryBurst, config.RegistryBurst)
-	replace(&kubelet.MaxParallelImagePulls, config.MaxParallelImagePulls)
+	replaceIfSet(&kubelet.EventRecordQPS, config.EventRecordQPS)
+	replaceIfSet(&kubelet.EventBurst, config.EventBurst)
+	replaceIfSet(&kubelet.RegistryPullQPS, config.RegistryPullQPS)
+	replaceIfSet(&kubelet.RegistryBurst, config.RegistryBurst)
+	replaceIfSet(&kubelet.MaxParallelImagePulls, config.MaxParallelImagePulls)
 	parallel := kubelet.MaxParallelImagePulls > 1
 	switch serialize := config.SerializeImagePulls; {
 	case serialize == nil:
@@ -67,11 +67,11 @@ func setKubelet(kubelet *hollownode.Kubelet, config *v1alpha1.HollowKubelet, pat
 	if config.ConfigMapAndSecretChangeDetectionStrategy != "" {
 		kubelet.ConfigMapAndSecretChangeDetectionStrategy = string(config.ConfigMapAndSecretChangeDetectionStrategy)
 	}
-	replace(&kubelet.PodCertificateRequests, config.PodCertificateRequests)
+	replaceIfSet(&kubelet.PodCertificateRequests, config.PodCertificateRequests)
 	return nil
 }
 
-func replace[T any](target, with *T) {
+func replaceIfSet[T any](target, with *T) {
 	if with != nil {
 		*target = *with
 	}
@@ -81,37 +81,37 @@ func imagePull(target **v1alpha1.HollowImagePull) setter {
 	return func(value json.RawMessage, path string) error {
 		pull := &v1alpha1.HollowImagePull{}
 		*target = pull
-		return object(value, path, "imagePull", map[string]setter{
+		return readObject(value, path, "imagePull", map[string]setter{
 			"bytesPerSecond": byteRate(&pull.BytesPerSecond),
-			"failurePercent": number(&pull.FailurePercent, 0, maxPercent),
-			"seed":           seed(&pull.Seed),
+			"failurePercent": readNumber(&pull.FailurePercent, 0, maxPercent),
+			"seed":           readSeed(&pull.Seed),
 		})
 	}
 }
 
-func kubelet(target **v1alpha1.HollowKubelet) setter {
+func readKubelet(target **v1alpha1.HollowKubelet) setter {
 	return func(value json.RawMessage, path string) error {
 		k := &v1alpha1.HollowKubelet{}
 		*target = k
-		return object(value, path, "kubelet", map[string]setter{
-			"eventRecordQPS":        number(&k.EventRecordQPS, 0, hollownode.MaxRate),
-			"eventBurst":            number(&k.EventBurst, 1, hollownode.MaxRate),
-			"registryPullQPS":       number(&k.RegistryPullQPS, 0, hollownode.MaxRate),
-			"registryBurst":         number(&k.RegistryBurst, 1, hollownode.MaxRate),
-			"serializeImagePulls":   boolean(&k.SerializeImagePulls),
-			"maxParallelImagePulls": number(&k.MaxParallelImagePulls, 1, hollownode.MaxRate),
+		return readObject(value, path, "kubelet", map[string]setter{
+			"eventRecordQPS":        readNumber(&k.EventRecordQPS, 0, hollownode.MaxRate),
+			"eventBurst":            readNumber(&k.EventBurst, 1, hollownode.MaxRate),
+			"registryPullQPS":       readNumber(&k.RegistryPullQPS, 0, hollownode.MaxRate),
+			"registryBurst":         readNumber(&k.RegistryBurst, 1, hollownode.MaxRate),
+			"serializeImagePulls":   readBoolean(&k.SerializeImagePulls),
+			"maxParallelImagePulls": readNumber(&k.MaxParallelImagePulls, 1, hollownode.MaxRate),
 			"configMapAndSecretChangeDetectionStrategy": oneOf(&k.ConfigMapAndSecretChangeDetectionStrategy,
 				v1alpha1.ChangeDetectionWatch, v1alpha1.ChangeDetectionCache, v1alpha1.ChangeDetectionGet),
-			"podCertificateRequests": boolean(&k.PodCertificateRequests),
+			"podCertificateRequests": readBoolean(&k.PodCertificateRequests),
 		})
 	}
 }
 
-// object reads an object of the fields that read has setters for.
-func object(value json.RawMessage, path, owner string, read map[string]setter) error {
+// readObject reads an object of the fields that read has setters for.
+func readObject(value json.RawMessage, path, owner string, read map[string]setter) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(value, &fields); err != nil || fields == nil {
-		return driver.Invalid(path, "want an object, got %s", shown(value))
+		return driver.Invalid(path, "want an object, got %s", formatValue(value))
 	}
 	return setFields(fields, read, path, owner)
 }
@@ -124,26 +124,26 @@ func oneOf[T ~string](target *T, allowed ...T) setter {
 			for i, name := range allowed {
 				names[i] = string(name)
 			}
-			return driver.Invalid(path, "want %s, got %s", strings.Join(names, " or "), shown(value))
+			return driver.Invalid(path, "want %s, got %s", strings.Join(names, " or "), formatValue(value))
 		}
 		*target = text
 		return nil
 	}
 }
 
-func boolean(target **bool) setter {
+func readBoolean(target **bool) setter {
 	return func(value json.RawMessage, path string) error {
 		if err := json.Unmarshal(value, target); err != nil || *target == nil {
-			return driver.Invalid(path, "want true or false, got %s", shown(value))
+			return driver.Invalid(path, "want true or false, got %s", formatValue(value))
 		}
 		return nil
 	}
 }
 
-func seed(target **int64) setter {
+func readSeed(target **int64) setter {
 	return func(value json.RawMessage, path string) error {
 		if err := json.Unmarshal(value, target); err != nil || *target == nil {
-			return driver.Invalid(path, "want a whole number, got %s", shown(value))
+			return driver.Invalid(path, "want a whole number, got %s", formatValue(value))
 		}
 		return nil
 	}
@@ -154,14 +154,14 @@ func byteRate(target **resource.Quantity) setter {
 	return func(value json.RawMessage, path string) error {
 		quantity, err := v1alpha1.DecodeQuantity(value)
 		if err != nil || !isByteRate(quantity) {
-			return driver.Invalid(path, `want bytes per second such as "50Mi", from 64Ki to 1Ti, or "0" for pulls that take no time, got %s`, shown(value))
+			return driver.Invalid(path, `want bytes per second such as "50Mi", from 64Ki to 1Ti, or "0" for pulls that take no time, got %s`, formatValue(value))
 		}
 		*target = &quantity
 		return nil
 	}
 }
 
-// isByteRate tells whether a node can pull images at that rate.
+// isByteRate reports whether a node can pull images at that rate.
 func isByteRate(rate resource.Quantity) bool {
 	low, high := *resource.NewQuantity(hollownode.MinBytesPerSecond, resource.BinarySI), *resource.NewQuantity(hollownode.MaxBytesPerSecond, resource.BinarySI)
 	return rate.IsZero() || rate.Cmp(low) >= 0 && rate.Cmp(high) <= 0

@@ -16,7 +16,7 @@ import (
 
 func fidelityFor(t *testing.T, fields string) (*hollownode.Fidelity, error) {
 	t.Helper()
-	config, err := decode(&runtime.RawExtension{Raw: []byte(`{` + head + fields + `}`)}, "c")
+	config, err := decodeConfig(&runtime.RawExtension{Raw: []byte(`{` + head + fields + `}`)}, "c")
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func TestFidelityRefuses(t *testing.T) {
 	}
 }
 
-// The sample is what a user begins with.
+// The sample is what a user starts with.
 func TestTheSampleIsRealistic(t *testing.T) {
 	text, err := os.ReadFile("../../../config/samples/machineclass-realistic.yaml")
 	if err != nil {
@@ -120,7 +120,7 @@ func TestTheSampleIsRealistic(t *testing.T) {
 	if err := yaml.UnmarshalStrict(text, class); err != nil {
 		t.Fatal(err)
 	}
-	config, err := decode(class.Spec.ProviderConfig, "spec.providerConfig")
+	config, err := decodeConfig(class.Spec.ProviderConfig, "spec.providerConfig")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		config, err := decode(&runtime.RawExtension{Raw: raw}, "spec.providerConfig")
+		config, err := decodeConfig(&runtime.RawExtension{Raw: raw}, "spec.providerConfig")
 		if invalid := (*driver.InvalidConfigurationError)(nil); err != nil && !errors.As(err, &invalid) {
 			t.Fatalf("%q: the error names no field: %v", raw, err)
 		}

@@ -98,7 +98,7 @@ func planVolume() corev1.Volume {
 	}}
 }
 
-// Disruptable tells whether a hollow-node's pod follows the plan in its annotation disrupt.Annotation. A pod that an agent
+// Disruptable reports whether a hollow-node's pod follows the plan in its annotation disrupt.Annotation. A pod that an agent
 // made which knew nothing of disruptions does not, until it is replaced for another reason.
 func Disruptable(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
@@ -132,9 +132,9 @@ func renderContainer(image string, d desired) corev1.Container {
 		// Many hollow nodes share few cores, and a restart is a reboot of the Node: a process that gets too little time to
 		// answer must not be restarted. One that ended is, without any probe. The readiness of a node that has joined hardly
 		// changes, so only the start is probed often. A start takes as long as its delay and the approval of its certificate.
-		StartupProbe:   probe("/readyz", startupPeriodSeconds, 5, int32((maxStartupDelay+time.Hour).Seconds())/startupPeriodSeconds),
-		ReadinessProbe: probe("/readyz", 30, 30, 3),
-		LivenessProbe:  probe("/healthz", 30, 30, 10),
+		StartupProbe:   newProbe("/readyz", startupPeriodSeconds, 5, int32((maxStartupDelay+time.Hour).Seconds())/startupPeriodSeconds),
+		ReadinessProbe: newProbe("/readyz", 30, 30, 3),
+		LivenessProbe:  newProbe("/healthz", 30, 30, 10),
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr.To(false),
 			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -142,7 +142,7 @@ func renderContainer(image string, d desired) corev1.Container {
 	}
 }
 
-func probe(path string, periodSeconds, timeoutSeconds, failures int32) *corev1.Probe {
+func newProbe(path string, periodSeconds, timeoutSeconds, failures int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{
 			HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(hollownode.HealthPort), Scheme: corev1.URISchemeHTTP},
@@ -162,16 +162,16 @@ var harmless = []string{"", "ContainerCreating", "PodInitializing"}
 func stateOf(pod *corev1.Pod) (state driver.State, message string) {
 	switch {
 	case pod.DeletionTimestamp != nil:
-		return driver.Deleting, sentence("the pod is being deleted", heldBy(pod.Finalizers))
+		return driver.Deleting, joinWithColons("the pod is being deleted", heldBy(pod.Finalizers))
 	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
-		return driver.Failed, sentence("the pod has ended", pod.Status.Reason, pod.Status.Message)
+		return driver.Failed, joinWithColons("the pod has ended", pod.Status.Reason, pod.Status.Message)
 	}
 	for _, container := range pod.Status.ContainerStatuses {
 		if waiting := container.State.Waiting; waiting != nil && !slices.Contains(harmless, waiting.Reason) {
-			return driver.Failing, sentence(fmt.Sprintf("the hollow-node does not run (%s)", plural.Count(container.RestartCount, "restart")), waiting.Reason, waiting.Message)
+			return driver.Failing, joinWithColons(fmt.Sprintf("the hollow-node does not run (%s)", plural.Count(container.RestartCount, "restart")), waiting.Reason, waiting.Message)
 		}
 		if ended := container.State.Terminated; ended != nil {
-			return driver.Failing, sentence(fmt.Sprintf("the hollow-node ended with exit code %d and will be started again", ended.ExitCode), ended.Reason, ended.Message)
+			return driver.Failing, joinWithColons(fmt.Sprintf("the hollow-node ended with exit code %d and will be started again", ended.ExitCode), ended.Reason, ended.Message)
 		}
 	}
 	if pod.Status.Phase != corev1.PodRunning {
@@ -194,7 +194,7 @@ func heldBy(finalizers []string) string {
 func pendingMessage(pod *corev1.Pod) string {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return sentence("the pod is not scheduled", condition.Reason, condition.Message)
+			return joinWithColons("the pod is not scheduled", condition.Reason, condition.Message)
 		}
 	}
 	return "the pod is being started"
@@ -206,8 +206,8 @@ func hasCondition(pod *corev1.Pod, conditionType corev1.PodConditionType, status
 	})
 }
 
-// sentence joins what there is of its parts with colons.
-func sentence(parts ...string) string {
+// joinWithColons joins what there is of its parts with colons.
+func joinWithColons(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ": ")
 }
 
@@ -244,23 +244,23 @@ var ownLabels = []string{
 	"beta.kubernetes.io/os", "beta.kubernetes.io/arch",
 }
 
-// kubeletMaySet tells whether the NodeRestriction admission plugin lets a kubelet put a label on its Node.
+// kubeletMaySet reports whether the NodeRestriction admission plugin lets a kubelet put a label on its Node.
 func kubeletMaySet(label string) bool {
 	domain, _, qualified := strings.Cut(label, "/")
 	if !qualified {
 		return true
 	}
-	if within(domain, corev1.LabelNamespaceNodeRestriction) {
+	if isWithinDomain(domain, corev1.LabelNamespaceNodeRestriction) {
 		return false
 	}
-	if !within(domain, "kubernetes.io") && !within(domain, "k8s.io") {
+	if !isWithinDomain(domain, "kubernetes.io") && !isWithinDomain(domain, "k8s.io") {
 		return true
 	}
 	return slices.Contains(ownLabels, label) ||
-		within(domain, corev1.LabelNamespaceSuffixKubelet) || within(domain, corev1.LabelNamespaceSuffixNode)
+		isWithinDomain(domain, corev1.LabelNamespaceSuffixKubelet) || isWithinDomain(domain, corev1.LabelNamespaceSuffixNode)
 }
 
-func within(domain, parent string) bool {
+func isWithinDomain(domain, parent string) bool {
 	return domain == parent || strings.HasSuffix(domain, "."+parent)
 }
 

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // Claim: Hollow-node pods are unprivileged, without host mounts. Broken: runAsNonRoot off.
 // Claim: Hollow-node pods request resources. Broken: no requests.
 func TestRenderPod(t *testing.T) {
-	want, err := resolve("c1", driver.Request{Machine: testMachine(), Class: classOf(`{` + head + `,"podResources":{"memory":"100Mi"}}`)})
+	want, err := resolveDesired("c1", driver.Request{Machine: testMachine(), Class: classOf(`{` + head + `,"podResources":{"memory":"100Mi"}}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,16 +45,16 @@ func TestRenderPod(t *testing.T) {
 // An agent that is upgraded meets pods without the volume of the plan, and lets them run.
 // Claim: A pod without the plan's volume is not replaced. Broken: it counts as one that can be disrupted.
 func TestAPodWithoutAPlanIsUpToDateAndCannotBeDisrupted(t *testing.T) {
-	want, err := resolve("c1", driver.Request{Machine: testMachine(), Class: classOf("")})
+	want, err := resolveDesired("c1", driver.Request{Machine: testMachine(), Class: classOf("")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	pod := renderPod("c1", "hollowfleet", "m1", "hollowfleet/hollow-node", want)
-	if !matches(pod, want, testMachine()) || !Disruptable(pod) {
+	if !matchesDesired(pod, want, testMachine()) || !Disruptable(pod) {
 		t.Error("a new pod is outdated or cannot be disrupted")
 	}
 	pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.DownwardAPI != nil })
-	if !matches(pod, want, testMachine()) {
+	if !matchesDesired(pod, want, testMachine()) {
 		t.Error("a pod without the volume is replaced")
 	}
 	if Disruptable(pod) {
@@ -66,7 +66,7 @@ func TestAPodWithoutAPlanIsUpToDateAndCannotBeDisrupted(t *testing.T) {
 // not cause one, nor a start that takes long.
 // Edge case: Starved hollow-nodes were restarted. Also: agent/simulator/internal/hollownode TestAStarvedKubeletIsAlive.
 func TestProbesBearAStarvedProcess(t *testing.T) {
-	want, err := resolve("c1", driver.Request{Machine: testMachine(), Class: classOf(`{` + head + `}`)})
+	want, err := resolveDesired("c1", driver.Request{Machine: testMachine(), Class: classOf(`{` + head + `}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

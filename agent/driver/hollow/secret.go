@@ -87,14 +87,14 @@ func (d *Driver) readSecret(ctx context.Context, machine string) (*corev1.Secret
 		}
 		return nil, fmt.Errorf("getting secret %s: %w", key, err)
 	}
-	if err := d.own(secret, "secret"); err != nil {
+	if err := d.checkOwnership(secret, "secret"); err != nil {
 		return nil, err
 	}
 	return secret, nil
 }
 
-// own reports an object of the host that has a Machine's name and is not of this cluster, as *driver.NameConflictError.
-func (d *Driver) own(object client.Object, kind string) error {
+// checkOwnership reports an object of the host that has a Machine's name and is not of this cluster, as *driver.NameConflictError.
+func (d *Driver) checkOwnership(object client.Object, kind string) error {
 	cluster := object.GetLabels()[v1alpha1.ClusterNameLabel]
 	if cluster == d.environment.ClusterName {
 		return nil
@@ -108,7 +108,7 @@ func (d *Driver) own(object client.Object, kind string) error {
 		kind, object.GetNamespace(), object.GetName(), d.environment.ClusterName, v1alpha1.ClusterNameLabel, cluster)}
 }
 
-// madeByAgent tells whether an object looks like one that an agent made, of whatever cluster. One that may be this cluster's own,
+// madeByAgent reports whether an object looks like one that an agent made, of whatever cluster. One that may be this cluster's own,
 // and whose label somebody has changed, is never taken for foreign: then its Machine would go and leave it behind.
 func madeByAgent(object client.Object) bool {
 	for _, key := range []string{configurationHashAnnotation, tokenIDsAnnotation} {
@@ -120,8 +120,8 @@ func madeByAgent(object client.Object) bool {
 	return labelled
 }
 
-// foreign tells whether err is of an object that no agent made.
-func foreign(err error) bool {
+// isForeign reports whether err is of an object that no agent made.
+func isForeign(err error) bool {
 	var conflict *driver.NameConflictError
 	return errors.As(err, &conflict) && conflict.Foreign
 }

@@ -50,7 +50,7 @@ func (d *Driver) nodeTaints(want desired) (taints, unwanted []corev1.Taint) {
 	return nil, nil
 }
 
-// registersTainted tells whether a Machine's Node registers with the default taint. With Auto that is decided once, and kept in
+// registersTainted reports whether a Machine's Node registers with the default taint. With Auto that is decided once, and kept in
 // the Machine's Secret. While it cannot be decided, no hollow node is made.
 func (d *Driver) registersTainted(ctx context.Context, secret *corev1.Secret, want desired) (bool, error) {
 	switch d.taintMode(want) {

@@ -142,12 +142,12 @@ func TestNoNodeIsMadeWhileItIsNotKnownWhetherThereAreRealOnes(t *testing.T) {
 
 func TestPodsOfEarlierAgentsKeepTheirHash(t *testing.T) {
 	g := NewWithT(t)
-	want, err := resolve("c1", driver.Request{Machine: testMachine(), Class: classOf("")})
+	want, err := resolveDesired("c1", driver.Request{Machine: testMachine(), Class: classOf("")})
 	g.Expect(err).NotTo(HaveOccurred())
-	before, err := hash(want.configuration.Labels, want.configuration.Taints)
+	before, err := hashOf(want.configuration.Labels, want.configuration.Taints)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(want.registrationHash).To(Equal(before))
-	changed, err := resolve("c1", driver.Request{Machine: testMachine(), Class: classOf(`{` + head + `, "hollowTaint": "Never"}`)})
+	changed, err := resolveDesired("c1", driver.Request{Machine: testMachine(), Class: classOf(`{` + head + `, "hollowTaint": "Never"}`)})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(changed.registrationHash).NotTo(Equal(before))
 	g.Expect(changed.configurationHash).To(Equal(want.configurationHash), "the Node is changed where it is")

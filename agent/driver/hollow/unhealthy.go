@@ -35,10 +35,10 @@ func unhealthyOf(config v1alpha1.HollowNodeConfig, path string) (*hollownode.Unh
 	return unhealthy, nil
 }
 
-func toggle(target *bool) setter {
+func readToggle(target *bool) setter {
 	return func(value json.RawMessage, path string) error {
 		var set *bool
-		if err := boolean(&set)(value, path); err != nil {
+		if err := readBoolean(&set)(value, path); err != nil {
 			return err
 		}
 		*target = *set

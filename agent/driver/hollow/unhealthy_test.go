@@ -36,7 +36,7 @@ func TestUnhealthy(t *testing.T) {
 		"unhealthy for nothing": {`,"unhealthyDuration":"40s"`, "c.unhealthyDuration: has no effect: set turnUnhealthyAfter or turnUnhealthyPeriodically to true, or remove it", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := resolve("c1", driver.Request{Machine: testMachine(), Class: func() *driver.Class {
+			got, err := resolveDesired("c1", driver.Request{Machine: testMachine(), Class: func() *driver.Class {
 				class := classOf(`{` + head + test.fields + `}`)
 				class.Path = "c"
 				return class

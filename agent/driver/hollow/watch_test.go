@@ -54,7 +54,7 @@ func TestPodsAreWatched(t *testing.T) {
 		Host: driver.Access{Client: environment.Client, Reader: environment.Client, Informers: informers, Namespace: namespace},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
-	want, err := resolve("c1", driver.Request{Machine: testMachine(), Class: classOf(`{` + head + `}`)})
+	want, err := resolveDesired("c1", driver.Request{Machine: testMachine(), Class: classOf(`{` + head + `}`)})
 	g.Expect(err).NotTo(HaveOccurred())
 	pod := renderPod("c1", namespace, "watched", d.options.Image, want)
 	tell := func(what string) {

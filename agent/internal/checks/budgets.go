@@ -28,8 +28,8 @@ const (
 	mostNamed, page = 3, 500
 )
 
-// budgets finds the disruption budgets that allow no eviction from the Nodes of the cluster's Machines.
-func (c *Checker) budgets(ctx context.Context, namespace string, now time.Time) (metav1.Condition, error) {
+// checkBudgets finds the disruption budgets that allow no eviction from the Nodes of the cluster's Machines.
+func (c *Checker) checkBudgets(ctx context.Context, namespace string, now time.Time) (metav1.Condition, error) {
 	nodes, err := c.ownNodes(ctx, namespace)
 	if err != nil {
 		return metav1.Condition{}, err
@@ -42,12 +42,12 @@ func (c *Checker) budgets(ctx context.Context, namespace string, now time.Time) 
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	var named []string
-	for _, candidate := range c.candidates(list.Items, now) {
-		pods, err := c.covered(ctx, candidate.budget, nodes)
+	for _, candidate := range c.exhaustedBudgets(list.Items, now) {
+		pods, err := c.coveredPods(ctx, candidate.budget, nodes)
 		if err != nil {
 			return metav1.Condition{}, err
 		}
-		why, err := c.refusal(ctx, pods)
+		why, err := c.findRefusal(ctx, pods)
 		if err != nil {
 			return metav1.Condition{}, err
 		}
@@ -78,14 +78,14 @@ type candidate struct {
 	never string
 }
 
-// candidates are those of all budgets, which it remembers.
-func (c *Checker) candidates(all []policyv1.PodDisruptionBudget, now time.Time) []candidate {
+// exhaustedBudgets are those of all budgets, which it remembers.
+func (c *Checker) exhaustedBudgets(all []policyv1.PodDisruptionBudget, now time.Time) []candidate {
 	var found []candidate
 	before := c.exhausted
 	c.exhausted = map[types.UID]time.Time{}
 	for i := range all {
 		budget := &all[i]
-		if !exhausted(budget) {
+		if !isExhausted(budget) {
 			continue
 		}
 		since, known := before[budget.UID]
@@ -96,20 +96,20 @@ func (c *Checker) candidates(all []policyv1.PodDisruptionBudget, now time.Time) 
 		if why := drain.Never(budget); why != "" {
 			found = append(found, candidate{budget, why})
 		} else if now.Sub(since) >= settle {
-			found = append(found, candidate{budget, uncounted(budget)})
+			found = append(found, candidate{budget, explainUncounted(budget)})
 		}
 	}
 	return found
 }
 
-// exhausted tells whether a budget counts no disruption as allowed now. One that counts no pod, or that the disruption controller
+// isExhausted reports whether a budget counts no disruption as allowed now. One that counts no pod, or that the disruption controller
 // has not looked at since its last change, may hold pods as well.
-func exhausted(budget *policyv1.PodDisruptionBudget) bool {
+func isExhausted(budget *policyv1.PodDisruptionBudget) bool {
 	return budget.Status.DisruptionsAllowed == 0 || budget.Status.ObservedGeneration != budget.Generation
 }
 
-// uncounted says why a budget holds pods that it does not count; empty if it counts them.
-func uncounted(budget *policyv1.PodDisruptionBudget) string {
+// explainUncounted says why a budget holds pods that it does not count; empty if it counts them.
+func explainUncounted(budget *policyv1.PodDisruptionBudget) string {
 	allowed := meta.FindStatusCondition(budget.Status.Conditions, policyv1.DisruptionAllowedCondition)
 	switch {
 	case allowed != nil && allowed.Reason == policyv1.SyncFailedReason:
@@ -137,8 +137,8 @@ func (c *Checker) ownNodes(ctx context.Context, namespace string) (sets.Set[stri
 	return names, nil
 }
 
-// covered are pods that a budget selects and a drain of one of nodes would evict, some of each class.
-func (c *Checker) covered(ctx context.Context, budget *policyv1.PodDisruptionBudget, nodes sets.Set[string]) ([]corev1.Pod, error) {
+// coveredPods are pods that a budget selects and a drain of one of nodes would evict, some of each class.
+func (c *Checker) coveredPods(ctx context.Context, budget *policyv1.PodDisruptionBudget, nodes sets.Set[string]) ([]corev1.Pod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	if err != nil || budget.Spec.Selector == nil || nodes.Len() == 0 {
 		return nil, nil //nolint:nilerr // such a selector selects no pod
@@ -153,7 +153,7 @@ func (c *Checker) covered(ctx context.Context, budget *policyv1.PodDisruptionBud
 		}
 		for i := range pods.Items {
 			pod := &pods.Items[i]
-			if of := classOf(pod); nodes.Has(pod.Spec.NodeName) && evictable(pod) && counts[of] < mostAsked {
+			if of := classOf(pod); nodes.Has(pod.Spec.NodeName) && isEvictable(pod) && counts[of] < mostAsked {
 				counts[of]++
 				found = append(found, *pod)
 			}
@@ -164,8 +164,8 @@ func (c *Checker) covered(ctx context.Context, budget *policyv1.PodDisruptionBud
 	}
 }
 
-// evictable tells whether a drain evicts a pod, and a budget may hold that up.
-func evictable(pod *corev1.Pod) bool {
+// isEvictable reports whether a drain evicts a pod, and a budget may hold that up.
+func isEvictable(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return !mirror && (owner == nil || owner.Kind != "DaemonSet") && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed

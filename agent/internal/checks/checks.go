@@ -1,4 +1,4 @@
-// Package checks reads what the hub has to know of a workload cluster before it begins an upgrade there, and to tell
+// Package checks reads what the hub has to know of a workload cluster before it starts an upgrade there, and to tell
 // whether one went well: the disruption budgets that allow no eviction, the room that quotas leave for pods, and the health
 // checks that a user asks for. It changes nothing.
 //
@@ -153,9 +153,9 @@ func (c *Checker) Read(ctx context.Context) {
 	now, result, last := c.Clock.Now(), Result{Known: true}, map[subject]good{}
 	var names []string
 	for _, what := range subjects {
-		found, err := c.read(ctx, what, cluster.Name, now)
+		found, err := c.readSubject(ctx, what, cluster.Name, now)
 		if err != nil {
-			found = c.unread(what, err, now)
+			found = c.lastReading(what, err, now)
 		}
 		if !found.at.IsZero() {
 			last[what] = found
@@ -176,23 +176,23 @@ func (c *Checker) Read(ctx context.Context) {
 	c.result = result
 }
 
-// read reads one of the subjects.
-func (c *Checker) read(ctx context.Context, what subject, cluster string, now time.Time) (good, error) {
+// readSubject reads one of the subjects.
+func (c *Checker) readSubject(ctx context.Context, what subject, cluster string, now time.Time) (good, error) {
 	found := good{at: now}
 	var err error
 	switch what.name {
 	case v1alpha1.ClusterDisruptionAllowedCondition:
-		found.condition, err = c.budgets(ctx, cluster, now)
+		found.condition, err = c.checkBudgets(ctx, cluster, now)
 	case quotas:
-		found.quota, err = c.quota(ctx)
+		found.quota, err = c.tightestQuota(ctx)
 	default:
-		found.condition, err = c.deployment(ctx, what.deployment)
+		found.condition, err = c.checkDeployment(ctx, what.deployment)
 	}
 	return found, err
 }
 
-// unread is what counts of what could not be read now: the last reading, for a while.
-func (c *Checker) unread(what subject, err error, now time.Time) good {
+// lastReading is what counts of what could not be read now: the last reading, for a while.
+func (c *Checker) lastReading(what subject, err error, now time.Time) good {
 	if last, found := c.last[what]; found && now.Sub(last.at) < keep {
 		return last
 	}

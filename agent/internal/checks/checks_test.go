@@ -259,7 +259,7 @@ func TestOnlyPodsThatADrainEvictsCount(t *testing.T) {
 	} {
 		pod := &corev1.Pod{}
 		test.change(pod)
-		if got := evictable(pod); got != test.want {
+		if got := isEvictable(pod); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}
@@ -325,7 +325,7 @@ func TestAvailability(t *testing.T) {
 	} {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: test.generation}, Spec: appsv1.DeploymentSpec{Replicas: test.replicas}}
 		d.Status.ObservedGeneration, d.Status.AvailableReplicas = test.seen, test.available
-		got := availability("Deployment a/b", d)
+		got := availabilityOf("Deployment a/b", d)
 		if string(got.Status) != test.status || got.Reason != test.reason {
 			t.Errorf("%s: %s %s, want %s %s", name, got.Status, got.Reason, test.status, test.reason)
 		}

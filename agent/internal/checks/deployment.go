@@ -11,9 +11,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// deployment tells whether all replicas of a Deployment are available. The message does not count those that are: each change
+// checkDeployment reports whether all replicas of a Deployment are available. The message does not count those that are: each change
 // would be written to the hub.
-func (c *Checker) deployment(ctx context.Context, ref v1alpha1.DeploymentReference) (metav1.Condition, error) {
+func (c *Checker) checkDeployment(ctx context.Context, ref v1alpha1.DeploymentReference) (metav1.Condition, error) {
 	name := fmt.Sprintf("Deployment %s/%s", ref.Namespace, ref.Name)
 	found, err := c.Target.AppsV1().Deployments(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -22,11 +22,11 @@ func (c *Checker) deployment(ctx context.Context, ref v1alpha1.DeploymentReferen
 	if err != nil {
 		return metav1.Condition{}, fmt.Errorf("getting %s: %w", name, err)
 	}
-	return availability(name, found), nil
+	return availabilityOf(name, found), nil
 }
 
-// availability is the condition of a Deployment that exists.
-func availability(name string, found *appsv1.Deployment) metav1.Condition {
+// availabilityOf is the condition of a Deployment that exists.
+func availabilityOf(name string, found *appsv1.Deployment) metav1.Condition {
 	desired := v1alpha1.DesiredReplicas(found.Spec.Replicas)
 	switch {
 	case desired == 0:

@@ -42,8 +42,8 @@ func classOf(pod *corev1.Pod) class {
 	return unready
 }
 
-// sample returns the pods to try, those that are most likely refused first.
-func sample(pods []corev1.Pod) []*corev1.Pod {
+// samplePods returns the pods to try, those that are most likely refused first.
+func samplePods(pods []corev1.Pod) []*corev1.Pod {
 	var byClass [pending + 1][]*corev1.Pod
 	for i := range pods {
 		if of := classOf(&pods[i]); len(byClass[of]) < mostAsked {
@@ -53,10 +53,10 @@ func sample(pods []corev1.Pod) []*corev1.Pod {
 	return slices.Concat(byClass[:]...)
 }
 
-// refusal asks the API server, without any effect, to evict pods one by one, and returns why it refuses one of them; empty if it
+// findRefusal asks the API server, without any effect, to evict pods one by one, and returns why it refuses one of them; empty if it
 // refuses none. Only that answer counts: which pods a budget holds has exceptions, and more of them with each release.
-func (c *Checker) refusal(ctx context.Context, pods []corev1.Pod) (string, error) {
-	for _, pod := range sample(pods) {
+func (c *Checker) findRefusal(ctx context.Context, pods []corev1.Pod) (string, error) {
+	for _, pod := range samplePods(pods) {
 		err := c.tryEviction(ctx, pod)
 		_, forBudget := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause)
 		switch {
@@ -72,7 +72,7 @@ func (c *Checker) refusal(ctx context.Context, pods []corev1.Pod) (string, error
 	return "", nil
 }
 
-// severalBudgets tells whether the API server evicts a pod never, because more than one budget selects it. It has no reason for that.
+// severalBudgets reports whether the API server evicts a pod never, because more than one budget selects it. It has no reason for that.
 func severalBudgets(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && strings.Contains(status.Status().Message, "more than one PodDisruptionBudget")

@@ -103,7 +103,7 @@ func TestTheCheckAndTheEvictionAPIAgree(t *testing.T) {
 	}
 }
 
-// refusesAny tells whether the API refuses to evict any pod of the namespace. None may have been evicted before.
+// refusesAny reports whether the API refuses to evict any pod of the namespace. None may have been evicted before.
 func (b *bed) refusesAny() bool {
 	b.t.Helper()
 	pods := &corev1.PodList{}

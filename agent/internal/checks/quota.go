@@ -14,8 +14,8 @@ import (
 // podCounts are the resources by which a quota bounds the number of pods.
 var podCounts = []corev1.ResourceName{corev1.ResourcePods, "count/pods"}
 
-// quota finds the quota that leaves the least room for hollow-node pods; nil if none bounds them.
-func (c *Checker) quota(ctx context.Context) (*v1alpha1.PodQuota, error) {
+// tightestQuota finds the quota that leaves the least room for hollow-node pods; nil if none bounds them.
+func (c *Checker) tightestQuota(ctx context.Context) (*v1alpha1.PodQuota, error) {
 	list := &corev1.ResourceQuotaList{}
 	if err := c.Host.List(ctx, list, client.InNamespace(c.HostNamespace)); err != nil {
 		return nil, fmt.Errorf("listing resource quotas: %w", err)

@@ -111,7 +111,7 @@ func dataOrFile(data []byte, file string) ([]byte, error) {
 
 // restConfig makes a client configuration, and fails for one that no client could use.
 func restConfig(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) (*rest.Config, error) {
-	config, err := clientcmd.NewDefaultClientConfig(*kubeconfig(cluster, user), nil).ClientConfig()
+	config, err := clientcmd.NewDefaultClientConfig(*newKubeconfig(cluster, user), nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading a kubeconfig: %w", err)
 	}
@@ -121,7 +121,7 @@ func restConfig(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) (*re
 	return config, nil
 }
 
-func kubeconfig(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) *clientcmdapi.Config {
+func newKubeconfig(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) *clientcmdapi.Config {
 	const hub, agent = "hub", "agent"
 	config := clientcmdapi.NewConfig()
 	config.Clusters[hub], config.AuthInfos[agent] = cluster, user
@@ -137,7 +137,7 @@ func storedKubeconfig(cluster *clientcmdapi.Cluster, of kind) ([]byte, error) {
 	if of == serviceAccountToken {
 		user = &clientcmdapi.AuthInfo{TokenFile: tokenKey}
 	}
-	content, err := clientcmd.Write(*kubeconfig(cluster, user))
+	content, err := clientcmd.Write(*newKubeconfig(cluster, user))
 	if err != nil {
 		return nil, fmt.Errorf("writing the agent's kubeconfig: %w", err)
 	}

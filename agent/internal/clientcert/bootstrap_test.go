@@ -26,7 +26,7 @@ func TestABootstrapKubeconfigNamesAServerThatShowsWhoItIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, path := NewWithT(t), filepath.Join(t.TempDir(), "bootstrap.kubeconfig")
-			config := kubeconfig(&test.cluster, &clientcmdapi.AuthInfo{Token: "abcdef.0123456789abcdef"})
+			config := newKubeconfig(&test.cluster, &clientcmdapi.AuthInfo{Token: "abcdef.0123456789abcdef"})
 			g.Expect(clientcmd.WriteToFile(*config, path)).To(Succeed())
 			read, err := readBootstrap(path, "c1")
 			if test.want == "" {
@@ -99,6 +99,6 @@ func FuzzKeysAndCertificates(f *testing.F) {
 		if _, err := fromCertificate("c1", request, key); err == nil {
 			t.Errorf("%q is taken for a certificate", request)
 		}
-		_, _, _ = Contents{certificateKey: request, privateKeyKey: key, pendingKey: key}.credential("c1")
+		_, _, _ = Contents{certificateKey: request, privateKeyKey: key, pendingKey: key}.readCredential("c1")
 	})
 }

@@ -37,7 +37,7 @@ func (c Credential) authInfo() *clientcmdapi.AuthInfo {
 	return &clientcmdapi.AuthInfo{ClientCertificateData: c.Certificate, ClientKeyData: c.Key, Token: c.Token}
 }
 
-func (c Credential) kind() kind {
+func (c Credential) kindOf() kind {
 	if c.Token != "" {
 		return serviceAccountToken
 	}
@@ -104,7 +104,7 @@ func parseToken(token string) (claims, error) {
 	return read, nil
 }
 
-// isMadeWithKey tells whether a certificate request was made with the key.
+// isMadeWithKey reports whether a certificate request was made with the key.
 func isMadeWithKey(request, key []byte) bool {
 	own, err := keyutil.ParsePrivateKeyPEM(key)
 	if err != nil {

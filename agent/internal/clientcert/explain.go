@@ -25,7 +25,7 @@ func (e *StoreError) Error() string { return fmt.Sprintf("%s: %v", e.Store, e.Er
 // Unwrap returns the cause.
 func (e *StoreError) Unwrap() error { return e.Err }
 
-// RequestError is the error of a request to an API server. StoreError tells whether that is the workload cluster's; otherwise it
+// RequestError is the error of a request to an API server. StoreError reports whether that is the workload cluster's; otherwise it
 // is the hub's.
 type RequestError struct {
 	// Verb is get, create, update or delete.

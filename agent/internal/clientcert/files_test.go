@@ -19,7 +19,7 @@ import (
 func TestAnotherIdentityIsNotFollowed(t *testing.T) {
 	g, path := NewWithT(t), filepath.Join(t.TempDir(), "hub.kubeconfig")
 	write := func(token string) {
-		config := kubeconfig(&clientcmdapi.Cluster{Server: "https://192.0.2.1"}, &clientcmdapi.AuthInfo{Token: token})
+		config := newKubeconfig(&clientcmdapi.Cluster{Server: "https://192.0.2.1"}, &clientcmdapi.AuthInfo{Token: token})
 		g.Expect(clientcmd.WriteToFile(*config, path)).To(Succeed())
 	}
 	asked, away := 0, errors.New("the hub does not answer")

@@ -135,7 +135,7 @@ func (b *bed) bootstrap(token string) {
 
 func (b *bed) bootstrapWith(token string, ca []byte) {
 	b.t.Helper()
-	config := kubeconfig(&clientcmdapi.Cluster{Server: b.env.Config.Host, CertificateAuthorityData: ca}, &clientcmdapi.AuthInfo{Token: token})
+	config := newKubeconfig(&clientcmdapi.Cluster{Server: b.env.Config.Host, CertificateAuthorityData: ca}, &clientcmdapi.AuthInfo{Token: token})
 	content, err := clientcmd.Write(*config)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(os.WriteFile(b.path+".new", content, 0o600)).To(Succeed())

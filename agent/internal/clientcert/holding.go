@@ -60,7 +60,7 @@ func (m *Manager) adoptCredential(taken Credential, at time.Time) {
 	m.mu.Unlock()
 	m.publishConfig(taken)
 	m.Metrics.setExpiry(taken.NotAfter)
-	m.Log.Info("Holding a credential for the hub", "kind", string(taken.kind()), "expires", taken.NotAfter, "renewAt", held.RenewAt)
+	m.Log.Info("Holding a credential for the hub", "kind", string(taken.kindOf()), "expires", taken.NotAfter, "renewAt", held.RenewAt)
 }
 
 // publishConfig gives the clients a new configuration.
@@ -145,7 +145,7 @@ func (m *Manager) followServer(to *clientcmdapi.Cluster) {
 	m.unsaved = true
 }
 
-// loadCredential reads the store, and takes a credential from there that is better than the present one: at the start, or
+// loadCredential reads the store, and takes a credential from there that is better than the current one: at the start, or
 // when another agent has renewed it.
 func (m *Manager) loadCredential(ctx context.Context) error {
 	contents, err := m.Store.Load(ctx)
@@ -153,15 +153,15 @@ func (m *Manager) loadCredential(ctx context.Context) error {
 		return &StoreError{Store: m.Store.String(), Err: err}
 	}
 	m.contents = contents
-	stored, found, err := contents.credential(m.Cluster)
+	stored, found, err := contents.readCredential(m.Cluster)
 	switch {
 	case err != nil:
 		m.setWaiting("", fmt.Sprintf("Ignoring the credential in %s: %v", m.Store, err))
 		return nil
 	case !found || m.present != nil && !stored.NotAfter.After(m.present.NotAfter):
 		return nil
-	case m.problem == nil && m.bootstrap.kind != stored.kind():
-		m.setWaiting("", fmt.Sprintf("Ignoring the credential in %s: it is a %s, and the bootstrap kubeconfig is for a %s", m.Store, stored.kind(), m.bootstrap.kind))
+	case m.problem == nil && m.bootstrap.kind != stored.kindOf():
+		m.setWaiting("", fmt.Sprintf("Ignoring the credential in %s: it is a %s, and the bootstrap kubeconfig is for a %s", m.Store, stored.kindOf(), m.bootstrap.kind))
 		return nil
 	}
 	if m.server == nil {
@@ -169,14 +169,14 @@ func (m *Manager) loadCredential(ctx context.Context) error {
 			return fmt.Errorf("reading where the hub is: there is a credential in %s, but no server: %w", m.Store, m.problem)
 		}
 	}
-	m.Log.Info("Using the stored credential", "store", m.Store.String(), "kind", string(stored.kind()), "expires", stored.NotAfter)
+	m.Log.Info("Using the stored credential", "store", m.Store.String(), "kind", string(stored.kindOf()), "expires", stored.NotAfter)
 	m.adoptCredential(stored, stored.NotBefore)
 	return nil
 }
 
-// storeCredential stores the present credential, with what an agent needs that starts without a bootstrap kubeconfig.
+// storeCredential stores the current credential, with what an agent needs that starts without a bootstrap kubeconfig.
 func (m *Manager) storeCredential(ctx context.Context) error {
-	kubeconfig, err := storedKubeconfig(m.server, m.present.kind())
+	kubeconfig, err := storedKubeconfig(m.server, m.present.kindOf())
 	if err != nil {
 		return err
 	}

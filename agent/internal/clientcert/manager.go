@@ -69,7 +69,7 @@ type Manager struct {
 	problem  error
 	spent    string
 	contents Contents
-	// unsaved: the present credential is not in the store yet.
+	// unsaved: the current credential is not in the store yet.
 	unsaved  bool
 	failures int
 
@@ -196,7 +196,7 @@ func (m *Manager) dialHub(as hubIdentity, config *rest.Config) (client.Client, e
 // credentialKind is that of the bootstrap token, or else of the credential that the agent has.
 func (m *Manager) credentialKind() kind {
 	if m.problem != nil && m.present != nil {
-		return m.present.kind()
+		return m.present.kindOf()
 	}
 	return m.bootstrap.kind
 }

@@ -190,7 +190,7 @@ func TestALapsedCertificateAndAnExpiredToken(t *testing.T) {
 	b.clock.SetTime(time.Now().Add(2 * time.Hour))
 	b.run()
 	b.waits("make a new one with 'kubectl hollow cluster join " + b.cluster + " --again' and put it at " + b.path)
-	// It goes on asking, and takes a new token without a restart.
+	// It keeps asking, and takes a new token without a restart.
 	b.bootstrap(b.token(time.Now().Add(time.Hour)))
 	b.approveAll()
 	b.soon(func() bool { return b.counted(resultIssued) == 1 }, "a new credential")
@@ -304,7 +304,7 @@ func TestSecretStore(t *testing.T) {
 	b.Eventually(func() time.Time {
 		contents, err := NewSecret(b.admin, key).Load(context.Background())
 		b.Expect(err).NotTo(HaveOccurred())
-		stored, _, err := contents.credential(b.cluster)
+		stored, _, err := contents.readCredential(b.cluster)
 		b.Expect(err).NotTo(HaveOccurred())
 		return stored.NotAfter
 	}).Should(BeTemporally(">", first.present.NotAfter))

@@ -52,7 +52,7 @@ func renewalTime(notBefore, notAfter, taken time.Time, random float64) time.Time
 	return at
 }
 
-// renewalDue tells whether a new credential is to be asked for.
+// renewalDue reports whether a new credential is to be asked for.
 func renewalDue(held *heldCredential, now time.Time) bool {
 	return held == nil || held.Refused || !now.Before(held.RenewAt)
 }
@@ -101,7 +101,7 @@ type requestStep string
 
 // The steps.
 const (
-	// createRequest asks anew, with a new key.
+	// createRequest asks again, with a new key.
 	createRequest requestStep = "Create"
 	// removeRequest makes room for a new request.
 	removeRequest requestStep = "Remove"
@@ -116,7 +116,7 @@ const (
 	// the request, so the request is at least as old, whatever the clocks say.
 	courtesy = time.Minute
 	// longestCourtesy bounds it. Two agents that both wait for their approval would take each other's request
-	// away once a minute for ever if it did not grow.
+	// away once a minute forever if it did not grow.
 	longestCourtesy = 16 * time.Minute
 	// refused is how long after a denial an agent asks again, longestRefused bounds it.
 	refused        = 15 * time.Second

@@ -132,7 +132,7 @@ func (r *requests) submitRequest(ctx context.Context, hub client.Client) error {
 	if err != nil {
 		return err
 	}
-	// Stored first: a process that dies after the request was made goes on with it when it starts again.
+	// Stored first: a process that dies after the request was made continues with it when it starts again.
 	if err := r.manager.storePendingKey(ctx, key); err != nil {
 		return err
 	}

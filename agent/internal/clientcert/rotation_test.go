@@ -105,7 +105,7 @@ func (l *traffic) expectNoFailure(b *bed) {
 	b.t.Logf("%d requests, %d failed", l.done.Load(), l.failed.Load())
 }
 
-// A certificate of one hour is renewed again and again, signed by the real signer, while requests go on.
+// A certificate of one hour is renewed again and again, signed by the real signer, while requests continue.
 func TestRotationFailsNoRequest(t *testing.T) {
 	const rotations = 8
 	b := newBed(t)
@@ -134,7 +134,7 @@ func TestRotationFailsNoRequest(t *testing.T) {
 		b.Eventually(l.done.Load).WithTimeout(agenttest.Wait).Should(BeNumerically(">", before+100), "requests go on")
 		b.clock.SetTime(b.manager.heldNow().RenewAt)
 	}
-	// The watch that began with the first certificate still brings events.
+	// The watch that started with the first certificate still brings events.
 	before := l.watched.Load()
 	b.accept()
 	b.Eventually(l.watched.Load).WithTimeout(agenttest.Wait).Should(BeNumerically(">", before))

@@ -27,7 +27,7 @@ const (
 	certificateKey = "tls.crt"
 	tokenKey       = "token"
 	kubeconfigKey  = "kubeconfig"
-	// pendingKey is the key of a certificate request that is not answered yet. A restart goes on with it.
+	// pendingKey is the key of a certificate request that is not answered yet. A restart continues with it.
 	pendingKey = "pending.key"
 )
 
@@ -48,8 +48,8 @@ type Store interface {
 	String() string
 }
 
-// credential reads the credential of a cluster's agent; found is false if there is none at all.
-func (c Contents) credential(cluster string) (read Credential, found bool, err error) {
+// readCredential reads the credential of a cluster's agent; found is false if there is none at all.
+func (c Contents) readCredential(cluster string) (read Credential, found bool, err error) {
 	switch {
 	case len(c[certificateKey]) > 0:
 		read, err = fromCertificate(cluster, c[certificateKey], c[privateKeyKey])
@@ -130,7 +130,7 @@ func (d *Dir) writeFile(name string, content []byte) error {
 const (
 	lockFile   = "lock"
 	holderFile = "holder"
-	// bootIDFile has an ID that the kernel makes anew with each boot of the machine.
+	// bootIDFile has an ID that the kernel recreates with each boot of the machine.
 	bootIDFile = "/proc/sys/kernel/random/boot_id"
 	// maxPredecessors bounds how many processes are remembered that have not taken the Lease.
 	maxPredecessors = 8
@@ -143,7 +143,7 @@ var ErrInUse = errors.New("another agent process uses it")
 // ends. While another process has it, the error is ErrInUse.
 //
 // predecessors are the identities of the processes that had this very directory before. They are no more, because each of
-// them held its lock, so the new process may go on with what they held, such as the agent's Lease. A copy of the directory
+// them held its lock, so the new process may continue with what they held, such as the agent's Lease. A copy of the directory
 // has another lock file, and a copy of the whole disk is another boot: there the processes before may well be alive, and
 // nothing is known of them.
 func (d *Dir) Claim(identity string) (predecessors []string, release func(), err error) {
@@ -160,7 +160,7 @@ func (d *Dir) Claim(identity string) (predecessors []string, release func(), err
 		return nil, nil, fmt.Errorf("claiming the credential directory: %w", err)
 	}
 	place := placeOf(file)
-	if predecessors, err = d.predecessors(place); err == nil {
+	if predecessors, err = d.readPredecessors(place); err == nil {
 		err = d.writeFile(holderFile, []byte(strings.Join(append([]string{place, identity}, predecessors...), "\n")+"\n"))
 	}
 	if err != nil {
@@ -171,7 +171,7 @@ func (d *Dir) Claim(identity string) (predecessors []string, release func(), err
 }
 
 // Disown makes the directory forget who had it. It is for a process that has found another one with its identity: its next
-// start must not go on with what that one holds.
+// start must not continue with what that one holds.
 func (d *Dir) Disown() error {
 	if err := os.Remove(filepath.Join(d.path, holderFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("forgetting the agent's identity: %w", err)
@@ -179,8 +179,8 @@ func (d *Dir) Disown() error {
 	return nil
 }
 
-// predecessors reads who had the directory at that place before, the last one first.
-func (d *Dir) predecessors(place string) ([]string, error) {
+// readPredecessors reads who had the directory at that place before, the last one first.
+func (d *Dir) readPredecessors(place string) ([]string, error) {
 	content, err := os.ReadFile(filepath.Join(d.path, holderFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the agent's identity: %w", err)

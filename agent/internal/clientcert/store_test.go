@@ -59,7 +59,7 @@ func TestACrashWhileSavingCostsNoCredential(t *testing.T) {
 	state := maps.Clone(before)
 	check := func(what string) {
 		t.Helper()
-		read, found, err := state.credential("c1")
+		read, found, err := state.readCredential("c1")
 		if err != nil || !found {
 			t.Errorf("after %s: found %t, %v", what, found, err)
 		}

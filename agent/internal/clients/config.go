@@ -217,10 +217,10 @@ func (c until) WaitForCacheSync(ctx context.Context) bool {
 		case <-ctx.Done():
 		}
 	}()
-	return c.Cache.WaitForCacheSync(ctx) || c.ended()
+	return c.Cache.WaitForCacheSync(ctx) || c.hasEnded()
 }
 
-func (c until) ended() bool {
+func (c until) hasEnded() bool {
 	select {
 	case <-c.end:
 		return true

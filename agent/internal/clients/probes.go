@@ -60,7 +60,7 @@ func (p *HubProbe) Seen(cluster *v1alpha1.Cluster) {
 	p.cluster = cluster
 }
 
-// Ordered tells whether a person has frozen the Cluster, and the reason given.
+// Ordered reports whether a person has frozen the Cluster, and the reason given.
 func (p *HubProbe) Ordered() (reason string, ordered bool) {
 	cluster := p.Cluster()
 	if cluster == nil {
@@ -90,9 +90,9 @@ type identity struct {
 	uid string
 }
 
-// check reads the identity, and fails if another cluster answers than before: what was decided for the one must not be done
-// to the other. The agent is not made for that: started anew it takes the cluster that answers then.
-func (i *identity) check(ctx context.Context) error {
+// checkIdentity reads the identity, and fails if another cluster answers than before: what was decided for the one must not be done
+// to the other. The agent is not made for that: started again it takes the cluster that answers then.
+func (i *identity) checkIdentity(ctx context.Context) error {
 	namespace := &corev1.Namespace{}
 	if err := i.direct.Reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace); err != nil {
 		i.direct.Reconnect()
@@ -111,7 +111,7 @@ func (i *identity) check(ctx context.Context) error {
 	return nil
 }
 
-func (i *identity) known() string {
+func (i *identity) knownIdentity() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.uid
@@ -140,7 +140,7 @@ func NewTargetProbe(direct *Direct, config *rest.Config, clock clock.PassiveCloc
 
 // Probe implements freeze.Probe.
 func (p *TargetProbe) Probe(ctx context.Context) error {
-	if err := p.identity.check(ctx); err != nil {
+	if err := p.identity.checkIdentity(ctx); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -184,7 +184,7 @@ func (p *TargetProbe) readVersion(ctx context.Context) (string, error) {
 func (p *TargetProbe) Identity() (uid, version string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.identity.known(), p.version
+	return p.identity.knownIdentity(), p.version
 }
 
 // HostProbe returns a probe that lists at most one pod of namespace, and makes sure that the host is still the same cluster.
@@ -192,7 +192,7 @@ func (p *TargetProbe) Identity() (uid, version string) {
 func HostProbe(direct *Direct, namespace string) func(context.Context) error {
 	host := &identity{of: "host", direct: direct}
 	return func(ctx context.Context) error {
-		if err := host.check(ctx); err != nil && (!apierrors.IsForbidden(err) || host.known() != "") {
+		if err := host.checkIdentity(ctx); err != nil && (!apierrors.IsForbidden(err) || host.knownIdentity() != "") {
 			return err
 		}
 		if err := direct.Reader.List(ctx, &corev1.PodList{}, client.InNamespace(namespace), client.Limit(1)); err != nil {

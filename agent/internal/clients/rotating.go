@@ -25,7 +25,7 @@ type Source interface {
 
 // Rotating returns a configuration for clients that follow source. Each call's has connections of its own.
 //
-// Every request begins with what source has then. One that is under way stays with the connection that it began
+// Every request starts with what source has then. One that is under way stays with the connection that it started
 // on: client-go's own rotation breaks connections, and the requests on them fail.
 func Rotating(source Source, server, userAgent string) (*rest.Config, error) {
 	config := &rest.Config{Host: server, UserAgent: userAgent, QPS: qps, Burst: burst}
@@ -50,28 +50,28 @@ type rotating struct {
 
 // RoundTrip implements http.RoundTripper.
 func (r *rotating) RoundTrip(request *http.Request) (*http.Response, error) {
-	g, err := r.begin()
+	g, err := r.beginRequest()
 	if err != nil {
 		if request.Body != nil {
 			_ = request.Body.Close()
 		}
 		return nil, err
 	}
-	response, err := g.transport.RoundTrip(g.address(request, r.base))
+	response, err := g.transport.RoundTrip(g.redirectRequest(request, r.base))
 	if err != nil {
-		g.end()
+		g.endRequest()
 		return nil, err
 	}
 	r.source.Answered(g.version, response.StatusCode)
 	if response.StatusCode == http.StatusSwitchingProtocols {
-		g.end() // The connection is the caller's from here.
+		g.endRequest() // The connection is the caller's from here.
 		return response, nil
 	}
-	response.Body = &body{ReadCloser: response.Body, end: sync.OnceFunc(g.end)}
+	response.Body = &body{ReadCloser: response.Body, end: sync.OnceFunc(g.endRequest)}
 	return response, nil
 }
 
-// CloseIdleConnections lets the next request begin on a new connection.
+// CloseIdleConnections lets the next request start on a new connection.
 func (r *rotating) CloseIdleConnections() {
 	r.mu.Lock()
 	g := r.current
@@ -81,8 +81,8 @@ func (r *rotating) CloseIdleConnections() {
 	}
 }
 
-// begin returns the generation for one request, which has to end it.
-func (r *rotating) begin() (*generation, error) {
+// beginRequest returns the generation for one request, which has to end it.
+func (r *rotating) beginRequest() (*generation, error) {
 	config, version, err := r.source.Current()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +90,7 @@ func (r *rotating) begin() (*generation, error) {
 		var next *generation
 		if next, err = newGeneration(config, version); err == nil {
 			if r.current != nil {
-				r.current.retire()
+				r.current.retireConnections()
 			}
 			r.current = next
 		}
@@ -128,20 +128,20 @@ func newGeneration(config *rest.Config, version uint64) (*generation, error) {
 	return &generation{version: version, server: server, transport: transport}, nil
 }
 
-// retire closes the connections that no request uses; the others close after their last request.
-func (g *generation) retire() {
+// retireConnections closes the connections that no request uses; the others close after their last request.
+func (g *generation) retireConnections() {
 	g.retired.Store(true)
 	utilnet.CloseIdleConnectionsFor(g.transport)
 }
 
-func (g *generation) end() {
+func (g *generation) endRequest() {
 	if g.uses.Add(-1) == 0 && g.retired.Load() {
 		utilnet.CloseIdleConnectionsFor(g.transport)
 	}
 }
 
-// address makes a request out to the generation's server if it is another than base.
-func (g *generation) address(request *http.Request, base *url.URL) *http.Request {
+// redirectRequest makes a request out to the generation's server if it is another than base.
+func (g *generation) redirectRequest(request *http.Request, base *url.URL) *http.Request {
 	if g.server.String() == base.String() {
 		return request
 	}

@@ -116,7 +116,7 @@ func TestRotating(t *testing.T) {
 	g.Expect(ask(g, httpClient, first.URL+"/forbidden")).To(HavePrefix("first"))
 	g.Expect(source.answers).To(Equal([]int{http.StatusOK, http.StatusForbidden}))
 
-	// A request that is under way ends as it began, while others use the new token and other connections.
+	// A request that is under way ends as it started, while others use the new token and other connections.
 	slow := make(chan string, 1)
 	go func() { slow <- ask(NewWithT(t), httpClient, first.URL+"/slow") }()
 	g.Eventually(func() int { source.mu.Lock(); defer source.mu.Unlock(); return len(source.answers) }).Should(Equal(3))

@@ -73,8 +73,8 @@ type ungated struct {
 	may   Allowance
 }
 
-// check returns nil if object may be written so.
-func (u *ungated) check(how string, object client.Object) error {
+// checkWrite returns nil if object may be written so.
+func (u *ungated) checkWrite(how string, object client.Object) error {
 	kind, err := u.inner.GroupVersionKindFor(object)
 	if err != nil {
 		return err
@@ -89,21 +89,21 @@ func (u *ungated) check(how string, object client.Object) error {
 }
 
 func (u *ungated) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
-	if err := u.check("create", object); err != nil {
+	if err := u.checkWrite("create", object); err != nil {
 		return err
 	}
 	return u.inner.Create(ctx, object, options...)
 }
 
 func (u *ungated) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
-	if err := u.check("update", object); err != nil {
+	if err := u.checkWrite("update", object); err != nil {
 		return err
 	}
 	return u.inner.Update(ctx, object, options...)
 }
 
 func (u *ungated) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
-	if err := u.check("delete", object); err != nil {
+	if err := u.checkWrite("delete", object); err != nil {
 		return err
 	}
 	return u.inner.Delete(ctx, object, options...)
@@ -147,7 +147,7 @@ type ungatedSubResource struct {
 }
 
 func (s *ungatedSubResource) Create(ctx context.Context, object, body client.Object, options ...client.SubResourceCreateOption) error {
-	if err := s.of.check("create "+s.name, object); err != nil {
+	if err := s.of.checkWrite("create "+s.name, object); err != nil {
 		return err
 	}
 	return s.inner.Create(ctx, object, body, options...)
@@ -158,7 +158,7 @@ func (s *ungatedSubResource) Apply(ctx context.Context, content runtime.ApplyCon
 	if !ok {
 		return ErrGated
 	}
-	if err := s.of.check("apply "+s.name, object); err != nil {
+	if err := s.of.checkWrite("apply "+s.name, object); err != nil {
 		return err
 	}
 	return s.inner.Apply(ctx, content, options...)

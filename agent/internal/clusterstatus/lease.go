@@ -24,30 +24,30 @@ const (
 	retry = 2 * time.Second
 )
 
-// ErrLeaseLost says that another agent has taken the Lease that this one held. It must not go on: what it has in
+// ErrLeaseLost says that another agent has taken the Lease that this one held. It must not continue: what it has in
 // its queues was decided before. Its next start stands by.
 var ErrLeaseLost = errors.New("another agent has taken the cluster's Lease")
 
 // renewLease renews the Lease if this agent holds it, or may take it, and returns when to come again.
 func (r *Reporter) renewLease(ctx context.Context, cluster *v1alpha1.Cluster, now time.Time) time.Time {
-	soon := now.Add(min(retry, period(cluster)))
+	soon := now.Add(min(retry, renewalPeriod(cluster)))
 	taken, longest := false, longestWrite
 	if r.lease == nil {
 		longest = longestReturn
 	}
-	if !r.attempt(ctx, longest, "Lease", func(ctx context.Context) (err error) {
-		taken, err = r.renew(ctx, cluster)
+	if !r.attemptWrite(ctx, longest, "Lease", func(ctx context.Context) (err error) {
+		taken, err = r.writeLease(ctx, cluster)
 		return err
 	}) || !taken {
 		return soon
 	}
 	// The next renewal counts from when this one was due, not from when it was done.
-	return now.Add(period(cluster))
+	return now.Add(renewalPeriod(cluster))
 }
 
-// renew writes the Lease. Its times are of the agent's clock, which may be wrong: the hub judges by when it sees
+// writeLease writes the Lease. Its times are of the agent's clock, which may be wrong: the hub judges by when it sees
 // the Lease change, and so do agents that stand by.
-func (r *Reporter) renew(ctx context.Context, cluster *v1alpha1.Cluster) (taken bool, err error) {
+func (r *Reporter) writeLease(ctx context.Context, cluster *v1alpha1.Cluster) (taken bool, err error) {
 	namespace := cluster.Status.Namespace
 	read := r.lease == nil || r.lease.Namespace != namespace
 	if read {
@@ -56,7 +56,7 @@ func (r *Reporter) renew(ctx context.Context, cluster *v1alpha1.Cluster) (taken 
 		}
 	}
 	if !r.Lease.mayRenew(r.lease) {
-		r.lease = nil // It is read anew each time.
+		r.lease = nil // It is read again each time.
 		return false, nil
 	}
 	if read {
@@ -132,8 +132,8 @@ func (r *Reporter) reportFrozen(ctx context.Context, cluster *v1alpha1.Cluster) 
 	return r.writeStatus(ctx, now)
 }
 
-// outdated tells whether the Lease still keeps what it showed before a hub that is judged by now.
-func (r *Reporter) outdated() bool {
+// isOutdated reports whether the Lease still keeps what it showed before a hub that is judged by now.
+func (r *Reporter) isOutdated() bool {
 	if r.lease == nil {
 		return false
 	}
@@ -175,8 +175,8 @@ func (r *Reporter) Release(ctx context.Context) error {
 //
 // Everything counts by this process' own clock, from when it saw or did something: what another wrote into the
 // Lease may come from a clock that is wrong. An agent counts as holder for three quarters of the Lease's duration
-// after it began its last renewal, another may take the Lease after the whole of it; so the one has stopped
-// before the other begins, also when it is cut off or suspended.
+// after it started its last renewal, another may take the Lease after the whole of it; so the one has stopped
+// before the other starts, also when it is cut off or suspended.
 //
 // A process has an identity of its own, and knows the renewals that it has written: a copy of a running machine has the
 // same memory, and with it the same identity, and writes others.
@@ -184,12 +184,12 @@ type LeaseHolder struct {
 	// holder is empty before Identify; standby is why, if another process has the agent's identity.
 	holder  string
 	standby *freeze.Blocker
-	// predecessors are identities of processes that are known to have ended. This one goes on with their Lease.
+	// predecessors are identities of processes that are known to have ended. This one continues with their Lease.
 	predecessors []string
 	clock        clock.PassiveClock
 
 	mu sync.Mutex
-	// since is when this process began to look. renewed is when the last renewal that succeeded was begun, and
+	// since is when this process started to look. renewed is when the last renewal that succeeded was started, and
 	// duration what was written then.
 	since, renewed time.Time
 	duration       time.Duration
@@ -238,12 +238,12 @@ func (t *LeaseHolder) StandBy(message string) (news bool) {
 	return true
 }
 
-// continues tells whether a holder of the Lease is this process, or one before it that has ended.
+// continues reports whether a holder of the Lease is this process, or one before it that has ended.
 func (t *LeaseHolder) continues(holder string) bool {
 	return holder == t.holder || slices.Contains(t.predecessors, holder)
 }
 
-// copied tells whether a Lease that names this process was renewed by another one. One that shows an older renewal than
+// copied reports whether a Lease that names this process was renewed by another one. One that shows an older renewal than
 // the last confirmed is the hub's doing, such as of one that was restored, and is judged elsewhere.
 func (t *LeaseHolder) copied(lease *coordinationv1.Lease) bool {
 	if ptr.Deref(lease.Spec.HolderIdentity, "") != t.holder {
@@ -272,7 +272,7 @@ func (t *LeaseHolder) Observe(lease *coordinationv1.Lease) {
 	}
 }
 
-// mayRenew takes in the Lease as it stands and tells whether this agent may write itself into it.
+// mayRenew takes in the Lease as it stands and reports whether this agent may write itself into it.
 func (t *LeaseHolder) mayRenew(lease *coordinationv1.Lease) (may bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -299,7 +299,7 @@ func durationOf(lease *coordinationv1.Lease) time.Duration {
 	return time.Duration(max(ptr.Deref(lease.Spec.LeaseDurationSeconds, v1alpha1.DefaultHeartbeat.GraceSeconds), 1)) * time.Second
 }
 
-// beginRenewal takes in that a renewal is begun. Its answer may be lost: if it makes the Lease shorter, others count by
+// beginRenewal takes in that a renewal is started. Its answer may be lost: if it makes the Lease shorter, others count by
 // that from now on.
 func (t *LeaseHolder) beginRenewal(lease *coordinationv1.Lease) {
 	t.mu.Lock()
@@ -309,7 +309,7 @@ func (t *LeaseHolder) beginRenewal(lease *coordinationv1.Lease) {
 	t.attempted = t.attempted[max(0, len(t.attempted)-maxAttempted):]
 }
 
-// endRenewal takes in a renewal that was begun at a time.
+// endRenewal takes in a renewal that was started at a time.
 func (t *LeaseHolder) endRenewal(lease *coordinationv1.Lease, begun time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -52,7 +52,7 @@ func newContender(name string, at time.Time) *contender {
 	return c
 }
 
-// read looks at the Lease, and begins to write it if that is allowed.
+// read looks at the Lease, and starts to write it if that is allowed.
 func (c *contender) read(r *register, duration time.Duration) {
 	c.intended = nil
 	seen := r.lease.DeepCopy()
@@ -77,7 +77,7 @@ func (c *contender) clone() *contender {
 	return other
 }
 
-// finish is when the write that was begun arrives; answered is whether the answer does too.
+// finish is when the write that was started arrives; answered is whether the answer does too.
 func (c *contender) finish(r *register, answered bool) {
 	if c.intended == nil {
 		return
@@ -183,7 +183,7 @@ func TestACopyOfARunningAgentStops(t *testing.T) {
 	}
 }
 
-// An agent that goes on after its own renewals of unknown fate, or on a hub that was restored, is no copy.
+// An agent that continues after its own renewals of unknown fate, or on a hub that was restored, is no copy.
 func TestAnAgentKnowsItsOwnRenewals(t *testing.T) {
 	const duration = 40 * time.Second
 	g, r := NewWithT(t), &register{}
@@ -208,7 +208,7 @@ func TestAnAgentKnowsItsOwnRenewals(t *testing.T) {
 	g.Expect(one.acts()).To(BeTrue(), "what a restored hub means is judged elsewhere")
 }
 
-// A process goes on with the Lease of the one before it, which is known to have ended, and with no other one.
+// A process continues with the Lease of the one before it, which is known to have ended, and with no other one.
 func TestAProcessGoesOnWithTheLeaseOfItsPredecessor(t *testing.T) {
 	const duration = time.Hour
 	g, r, start := NewWithT(t), &register{}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -241,7 +241,7 @@ func TestASuspendedAgentHoldsNoLease(t *testing.T) {
 	g.Expect(one.acts()).To(BeFalse())
 }
 
-// suspended is t after a time in which the wall clock went on and the monotonic clock did not. No function of package time
+// suspended is t after a time in which the wall clock continued and the monotonic clock did not. No function of package time
 // makes such a time, so it is written into its representation: the seconds of the wall clock stand above the 30 bits of the
 // nanoseconds when there is a monotonic reading.
 func suspended(t time.Time, by time.Duration) time.Time {
@@ -268,7 +268,7 @@ func TestTenure(t *testing.T) {
 	why, _ := second.Blocked()
 	g.Expect(why.Message).To(ContainSubstring(`"first"`))
 
-	// Cut off, it stops before another may begin.
+	// Cut off, it stops before another may start.
 	pass(30*time.Second - 1)
 	g.Expect(reason(first)).To(BeEmpty())
 	pass(1)

@@ -128,14 +128,14 @@ func (r *Reporter) Start(ctx context.Context) error {
 		} else {
 			if !now.Before(renewAt) {
 				renewAt = r.renewLease(ctx, cluster, now)
-				if err := r.told(); err != nil {
+				if err := r.reportHolderChange(); err != nil {
 					return err
 				}
 			}
 			if !now.Before(statusAt) {
 				statusAt = now.Add(statusInterval)
 				if _, blocked := r.Lease.Blocked(); !blocked {
-					r.attempt(ctx, longestWrite, "Cluster status", r.writeNow)
+					r.attemptWrite(ctx, longestWrite, "Cluster status", r.writeNow)
 				}
 			}
 		}
@@ -150,7 +150,7 @@ func (r *Reporter) Start(ctx context.Context) error {
 			return nil
 		case <-r.Changes:
 			statusAt = r.Clock.Now()
-			if r.outdated() {
+			if r.isOutdated() {
 				renewAt = statusAt
 			}
 		case <-timer.C():
@@ -159,8 +159,8 @@ func (r *Reporter) Start(ctx context.Context) error {
 	}
 }
 
-// told tells of a change of who holds the Lease.
-func (r *Reporter) told() error {
+// reportHolderChange tells of a change of who holds the Lease.
+func (r *Reporter) reportHolderChange() error {
 	why, _ := r.Lease.Blocked()
 	if why.Reason+why.Message == r.said {
 		return nil
@@ -175,16 +175,16 @@ func (r *Reporter) told() error {
 	return nil
 }
 
-// Joined tells whether the hub has accepted a Cluster and made its namespace, so that its agent may work.
+// Joined reports whether the hub has accepted a Cluster and made its namespace, so that its agent may work.
 func Joined(cluster *v1alpha1.Cluster) bool {
 	return cluster != nil && cluster.Accepted() && cluster.Status.Namespace != ""
 }
 
-func period(cluster *v1alpha1.Cluster) time.Duration {
+func renewalPeriod(cluster *v1alpha1.Cluster) time.Duration {
 	return time.Duration(cluster.Heartbeat().PeriodSeconds) * time.Second
 }
 
-func (r *Reporter) attempt(ctx context.Context, longest time.Duration, what string, write func(context.Context) error) (ok bool) {
+func (r *Reporter) attemptWrite(ctx context.Context, longest time.Duration, what string, write func(context.Context) error) (ok bool) {
 	bounded, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	err := write(bounded)
@@ -208,7 +208,7 @@ func (r *Reporter) writeStatus(ctx context.Context, cluster *v1alpha1.Cluster) e
 		agentVersion: r.AgentVersion, freeze: r.Freeze.Refresh(), generation: cluster.Generation, healthChecks: cluster.Spec.HealthChecks, now: r.Clock.Now(),
 	}
 	capacity := r.Capacity(ctx)
-	known.capacity = r.capacity.offer(capacity, capacity != nil, known.now)
+	known.capacity = r.capacity.offerValue(capacity, capacity != nil, known.now)
 	troubles := troublesOf(known.freeze, r.troubles)
 	known.otherTrouble = !maps.Equal(troubles, r.troubles)
 	known.clusterUID, known.kubernetesVersion = r.Target()
@@ -218,10 +218,10 @@ func (r *Reporter) writeStatus(ctx context.Context, cluster *v1alpha1.Cluster) e
 	}
 	if r.Checks != nil {
 		known.checks = r.Checks()
-		known.podQuota = r.podQuota.offer(known.checks.PodQuota, known.checks.Known, known.now)
+		known.podQuota = r.podQuota.offerValue(known.checks.PodQuota, known.checks.Known, known.now)
 	}
 	own := statusOf(cluster.Status, known)
-	if same(cluster.Status, own) {
+	if hasSameStatus(cluster.Status, own) {
 		r.troubles = troubles
 		return nil
 	}

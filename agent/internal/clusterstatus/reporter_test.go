@@ -193,7 +193,7 @@ func TestReporter(t *testing.T) {
 	}).WithTimeout(agenttest.Wait).Should(BeTemporally(">", first.Spec.RenewTime.Add(1500*time.Millisecond)), "two renewals")
 	g.Expect(b.refresh(g).ResourceVersion).To(Equal(version), "the Cluster was written at rest")
 
-	// A freeze is told at once, and the Lease goes on.
+	// A freeze is told at once, and the Lease continues.
 	b.set(frozen(freeze.Target, v1alpha1.ReasonUnreachable, v1alpha1.ReasonTargetUnreachable, "Timeout"))
 	g.Eventually(func() bool {
 		return meta.IsStatusConditionTrue(b.refresh(g).Status.Conditions, v1alpha1.ClusterAgentFrozenCondition)

@@ -135,7 +135,7 @@ func cutOff(t *testing.T) (*WithT, *bed) {
 	return g, b
 }
 
-// A hub that took the agent for silent goes on with its first renewals, by what stands on the Cluster then.
+// A hub that took the agent for silent continues with its first renewals, by what stands on the Cluster then.
 // Claim: A frozen agent says so before it renews its Lease. Broken: only an unknown hub is told before; the Cluster is not read. Also: TestAnAgentThatComesBackGoesByTheClusterAsItIs.
 func TestAnAgentThatComesBackFrozenSaysSoBeforeItRenews(t *testing.T) {
 	g, b := cutOff(t)

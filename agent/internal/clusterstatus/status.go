@@ -76,7 +76,7 @@ func statusOf(before v1alpha1.ClusterStatus, f facts) v1alpha1.ClusterStatus {
 	for _, condition := range []metav1.Condition{targetReachable(f), agentFrozen(f)} {
 		known := meta.FindStatusCondition(after.Conditions, condition.Type)
 		if known != nil {
-			condition = settled(*known, condition, f.otherTrouble || before.UnacknowledgedHub != after.UnacknowledgedHub)
+			condition = settleCondition(*known, condition, f.otherTrouble || before.UnacknowledgedHub != after.UnacknowledgedHub)
 		}
 		conditions.Set(&after.Conditions, condition, f.now)
 	}
@@ -88,10 +88,10 @@ func statusOf(before v1alpha1.ClusterStatus, f facts) v1alpha1.ClusterStatus {
 	return after
 }
 
-// settled is condition with what of known holds on. An agent that has just started does not know better than the one
+// settleCondition is condition with what of known holds on. An agent that has just started does not know better than the one
 // before that the target cannot be reached. The message of a failing probe changes from one to the next; the first one
 // is telling enough, until there is other news.
-func settled(known, condition metav1.Condition, news bool) metav1.Condition {
+func settleCondition(known, condition metav1.Condition, news bool) metav1.Condition {
 	if condition.Reason == v1alpha1.ReasonStarting && condition.Status == metav1.ConditionUnknown && known.Status == metav1.ConditionFalse {
 		condition.Status, condition.Reason = known.Status, known.Reason
 	}
@@ -149,8 +149,8 @@ func agentFrozen(f facts) metav1.Condition {
 	return condition
 }
 
-// same tells whether the Cluster has the agent's part of the status already.
-func same(cluster v1alpha1.ClusterStatus, own v1alpha1.ClusterStatus) bool {
+// hasSameStatus reports whether the Cluster has the agent's part of the status already.
+func hasSameStatus(cluster v1alpha1.ClusterStatus, own v1alpha1.ClusterStatus) bool {
 	if cluster.ClusterUID != own.ClusterUID || cluster.KubernetesVersion != own.KubernetesVersion ||
 		cluster.AgentVersion != own.AgentVersion || cluster.UnacknowledgedHub != own.UnacknowledgedHub || !equality.Semantic.DeepEqual(cluster.Capacity, own.Capacity) ||
 		!equality.Semantic.DeepEqual(cluster.Orphans, own.Orphans) || !equality.Semantic.DeepEqual(cluster.PodQuota, own.PodQuota) {
@@ -175,9 +175,9 @@ type debounced[T any] struct {
 	since             time.Time
 }
 
-// offer takes in the value now, if it is known, and returns the one to report. One that differs is reported when it is
+// offerValue takes in the value now, if it is known, and returns the one to report. One that differs is reported when it is
 // offered twice in a row, or has been changing for longestWait.
-func (s *debounced[T]) offer(value T, known bool, now time.Time) T {
+func (s *debounced[T]) offerValue(value T, known bool, now time.Time) T {
 	var none T
 	switch {
 	case !known || s.known && equality.Semantic.DeepEqual(value, s.reported):

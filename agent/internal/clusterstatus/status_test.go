@@ -108,7 +108,7 @@ func TestSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := known()
 			test.change(&f)
-			if got := same(cluster, statusOf(cluster, f)); got != test.want {
+			if got := hasSameStatus(cluster, statusOf(cluster, f)); got != test.want {
 				t.Errorf("same = %t, want %t", got, test.want)
 			}
 		})
@@ -120,7 +120,7 @@ func TestANewMessageOfTheSameTroubleIsNoChange(t *testing.T) {
 	f.freeze = frozen(freeze.Target, v1alpha1.ReasonUnreachable, v1alpha1.ReasonTargetUnreachable, "Timeout")
 	cluster := statusOf(v1alpha1.ClusterStatus{}, f)
 	f.freeze = frozen(freeze.Target, v1alpha1.ReasonUnreachable, v1alpha1.ReasonTargetUnreachable, "Refused")
-	if !same(cluster, statusOf(cluster, f)) {
+	if !hasSameStatus(cluster, statusOf(cluster, f)) {
 		t.Error("every new message of a failing probe would be written")
 	}
 }
@@ -214,7 +214,7 @@ func TestSettling(t *testing.T) {
 		{90 * time.Second, cores("13"), cores("13")}, // changing for long enough
 	}
 	for i, step := range steps {
-		got := s.offer(step.offered, step.offered != nil, now.Add(step.after))
+		got := s.offerValue(step.offered, step.offered != nil, now.Add(step.after))
 		if diff := cmp.Diff(step.want, got); diff != "" {
 			t.Fatalf("step %d (-want +got):\n%s", i, diff)
 		}
@@ -242,7 +242,7 @@ func TestOrphansAreReportedWhenTheyAreKnown(t *testing.T) {
 	if diff := cmp.Diff(orphans, status.Orphans); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if same(v1alpha1.ClusterStatus{}, status) {
+	if hasSameStatus(v1alpha1.ClusterStatus{}, status) {
 		t.Error("a status without them counts as the same")
 	}
 	f.orphansKnown = false
@@ -276,7 +276,7 @@ func TestChecksAreReportedWhenTheyAreKnown(t *testing.T) {
 			t.Errorf("the agent would write %s, which no health check asks for", foreign)
 		}
 	}
-	if diff := cmp.Diff(f.podQuota, status.PodQuota); diff != "" || same(before, status) {
+	if diff := cmp.Diff(f.podQuota, status.PodQuota); diff != "" || hasSameStatus(before, status) {
 		t.Errorf("the quota is not written (-want +got):\n%s", diff)
 	}
 	f.checks, f.podQuota = checks.Result{}, nil
@@ -288,7 +288,7 @@ func TestChecksAreReportedWhenTheyAreKnown(t *testing.T) {
 		t.Errorf("no quota bounds the pods any more, and the status has %v", got)
 	}
 	f.healthChecks, f.generation = nil, 2
-	if after := statusOf(status, f); meta.FindStatusCondition(after.Conditions, kind) != nil || same(status, after) {
+	if after := statusOf(status, f); meta.FindStatusCondition(after.Conditions, kind) != nil || hasSameStatus(status, after) {
 		t.Errorf("the condition of a check that is gone stays: %+v", after.Conditions)
 	}
 }

@@ -80,20 +80,20 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	if !certrequest.Open(csr) {
 		return reconcile.Result{}, nil
 	}
-	facts, err := c.gather(ctx, csr)
+	facts, err := c.gatherFacts(ctx, csr)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	verdict, why := Decide(csr, facts)
 	if !verdict.Approves() {
-		c.Metrics.decided(verdict)
+		c.Metrics.countDecision(verdict)
 		klog.FromContext(ctx).V(1).Info("Leaving a certificate request alone", "verdict", verdict, "why", why)
 		if verdict == NodeConflict || verdict == MachineUndecodable {
 			return reconcile.Result{RequeueAfter: conflictRecheck}, nil
 		}
 		return reconcile.Result{}, nil
 	}
-	err = c.approve(ctx, csr, why)
+	err = c.approveRequest(ctx, csr, why)
 	var frozen *freeze.Error
 	switch {
 	case errors.As(err, &frozen), apierrors.IsNotFound(err):
@@ -102,12 +102,12 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("approving the certificate request: %w", err)
 	}
-	c.Metrics.decided(verdict)
+	c.Metrics.countDecision(verdict)
 	return reconcile.Result{}, nil
 }
 
-// gather collects what the decision rests on. The hub is not asked about requests that cannot be the agent's.
-func (c *Controller) gather(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (Facts, error) {
+// gatherFacts collects what the decision rests on. The hub is not asked about requests that cannot be the agent's.
+func (c *Controller) gatherFacts(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (Facts, error) {
 	facts := Facts{BootstrapUser: c.BootstrapUser}
 	name, err := nodeOf(csr)
 	if err != nil {
@@ -139,7 +139,7 @@ func (c *Controller) gather(ctx context.Context, csr *certificatesv1.Certificate
 	return facts, err
 }
 
-func (c *Controller) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, why string) error {
+func (c *Controller) approveRequest(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, why string) error {
 	approved := csr.DeepCopy()
 	approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: approvedReason,
@@ -249,4 +249,4 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) decided(verdict Decision) { m.decisions.WithLabelValues(string(verdict)).Inc() }
+func (m *Metrics) countDecision(verdict Decision) { m.decisions.WithLabelValues(string(verdict)).Inc() }

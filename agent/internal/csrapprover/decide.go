@@ -59,7 +59,7 @@ const (
 // Verdicts lists every verdict.
 var Verdicts = []Decision{ApproveJoin, ApproveRenewal, OtherRequestor, NoMachine, NodeConflict, MachineUndecodable, OtherToken, WrongRequest}
 
-// Approves tells whether v grants the request.
+// Approves reports whether v grants the request.
 func (v Decision) Approves() bool { return v == ApproveJoin || v == ApproveRenewal }
 
 // Decide decides on a request. It is pure.

@@ -52,15 +52,15 @@ func (c *Controller) PlanFor(ctx context.Context, machine *v1alpha1.Machine) (st
 	defer c.working.Unlock()
 	var err error
 	if c.isAsking(machine) { // Else the round of another Machine has decided about this one.
-		err = c.work(ctx)
+		err = c.advanceRuns(ctx)
 	}
 	if frozen := c.Freeze.Check(); frozen != nil { // Then nothing was decided.
 		return "", frozen
 	}
-	if err := c.undecided(machine, err); err != nil && c.isWaiting(machine) {
+	if err := c.undecidedError(machine, err); err != nil && c.isWaiting(machine) {
 		return "", fmt.Errorf("deciding whether a node disruption hits machine %s: %w", machine.Name, err)
 	}
-	return c.conclude(machine), nil
+	return c.concludePlan(machine), nil
 }
 
 // planKnown returns a Machine's plan, or that it is still to be decided; then the Machine is asking.
@@ -81,7 +81,7 @@ func (c *Controller) planKnown(machine *v1alpha1.Machine) (open bool, plan strin
 func (c *Controller) openRuns(machine *v1alpha1.Machine) []*v1alpha1.NodeDisruptionRun {
 	var open []*v1alpha1.NodeDisruptionRun
 	for i := range c.arrivals.runs {
-		if run := &c.arrivals.runs[i]; mayArrive(run, machine, c.Clock.Now()) && !hits(&run.Status, machine.Name) {
+		if run := &c.arrivals.runs[i]; mayArrive(run, machine, c.Clock.Now()) && !hitsMachine(&run.Status, machine.Name) {
 			open = append(open, run)
 		}
 	}
@@ -89,7 +89,7 @@ func (c *Controller) openRuns(machine *v1alpha1.Machine) []*v1alpha1.NodeDisrupt
 }
 
 func (c *Controller) planOf(machine *v1alpha1.Machine) string {
-	return encode(nil, runsByNode(c.arrivals.runs, c.Clock.Now())[machine.Name])
+	return encodePlan(nil, runsByNode(c.arrivals.runs, c.Clock.Now())[machine.Name])
 }
 
 func (c *Controller) isAsking(machine *v1alpha1.Machine) bool {
@@ -98,16 +98,16 @@ func (c *Controller) isAsking(machine *v1alpha1.Machine) bool {
 	return c.arrivals.asking[machine.Name] == machine.UID
 }
 
-// isWaiting tells whether a Machine may wait longer for an answer.
+// isWaiting reports whether a Machine may wait longer for an answer.
 func (c *Controller) isWaiting(machine *v1alpha1.Machine) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.Clock.Now().Sub(c.arrivals.since[machine.UID]) < patience
 }
 
-// undecided is why it is not decided whether a run hits a Machine; nil if it is. failed is the error of the round, which may be
+// undecidedError is why it is not decided whether a run hits a Machine; nil if it is. failed is the error of the round, which may be
 // about other objects.
-func (c *Controller) undecided(machine *v1alpha1.Machine, failed error) error {
+func (c *Controller) undecidedError(machine *v1alpha1.Machine, failed error) error {
 	if c.isAsking(machine) {
 		return cmp.Or(failed, errNoRound)
 	}
@@ -121,8 +121,8 @@ func (c *Controller) undecided(machine *v1alpha1.Machine, failed error) error {
 	return nil
 }
 
-// conclude returns the plan of a Machine about which all is decided.
-func (c *Controller) conclude(machine *v1alpha1.Machine) string {
+// concludePlan returns the plan of a Machine about which all is decided.
+func (c *Controller) concludePlan(machine *v1alpha1.Machine) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.arrivals.asking, machine.Name)
@@ -130,15 +130,15 @@ func (c *Controller) conclude(machine *v1alpha1.Machine) string {
 	return c.planOf(machine)
 }
 
-// arriving are the Machines that wait for an answer. The round that begins decides about them.
-func (c *Controller) arriving() map[string]types.UID {
+// arrivingMachines are the Machines that wait for an answer. The round that starts decides about them.
+func (c *Controller) arrivingMachines() map[string]types.UID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.arrivals.asking)
 }
 
-// remember notes what the hub has of the runs, and that the Machines of this round need no other one.
-func (c *Controller) remember(runs []v1alpha1.NodeDisruptionRun, decided map[string]types.UID, unwritten map[types.UID]error) {
+// rememberRound notes what the hub has of the runs, and that the Machines of this round need no other one.
+func (c *Controller) rememberRound(runs []v1alpha1.NodeDisruptionRun, decided map[string]types.UID, unwritten map[types.UID]error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.arrivals.runs, c.arrivals.known, c.arrivals.unwritten = runs, true, unwritten
@@ -154,17 +154,17 @@ func (c *Controller) remember(runs []v1alpha1.NodeDisruptionRun, decided map[str
 	}
 }
 
-// hits tells whether a Machine is among the Nodes of a run.
-func hits(status *v1alpha1.NodeDisruptionRunStatus, machine string) bool {
+// hitsMachine reports whether a Machine is among the Nodes of a run.
+func hitsMachine(status *v1alpha1.NodeDisruptionRunStatus, machine string) bool {
 	return slices.ContainsFunc(status.Nodes, func(n v1alpha1.DisruptedNode) bool { return n.Name == machine })
 }
 
-// hasNeverJoin tells whether a run hits Machines that come while it is going on.
+// hasNeverJoin reports whether a run hits Machines that come while it is in progress.
 func hasNeverJoin(run *v1alpha1.NodeDisruptionRun) bool {
 	return slices.ContainsFunc(run.Spec.Faults, func(f disrupt.Fault) bool { return f.Type == disrupt.NeverJoin })
 }
 
-// mayArrive tells whether a run, as far as its target goes, hits a Machine whose pod is created now: one that has not joined,
+// mayArrive reports whether a run, as far as its target goes, hits a Machine whose pod is created now: one that has not joined,
 // within a window of NeverJoin.
 func mayArrive(run *v1alpha1.NodeDisruptionRun, machine *v1alpha1.Machine, now time.Time) bool {
 	if !hasNeverJoin(run) || !carriedOut(run, now) || machine.Spec.ProviderID != nil || machine.DeletionTimestamp != nil {
@@ -177,7 +177,7 @@ func mayArrive(run *v1alpha1.NodeDisruptionRun, machine *v1alpha1.Machine, now t
 	return isTarget(run, machine)
 }
 
-// isTarget tells whether a Machine whose Node has not joined is of a run's target, and not excluded from it.
+// isTarget reports whether a Machine whose Node has not joined is of a run's target, and not excluded from it.
 func isTarget(run *v1alpha1.NodeDisruptionRun, machine *v1alpha1.Machine) bool {
 	target := run.Spec.Target
 	chosen, err := metav1.LabelSelectorAsSelector(orEverything(target.MachineSelector))
@@ -185,7 +185,7 @@ func isTarget(run *v1alpha1.NodeDisruptionRun, machine *v1alpha1.Machine) bool {
 		return false
 	}
 	excluded, err := metav1.LabelSelectorAsSelector(target.Exclude) // Nil selects nothing.
-	return err == nil && !excluded.Matches(labels.Set(machine.Labels)) && matches(target, chosen, machine, nil)
+	return err == nil && !excluded.Matches(labels.Set(machine.Labels)) && matchesTarget(target, chosen, machine, nil)
 }
 
 // addArrivals adds Machines that come now to the Nodes of a run. Those that were hit stay so: what is added is what mode and value
@@ -204,7 +204,7 @@ func (w *World) addArrivals(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.No
 	}
 	free := min(selection.Count(candidates)-int(status.Selected), mostNodes-len(status.Nodes))
 	if selection.MaxUnavailable != nil {
-		free = min(free, int(*selection.MaxUnavailable)-w.unavailable(run, status))
+		free = min(free, int(*selection.MaxUnavailable)-w.countUnavailable(run, status))
 	}
 	all := disrupt.Selection{Seed: run.Spec.SeedValue(), Mode: disrupt.ModeAll}
 	came := metav1.NewTime(w.Now.Truncate(time.Second))
@@ -223,7 +223,7 @@ func (w *World) comingTo(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeD
 		machine := &w.Machines[i]
 		_, made := w.Pods[machine.Name]
 		switch {
-		case hits(status, machine.Name):
+		case hitsMachine(status, machine.Name):
 		case w.Arriving[machine.Name] == machine.UID && !made && w.Nodes[machine.Name] == nil && mayArrive(run, machine, w.Now):
 			coming = append(coming, disrupt.Candidate{Name: machine.Name})
 			candidates++
@@ -239,9 +239,9 @@ func (w *World) comingTo(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeD
 	return coming, candidates
 }
 
-// unavailable is how many Machines of a run's target are unavailable: those that it hits, and others that are so. One that has
-// come since the run began, and is not hit, will be Ready soon.
-func (w *World) unavailable(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRunStatus) int {
+// countUnavailable is how many Machines of a run's target are unavailable: those that it hits, and others that are so. One that has
+// come since the run started, and is not hit, will be Ready soon.
+func (w *World) countUnavailable(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRunStatus) int {
 	chosen, err := metav1.LabelSelectorAsSelector(orEverything(run.Spec.Target.MachineSelector))
 	if err != nil {
 		return 0
@@ -251,15 +251,15 @@ func (w *World) unavailable(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.No
 		machine := &w.Machines[i]
 		node := w.Nodes[machine.Name]
 		switch {
-		case !matches(run.Spec.Target, chosen, machine, node), node != nil && nodes.Ready(node):
-		case hits(status, machine.Name), machine.CreationTimestamp.Before(status.StartTime):
+		case !matchesTarget(run.Spec.Target, chosen, machine, node), node != nil && nodes.Ready(node):
+		case hitsMachine(status, machine.Name), machine.CreationTimestamp.Before(status.StartTime):
 			count++
 		}
 	}
 	return count
 }
 
-// arrivalsMessage is what a run with NeverJoin that is going on says of Machines that come; empty for others.
+// arrivalsMessage is what a run with NeverJoin that is in progress says of Machines that come; empty for others.
 func arrivalsMessage(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRunStatus) string {
 	if !hasNeverJoin(run) {
 		return ""

@@ -47,7 +47,7 @@ func (w *World) come(names ...string) {
 	}
 	w.work()
 	for _, name := range names {
-		w.Pods[name] = Pod{Disruptable: true, Plan: encode(nil, runsByNode(w.Runs, w.Now)[name])}
+		w.Pods[name] = Pod{Disruptable: true, Plan: encodePlan(nil, runsByNode(w.Runs, w.Now)[name])}
 		if w.Pods[name].Plan == "" {
 			w.join(name)
 		}
@@ -250,7 +250,7 @@ func TestTheOrderOfArrivalDecides(t *testing.T) {
 				for i := range 10 {
 					machine := fmt.Sprintf("%x-%d", seed*7919+int64(i)*104729, i)
 					w.come(machine)
-					if hits(&run.Status, machine) {
+					if hitsMachine(&run.Status, machine) {
 						hit = append(hit, i)
 					}
 				}

@@ -34,7 +34,7 @@ type bed struct {
 	clock     *clocktesting.FakeClock
 
 	mu sync.Mutex
-	// refuse answers requests whose method and path begin so.
+	// refuse answers requests whose method and path start so.
 	refuse map[string]error
 	frozen error
 	// thawedChecks is how many more times frozen is not told yet.

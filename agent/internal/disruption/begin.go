@@ -23,12 +23,12 @@ import (
 // mostWarnings is how many warnings a preview has, and mostWarning how many characters each.
 const mostWarnings, mostWarning = 8, 512
 
-// begin chooses the Nodes of a run when it is time.
-func (w *World) begin(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisruptionRunStatus) v1alpha1.NodeDisruptionRunStatus {
+// startRun chooses the Nodes of a run when it is time.
+func (w *World) startRun(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisruptionRunStatus) v1alpha1.NodeDisruptionRunStatus {
 	status.Phase = v1alpha1.NodeDisruptionPending
-	selected, effect, candidates, err := w.choose(run)
+	selected, effect, candidates, err := w.chooseNodes(run)
 	if err == nil {
-		err = validate(run)
+		err = validateRun(run)
 	}
 	if err != nil {
 		status.Phase, status.Message = v1alpha1.NodeDisruptionFailed, err.Error()
@@ -39,7 +39,7 @@ func (w *World) begin(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisru
 		warnings = append(warnings, fmt.Sprintf("NeverJoin also hits Machines that come while the run is going on; %d that it could hit now are about to join", w.aboutToJoin(run)))
 	}
 	status.Preview = previewOf(selected, warnings)
-	preview := strings.Join(append([]string{"would hit " + named(selected)}, warnings...), "; ")
+	preview := strings.Join(append([]string{"would hit " + nameNodes(selected)}, warnings...), "; ")
 	due := run.CreationTimestamp.Add(run.Spec.Timing.StartAfter.Duration)
 	switch {
 	case run.Spec.Paused:
@@ -49,7 +49,7 @@ func (w *World) begin(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisru
 	case w.Now.Before(due.Add(-lead)):
 		status.Message = fmt.Sprintf("begins at %s: %s", due.UTC().Format(time.RFC3339), preview)
 	case len(selected) == 0 && !hasNeverJoin(run):
-		status.Phase, status.Message = v1alpha1.NodeDisruptionFailed, "spec.target: no Node is hit: "+w.why(run)
+		status.Phase, status.Message = v1alpha1.NodeDisruptionFailed, "spec.target: no Node is hit: "+w.explainNoTarget(run)
 	default:
 		start := w.Now.Add(lead)
 		if start.Before(due) {
@@ -67,14 +67,14 @@ func (w *World) begin(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisru
 			status.Nodes = append(status.Nodes, chosen)
 		}
 		slices.SortFunc(status.Nodes, func(a, b v1alpha1.DisruptedNode) int { return cmp.Compare(a.Name, b.Name) })
-		status.Message = strings.Join(append([]string{beginning(len(selected), start)}, warnings...), "; ")
+		status.Message = strings.Join(append([]string{describeStart(len(selected), start)}, warnings...), "; ")
 	}
 	return status
 }
 
-// choose returns the names of the Nodes that a run would hit now, what the node-lifecycle controller would make of it, and among
+// chooseNodes returns the names of the Nodes that a run would hit now, what the node-lifecycle controller would make of it, and among
 // how many Machines the Nodes are chosen.
-func (w *World) choose(run *v1alpha1.NodeDisruptionRun) (selected []string, effect disrupt.Effect, among int, err error) {
+func (w *World) chooseNodes(run *v1alpha1.NodeDisruptionRun) (selected []string, effect disrupt.Effect, among int, err error) {
 	target := run.Spec.Target
 	chosen, err := metav1.LabelSelectorAsSelector(orEverything(target.MachineSelector))
 	if err != nil {
@@ -92,7 +92,7 @@ func (w *World) choose(run *v1alpha1.NodeDisruptionRun) (selected []string, effe
 		if node != nil && machine.DeletionTimestamp == nil {
 			states = append(states, stateOf(machine.Name, node))
 		}
-		if !w.isOfConcern(run, machine) || !matches(target, chosen, machine, node) {
+		if !w.isOfConcern(run, machine) || !matchesTarget(target, chosen, machine, node) {
 			continue
 		}
 		candidates = append(candidates, disrupt.Candidate{
@@ -134,13 +134,13 @@ func selectionOf(run *v1alpha1.NodeDisruptionRun, candidates int) (disrupt.Selec
 	return selection, nil
 }
 
-// mayTurnNotReady tells whether Nodes of a run may become unavailable by it.
+// mayTurnNotReady reports whether Nodes of a run may become unavailable by it.
 func mayTurnNotReady(run *v1alpha1.NodeDisruptionRun) bool {
 	return slices.ContainsFunc(run.Spec.Faults, func(f disrupt.Fault) bool { return f.MayTurnNotReady() })
 }
 
-// validate reports what keeps a run from being carried out, however long one waits.
-func validate(run *v1alpha1.NodeDisruptionRun) error {
+// validateRun reports what keeps a run from being carried out, however long one waits.
+func validateRun(run *v1alpha1.NodeDisruptionRun) error {
 	return oneLine(run.Spec.Validate())
 }
 
@@ -152,8 +152,8 @@ func oneLine(joined error) error {
 	return errors.New(strings.ReplaceAll(joined.Error(), "\n", "; "))
 }
 
-// matches tells whether a Machine and its Node are of the target.
-func matches(target v1alpha1.DisruptionTarget, chosen labels.Selector, machine *v1alpha1.Machine, node *corev1.Node) bool {
+// matchesTarget reports whether a Machine and its Node are of the target.
+func matchesTarget(target v1alpha1.DisruptionTarget, chosen labels.Selector, machine *v1alpha1.Machine, node *corev1.Node) bool {
 	if target.MachineDeployment != "" && machine.Labels[v1alpha1.MachineDeploymentNameLabel] != target.MachineDeployment {
 		return false
 	}
@@ -167,10 +167,10 @@ func matches(target v1alpha1.DisruptionTarget, chosen labels.Selector, machine *
 	return chosen.Matches(labels.Set(machine.Labels))
 }
 
-// why says why no Node is hit.
-func (w *World) why(run *v1alpha1.NodeDisruptionRun) string {
-	if chosen := w.candidates(run); run.Spec.Target.Mode == disrupt.ModePercent && chosen > 0 {
-		return fmt.Sprintf("%d%% of %s is less than one, rounded down: choose a larger percentage, or mode One", run.Spec.Target.Value, counted(chosen))
+// explainNoTarget says why no Node is hit.
+func (w *World) explainNoTarget(run *v1alpha1.NodeDisruptionRun) string {
+	if chosen := w.countCandidates(run); run.Spec.Target.Mode == disrupt.ModePercent && chosen > 0 {
+		return fmt.Sprintf("%d%% of %s is less than one, rounded down: choose a larger percentage, or mode One", run.Spec.Target.Value, countNodes(chosen))
 	}
 	undisruptable := 0
 	for _, pod := range w.Pods {
@@ -185,12 +185,12 @@ func (w *World) why(run *v1alpha1.NodeDisruptionRun) string {
 	return why
 }
 
-// onlyNeverJoin tells whether a run concerns only Machines whose Nodes have not joined.
+// onlyNeverJoin reports whether a run concerns only Machines whose Nodes have not joined.
 func onlyNeverJoin(run *v1alpha1.NodeDisruptionRun) bool {
 	return !slices.ContainsFunc(run.Spec.Faults, func(f disrupt.Fault) bool { return f.Type != disrupt.NeverJoin })
 }
 
-// isOfConcern tells whether a Machine can be hit by a run as it is now.
+// isOfConcern reports whether a Machine can be hit by a run as it is now.
 func (w *World) isOfConcern(run *v1alpha1.NodeDisruptionRun, machine *v1alpha1.Machine) bool {
 	_, hasPod := w.Pods[machine.Name]
 	switch {
@@ -218,15 +218,15 @@ func isAboutToJoin(machine *v1alpha1.Machine, node *corev1.Node) bool {
 	return node == nil && machine.Spec.ProviderID == nil && machine.DeletionTimestamp == nil
 }
 
-// candidates is how many Machines of the target could be hit.
-func (w *World) candidates(run *v1alpha1.NodeDisruptionRun) int {
+// countCandidates is how many Machines of the target could be hit.
+func (w *World) countCandidates(run *v1alpha1.NodeDisruptionRun) int {
 	chosen, err := metav1.LabelSelectorAsSelector(orEverything(run.Spec.Target.MachineSelector))
 	if err != nil {
 		return 0
 	}
 	count := 0
 	for i := range w.Machines {
-		if machine := &w.Machines[i]; w.isOfConcern(run, machine) && matches(run.Spec.Target, chosen, machine, w.Nodes[machine.Name]) {
+		if machine := &w.Machines[i]; w.isOfConcern(run, machine) && matchesTarget(run.Spec.Target, chosen, machine, w.Nodes[machine.Name]) {
 			count++
 		}
 	}
@@ -261,10 +261,10 @@ func previewOf(selected, warnings []string) *v1alpha1.NodePreview {
 	return preview
 }
 
-// named counts Nodes, and names the first ones.
-func named(names []string) string {
+// nameNodes counts Nodes, and names the first ones.
+func nameNodes(names []string) string {
 	sorted := slices.Sorted(slices.Values(names))
-	text := counted(len(sorted))
+	text := countNodes(len(sorted))
 	if len(sorted) == 0 {
 		return text
 	}
@@ -279,13 +279,13 @@ func named(names []string) string {
 	return text
 }
 
-// beginning says when Nodes begin to fail.
-func beginning(nodes int, at time.Time) string {
-	return fmt.Sprintf("%s: the faults begin at %s", counted(nodes), at.UTC().Format(time.RFC3339))
+// describeStart says when Nodes start to fail.
+func describeStart(nodes int, at time.Time) string {
+	return fmt.Sprintf("%s: the faults begin at %s", countNodes(nodes), at.UTC().Format(time.RFC3339))
 }
 
-// counted is a number of Nodes in words.
-func counted(nodes int) string {
+// countNodes is a number of Nodes in words.
+func countNodes(nodes int) string {
 	if nodes == 1 {
 		return "1 Node"
 	}

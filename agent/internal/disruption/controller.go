@@ -31,7 +31,7 @@ import (
 )
 
 const (
-	// interval is how often the runs are read. It is well below lead, and a run that begins is found in time.
+	// interval is how often the runs are read. It is well below lead, and a run that starts is found in time.
 	interval = 5 * time.Second
 	// longest bounds one round.
 	longest = 30 * time.Second
@@ -92,20 +92,20 @@ func (c *Controller) Start(ctx context.Context) error {
 func (c *Controller) Work(ctx context.Context) error {
 	c.working.Lock()
 	defer c.working.Unlock()
-	return c.work(ctx)
+	return c.advanceRuns(ctx)
 }
 
-// work is Work for who holds the lock.
-func (c *Controller) work(ctx context.Context) error {
+// advanceRuns is Work for who holds the lock.
+func (c *Controller) advanceRuns(ctx context.Context) error {
 	if freeze.IsBystander(c.Freeze.Check()) {
 		return nil
 	}
-	arriving := c.arriving()
+	arriving := c.arrivingMachines()
 	runs := &v1alpha1.NodeDisruptionRunList{}
 	switch err := c.Runs.List(ctx, runs, client.InNamespace(c.Namespace)); {
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		// A hub of an earlier release has no disruptions. This is no list without runs: plans stay as they are, and end by themselves.
-		c.remember(c.arrivals.runs, arriving, nil)
+		c.rememberRound(c.arrivals.runs, arriving, nil)
 		return nil
 	case err != nil:
 		return fmt.Errorf("listing node disruption runs: %w", err)
@@ -126,12 +126,12 @@ func (c *Controller) work(ctx context.Context) error {
 		run.Status = decision.Statuses[i]
 	}
 	if world.Frozen {
-		c.remember(world.Runs, nil, unwritten)
+		c.rememberRound(world.Runs, nil, unwritten)
 		return errors.Join(problems...)
 	}
-	c.remember(world.Runs, arriving, unwritten)
+	c.rememberRound(world.Runs, arriving, unwritten)
 	for _, name := range slices.Sorted(maps.Keys(decision.Plans)) {
-		problems = append(problems, c.write(ctx, name, decision.Plans[name]))
+		problems = append(problems, c.writePlan(ctx, name, decision.Plans[name]))
 	}
 	return errors.Join(problems...)
 }
@@ -177,7 +177,7 @@ func (c *Controller) observe(ctx context.Context, runs []v1alpha1.NodeDisruption
 		}
 	}
 	for _, name := range world.evictionsExpected() {
-		pods, err := c.evictable(ctx, name)
+		pods, err := c.countEvictable(ctx, name)
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -187,8 +187,8 @@ func (c *Controller) observe(ctx context.Context, runs []v1alpha1.NodeDisruption
 	return world, problems, nil
 }
 
-// evictable counts the pods of a Node that an eviction would take. The API server answers from its cache.
-func (c *Controller) evictable(ctx context.Context, node string) (int32, error) {
+// countEvictable counts the pods of a Node that an eviction would take. The API server answers from its cache.
+func (c *Controller) countEvictable(ctx context.Context, node string) (int32, error) {
 	pods, err := c.Target.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(), ResourceVersion: "0",
 	})
@@ -211,15 +211,15 @@ func (c *Controller) report(ctx context.Context, run *v1alpha1.NodeDisruptionRun
 	}
 	changed := run.DeepCopy()
 	changed.Status = status
-	// Another agent may have begun the run in the meantime: its choice must not be replaced.
+	// Another agent may have started the run in the meantime: its choice must not be replaced.
 	if err := c.Hub.Status().Patch(ctx, changed, reconciler.MergeFromWithLock(run)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status of node disruption run %s: %w", run.Name, err)
 	}
 	return nil
 }
 
-// write puts a plan on the pod of a Machine, or takes it off.
-func (c *Controller) write(ctx context.Context, machine, plan string) error {
+// writePlan puts a plan on the pod of a Machine, or takes it off.
+func (c *Controller) writePlan(ctx context.Context, machine, plan string) error {
 	pods := &corev1.PodList{}
 	if err := c.Host.List(ctx, pods, client.InNamespace(c.HostNamespace), client.MatchingLabels{v1alpha1.MachineNameLabel: machine}); err != nil {
 		return fmt.Errorf("finding the pod of machine %s: %w", machine, err)

@@ -125,7 +125,7 @@ func (r failingReader) List(_ context.Context, _ client.ObjectList, _ ...client.
 	return r.err
 }
 
-// Two agents of one cluster would undo each other's status for ever, because only one of them is frozen.
+// Two agents of one cluster would undo each other's status forever, because only one of them is frozen.
 // Claim: A standby agent reports nothing. Broken: it reports that it is frozen.
 func TestABystanderReportsNothing(t *testing.T) {
 	b := newBed(t, "a")
@@ -140,7 +140,7 @@ func TestABystanderReportsNothing(t *testing.T) {
 	b.Expect(b.read(run).Message).To(ContainSubstring("frozen"))
 }
 
-// Claim: A frozen agent starts no fault. Broken: begin does not ask for the freeze. Also: TestNothingBeginsWhileFrozen.
+// Claim: A frozen agent starts no fault. Broken: start does not ask for the freeze. Also: TestNothingBeginsWhileFrozen.
 func TestAFrozenAgentBeginsNothing(t *testing.T) {
 	b := newBed(t, "a")
 	run := b.run("outage", nil)
@@ -161,7 +161,7 @@ func TestAFrozenAgentBeginsNothing(t *testing.T) {
 	b.Expect(b.plan(b.node("a"))).To(HaveLen(1))
 }
 
-// One that is not valid says so; one that cannot be decoded is named, and what it has begun goes on. Neither stops another.
+// One that is not valid says so; one that cannot be decoded is named, and what it has started continues. Neither stops another.
 // Claim: An invalid run affects no other. Broken: the runs that cannot be decoded are forgotten.
 func TestABadRunStopsNoOther(t *testing.T) {
 	b := newBed(t, "a")
@@ -204,7 +204,7 @@ func TestAPodThatCannotBeWrittenStopsNoOther(t *testing.T) {
 	b.Expect(b.plan(b.node("b"))).To(HaveLen(1))
 }
 
-// The status is what a run goes by: as long as the hub has not got it, nothing begins.
+// The status is what a run goes by: as long as the hub has not got it, nothing starts.
 func TestNothingBeginsThatTheHubDoesNotKnow(t *testing.T) {
 	b := newBed(t, "a")
 	run := b.run("outage", nil)

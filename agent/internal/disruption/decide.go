@@ -21,9 +21,9 @@ import (
 
 const (
 	// lead is how long before its beginning a plan is written, so that it is in the pod's file by then: a Kill whose window
-	// began before the node knew of it counts as done only if the process is older.
+	// started before the node knew of it counts as done only if the process is older.
 	lead = 10 * time.Second
-	// recovery is how long after the end of a run its Nodes are followed, for those that are not well again yet.
+	// recovery is how long after the end of a run its Nodes are followed, for those that are not healthy again yet.
 	recovery = 5 * time.Minute
 	// nextAnswer is how soon after the end of a run the cluster's API server has answered again if nothing is wrong with it.
 	nextAnswer = 20 * time.Second
@@ -72,18 +72,18 @@ type Decision struct {
 }
 
 // Decide says how far each run is, and what each hollow node has to do for them. The Nodes and the times of a run are decided
-// once, and count only when the run's status has them: a plan never begins that is not known on the hub.
+// once, and count only when the run's status has them: a plan never starts that is not known on the hub.
 func Decide(w World) Decision {
 	d := Decision{Plans: map[string]string{}}
 	for i := range w.Runs {
-		d.Statuses = append(d.Statuses, w.status(&w.Runs[i]))
+		d.Statuses = append(d.Statuses, w.statusOf(&w.Runs[i]))
 	}
 	wanted := runsByNode(w.Runs, w.Now)
 	for name, pod := range w.Pods {
 		if !pod.Disruptable {
 			continue
 		}
-		if text := encode(w.kept(pod), wanted[name]); text != pod.Plan {
+		if text := encodePlan(w.keptEntries(pod), wanted[name]); text != pod.Plan {
 			d.Plans[name] = text
 		}
 	}
@@ -110,9 +110,9 @@ func runsByNode(runs []v1alpha1.NodeDisruptionRun, now time.Time) map[string][]*
 	return wanted
 }
 
-// encode is the plan of a node. A run that is not valid, or for which no room is left, is left out and stops no other one; those
-// that began first come first.
-func encode(entries []disrupt.Entry, runs []*v1alpha1.NodeDisruptionRun) string {
+// encodePlan is the plan of a node. A run that is not valid, or for which no room is left, is left out and stops no other one; those
+// that started first come first.
+func encodePlan(entries []disrupt.Entry, runs []*v1alpha1.NodeDisruptionRun) string {
 	text, err := disrupt.Encode(disrupt.Plan{Entries: entries})
 	if err != nil {
 		entries, text = nil, ""
@@ -126,8 +126,8 @@ func encode(entries []disrupt.Entry, runs []*v1alpha1.NodeDisruptionRun) string 
 	return text
 }
 
-// kept are the entries of a pod's plan whose runs cannot be decoded: they are not known to be over, and end by themselves.
-func (w *World) kept(pod Pod) []disrupt.Entry {
+// keptEntries are the entries of a pod's plan whose runs cannot be decoded: they are not known to be over, and end by themselves.
+func (w *World) keptEntries(pod Pod) []disrupt.Entry {
 	if len(w.Unreadable) == 0 {
 		return nil
 	}
@@ -138,13 +138,13 @@ func (w *World) kept(pod Pod) []disrupt.Entry {
 	return slices.DeleteFunc(plan.Entries, func(e disrupt.Entry) bool { return !w.Unreadable[e.UID] || !w.Now.Before(e.End.Time) })
 }
 
-// carriedOut tells whether nodes have a run in their plans.
+// carriedOut reports whether nodes have a run in their plans.
 func carriedOut(run *v1alpha1.NodeDisruptionRun, now time.Time) bool {
 	return run.DeletionTimestamp == nil && !run.Spec.Paused && run.Status.StartTime != nil && run.Status.EndTime != nil &&
 		now.Before(run.Status.EndTime.Time) && run.Status.Phase != v1alpha1.NodeDisruptionFailed
 }
 
-// entriesOf are the faults of a run that has begun as a plan has them.
+// entriesOf are the faults of a run that has started as a plan has them.
 func entriesOf(run *v1alpha1.NodeDisruptionRun) []disrupt.Entry {
 	return entriesFrom(run, *run.Status.StartTime, *run.Status.EndTime)
 }
@@ -164,39 +164,39 @@ func entriesFrom(run *v1alpha1.NodeDisruptionRun, start, end metav1.Time) []disr
 	return entries
 }
 
-// over tells whether nothing of a run changes any more.
-func over(phase v1alpha1.NodeDisruptionRunPhase) bool {
+// isOver reports whether nothing of a run changes any more.
+func isOver(phase v1alpha1.NodeDisruptionRunPhase) bool {
 	return phase == v1alpha1.NodeDisruptionCompleted || phase == v1alpha1.NodeDisruptionFailed
 }
 
-// status is how far a run is.
-func (w *World) status(run *v1alpha1.NodeDisruptionRun) v1alpha1.NodeDisruptionRunStatus {
+// statusOf is how far a run is.
+func (w *World) statusOf(run *v1alpha1.NodeDisruptionRun) v1alpha1.NodeDisruptionRunStatus {
 	status := *run.Status.DeepCopy()
 	switch {
-	case over(status.Phase):
+	case isOver(status.Phase):
 		return status
 	case status.StartTime == nil || status.EndTime == nil:
-		status = w.begin(run, status)
+		status = w.startRun(run, status)
 	default:
 		w.addArrivals(run, &status)
 		w.followRun(run, &status)
-		status.Phase, status.Message = w.progress(run, &status)
-		status.Expectations = results(run, status.Nodes, over(status.Phase))
+		status.Phase, status.Message = w.currentPhase(run, &status)
+		status.Expectations = expectationResults(run, status.Nodes, isOver(status.Phase))
 	}
-	status.Verdict = verdict(run, &status)
+	status.Verdict = verdictOf(run, &status)
 	status.Message = conditions.Shorten(status.Message, conditions.MaxMessage)
 	conditions.ConcludeDisruption(&status.Conditions, status.Phase, status.Message, run.Generation, w.Now)
 	return status
 }
 
-// progress is the phase of a run that has begun, and what there is to say about it.
-func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRunStatus) (v1alpha1.NodeDisruptionRunPhase, string) {
+// currentPhase is the phase of a run that has started, and what there is to say about it.
+func (w *World) currentPhase(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRunStatus) (v1alpha1.NodeDisruptionRunPhase, string) {
 	begins, ends := status.StartTime.Time, status.EndTime.Time
 	switch {
 	case !w.Now.Before(ends):
 		return w.progressAfterEnd(status)
-	case run.Spec.Paused && w.carriers(run) > 0:
-		message := "is to be paused: " + plural.Are(w.carriers(run), "Node") + " not restored yet"
+	case run.Spec.Paused && w.countCarriers(run) > 0:
+		message := "is to be paused: " + plural.Are(w.countCarriers(run), "Node") + " not restored yet"
 		if w.Frozen {
 			message += ", because the agent is frozen"
 		}
@@ -207,7 +207,7 @@ func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeD
 	case run.Spec.Paused:
 		return v1alpha1.NodeDisruptionPaused, "paused: the Nodes are restored. Set spec.paused to false to go on"
 	case w.Now.Before(begins):
-		return v1alpha1.NodeDisruptionPending, beginning(int(status.Selected), begins) + arrivalsMessage(run, status)
+		return v1alpha1.NodeDisruptionPending, describeStart(int(status.Selected), begins) + arrivalsMessage(run, status)
 	default:
 		return v1alpha1.NodeDisruptionRunning, fmt.Sprintf("the faults end at %s", ends.UTC().Format(time.RFC3339)) + arrivalsMessage(run, status)
 	}
@@ -217,7 +217,7 @@ func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeD
 func (w *World) progressAfterEnd(status *v1alpha1.NodeDisruptionRunStatus) (v1alpha1.NodeDisruptionRunPhase, string) {
 	begins, ends := status.StartTime.Time, status.EndTime.Time
 	waited := w.Now.Sub(ends) - w.frozenSince(ends)
-	switch ill := w.ill(status); {
+	switch ill := w.countUnrecovered(status); {
 	case !w.Frozen && w.Answered.Before(ends) && w.Now.Sub(ends) < nextAnswer:
 		return v1alpha1.NodeDisruptionRunning, "the faults are over; the Nodes are looked at once more"
 	case w.Frozen || w.Answered.Before(ends):
@@ -225,17 +225,17 @@ func (w *World) progressAfterEnd(status *v1alpha1.NodeDisruptionRunStatus) (v1al
 	case status.Selected == 0:
 		return v1alpha1.NodeDisruptionFailed, "no Node was hit: NeverJoin hits Machines that come while the run is going on, and none of the target did: create Machines between its start and its end, or let it last longer"
 	case status.Injected == 0:
-		return v1alpha1.NodeDisruptionFailed, fmt.Sprintf("none of %d Nodes was disrupted%s", status.Selected, whyNone(status.Nodes)) + w.unseen(begins, ends)
+		return v1alpha1.NodeDisruptionFailed, fmt.Sprintf("none of %d Nodes was disrupted%s", status.Selected, whyNone(status.Nodes)) + w.describeBlindTime(begins, ends)
 	case ill == 0 || waited >= recovery:
 		return v1alpha1.NodeDisruptionCompleted, fmt.Sprintf("%d of %d Nodes were disrupted, %d seen so, %d recovered",
-			status.Injected, status.Selected, status.Observed, status.Recovered) + w.unseen(begins, ends)
+			status.Injected, status.Selected, status.Observed, status.Recovered) + w.describeBlindTime(begins, ends)
 	default:
 		return v1alpha1.NodeDisruptionRunning, "the faults are over; " + plural.Have(ill, "Node") + " not recovered yet"
 	}
 }
 
-// ill is how many Nodes are not well again of which something was seen. A Machine that is gone has none that could recover.
-func (w *World) ill(status *v1alpha1.NodeDisruptionRunStatus) int {
+// countUnrecovered is how many Nodes are not healthy again of which something was seen. A Machine that is gone has none that could recover.
+func (w *World) countUnrecovered(status *v1alpha1.NodeDisruptionRunStatus) int {
 	ill := 0
 	for i := range status.Nodes {
 		node := &status.Nodes[i]
@@ -257,11 +257,11 @@ func whyNone(nodes []v1alpha1.DisruptedNode) string {
 	return ""
 }
 
-// carriers is how many of the Nodes have the run in their plans.
-func (w *World) carriers(run *v1alpha1.NodeDisruptionRun) int {
+// countCarriers is how many of the Nodes have the run in their plans.
+func (w *World) countCarriers(run *v1alpha1.NodeDisruptionRun) int {
 	count := 0
 	for i := range run.Status.Nodes {
-		if w.carries(run, run.Status.Nodes[i].Name) {
+		if w.carriesRun(run, run.Status.Nodes[i].Name) {
 			count++
 		}
 	}
@@ -276,8 +276,8 @@ func (w *World) frozenSince(then time.Time) time.Duration {
 	return w.Downtime(then)
 }
 
-// unseen says for how long the agent saw nothing while the faults were there; empty if it saw everything.
-func (w *World) unseen(begins, ends time.Time) string {
+// describeBlindTime says for how long the agent saw nothing while the faults were there; empty if it saw everything.
+func (w *World) describeBlindTime(begins, ends time.Time) string {
 	frozen := (w.frozenSince(begins) - w.frozenSince(ends)).Round(time.Second)
 	if frozen <= 0 {
 		return ""

@@ -130,7 +130,7 @@ func TestDeletionAndPauseRestore(t *testing.T) {
 	}
 }
 
-// Claim: Paused means plans are off; interruptions are Unknown. Broken: plans are not looked at; the expectations go on. Also: TestWhatAPauseInterruptsIsUnknown.
+// Claim: Paused means plans are off; interruptions are Unknown. Broken: plans are not looked at; the expectations continue. Also: TestWhatAPauseInterruptsIsUnknown.
 func TestAPausedRunGoesOnWhereItWouldBe(t *testing.T) {
 	g := NewWithT(t)
 	w := world(1)
@@ -155,7 +155,7 @@ func TestAPausedRunGoesOnWhereItWouldBe(t *testing.T) {
 	g.Expect(run.Status.Phase).To(Equal(v1alpha1.NodeDisruptionRunning))
 }
 
-// No agent begins a disruption while it is frozen. One that has begun goes on.
+// No agent starts a disruption while it is frozen. One that has started continues.
 func TestNothingBeginsWhileFrozen(t *testing.T) {
 	g := NewWithT(t)
 	w := world(1)

@@ -12,9 +12,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// expect notes which expectations are met on a Node, and which can not be any more. What is noted stays. While the API server
-// does not answer nothing is missed: what it would show is not known. Begun is when the first fault of the Node begins.
-func (w *World) expect(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.DisruptedNode, begun time.Time) {
+// judgeExpectations notes which expectations are met on a Node, and which can not be any more. What is noted stays. While the API server
+// does not answer nothing is missed: what it would show is not known. Started is when the first fault of the Node starts.
+func (w *World) judgeExpectations(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.DisruptedNode, begun time.Time) {
 	if run.Spec.Paused && !begun.IsZero() && !w.Now.Before(begun) {
 		// The fault was not there as long as it should have been.
 		w.giveUp(run, node)
@@ -23,12 +23,12 @@ func (w *World) expect(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.Disrupted
 		return
 	}
 	for i := range run.Spec.Expectations {
-		w.judge(&run.Spec.Expectations[i], int32(i), node)
+		w.judgeExpectation(&run.Spec.Expectations[i], int32(i), node)
 	}
 }
 
-// judge notes whether one expectation is met, or can not be any more.
-func (w *World) judge(expectation *v1alpha1.DisruptionExpectation, number int32, node *v1alpha1.DisruptedNode) {
+// judgeExpectation notes whether one expectation is met, or can not be any more.
+func (w *World) judgeExpectation(expectation *v1alpha1.DisruptionExpectation, number int32, node *v1alpha1.DisruptedNode) {
 	if expectation.Type == v1alpha1.ExpectPodsEvicted && node.Pods == nil {
 		if pods, known := w.Evictable[node.Name]; known {
 			node.Pods = &pods
@@ -39,20 +39,20 @@ func (w *World) judge(expectation *v1alpha1.DisruptionExpectation, number int32,
 	}
 	switch at, known := w.metAt(*expectation, node); {
 	case !known:
-	case !at.IsZero() && !w.late(expectation, node, at):
+	case !at.IsZero() && !w.isTooLate(expectation, node, at):
 		node.Met = append(node.Met, number)
-	case !at.IsZero() || w.late(expectation, node, w.Answered):
+	case !at.IsZero() || w.isTooLate(expectation, node, w.Answered):
 		node.Missed = append(node.Missed, number)
 	}
 }
 
-// late tells whether a time is too late for an expectation. Frozen time does not count.
-func (w *World) late(expectation *v1alpha1.DisruptionExpectation, node *v1alpha1.DisruptedNode, at time.Time) bool {
+// isTooLate reports whether a time is too late for an expectation. Frozen time does not count.
+func (w *World) isTooLate(expectation *v1alpha1.DisruptionExpectation, node *v1alpha1.DisruptedNode, at time.Time) bool {
 	frozen := w.frozenSince(node.InjectedAt.Time) - w.frozenSince(at)
 	return at.Sub(node.InjectedAt.Time)-frozen > expectation.Within.Duration
 }
 
-// isJudged tells whether nothing more is to be said of an expectation on a Node.
+// isJudged reports whether nothing more is to be said of an expectation on a Node.
 func isJudged(node *v1alpha1.DisruptedNode, number int32) bool {
 	return slices.Contains(node.Met, number) || slices.Contains(node.Missed, number) || slices.Contains(node.Unknown, number)
 }
@@ -72,7 +72,7 @@ func (w *World) evictionsExpected() []string {
 	for i := range w.Runs {
 		run := &w.Runs[i]
 		expected := slices.IndexFunc(run.Spec.Expectations, func(e v1alpha1.DisruptionExpectation) bool { return e.Type == v1alpha1.ExpectPodsEvicted })
-		if expected < 0 || run.Status.StartTime == nil || w.Now.Before(run.Status.StartTime.Time) || over(run.Status.Phase) {
+		if expected < 0 || run.Status.StartTime == nil || w.Now.Before(run.Status.StartTime.Time) || isOver(run.Status.Phase) {
 			continue
 		}
 		for j := range run.Status.Nodes {
@@ -84,7 +84,7 @@ func (w *World) evictionsExpected() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// isEvictable tells whether the node-lifecycle controller would evict a pod, and has not yet: neither a static pod nor one of a
+// isEvictable reports whether the node-lifecycle controller would evict a pod, and has not yet: neither a static pod nor one of a
 // DaemonSet, which tolerates its taints, nor one that is over.
 func isEvictable(pod *corev1.Pod) bool {
 	_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
@@ -93,7 +93,7 @@ func isEvictable(pod *corev1.Pod) bool {
 		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// noPods tells whether a Node had no pods whose eviction could be expected.
+// noPods reports whether a Node had no pods whose eviction could be expected.
 func noPods(expectation v1alpha1.DisruptionExpectation, node *v1alpha1.DisruptedNode) bool {
 	return expectation.Type == v1alpha1.ExpectPodsEvicted && node.Pods != nil && *node.Pods == 0
 }
@@ -126,7 +126,7 @@ func (w *World) conditionSince(name string, want *v1alpha1.ExpectedCondition) ti
 	status := corev1.ConditionStatus(cmp.Or(want.Status, metav1.ConditionTrue))
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; string(c.Type) == want.Type && c.Status == status {
-			return w.since(c.LastTransitionTime)
+			return w.changedAt(c.LastTransitionTime)
 		}
 	}
 	return time.Time{}
@@ -145,7 +145,7 @@ func (w *World) taintSince(name string, want *v1alpha1.ExpectedTaint) time.Time 
 		if t.TimeAdded == nil {
 			return w.Now
 		}
-		return w.since(*t.TimeAdded)
+		return w.changedAt(*t.TimeAdded)
 	}
 	return time.Time{}
 }
@@ -156,23 +156,23 @@ func (w *World) replacedSince(name string) time.Time {
 			if machine.DeletionTimestamp == nil {
 				return time.Time{}
 			}
-			return w.since(*machine.DeletionTimestamp)
+			return w.changedAt(*machine.DeletionTimestamp)
 		}
 	}
 	return w.Now
 }
 
-// since is the time that an object has for a change, or now if it has none or one that is yet to come.
-func (w *World) since(t metav1.Time) time.Time {
+// changedAt is the time that an object has for a change, or now if it has none or one that is yet to come.
+func (w *World) changedAt(t metav1.Time) time.Time {
 	if t.IsZero() || t.After(w.Now) {
 		return w.Now
 	}
 	return t.Time
 }
 
-// results counts the Nodes on which each expectation is met. When the run is over, an expectation is unknown on a Node that was
+// expectationResults counts the Nodes on which each expectation is met. When the run is over, an expectation is unknown on a Node that was
 // hit and of which the agent could not see enough in time, and missed on one that was not hit at all.
-func results(run *v1alpha1.NodeDisruptionRun, disrupted []v1alpha1.DisruptedNode, over bool) []v1alpha1.ExpectationResult {
+func expectationResults(run *v1alpha1.NodeDisruptionRun, disrupted []v1alpha1.DisruptedNode, over bool) []v1alpha1.ExpectationResult {
 	var counts []v1alpha1.ExpectationResult
 	for i, expectation := range run.Spec.Expectations {
 		result := v1alpha1.ExpectationResult{Type: expectation.Type}
@@ -198,8 +198,8 @@ func results(run *v1alpha1.NodeDisruptionRun, disrupted []v1alpha1.DisruptedNode
 	return counts
 }
 
-// verdict says whether the expectations were met. One that concerned no Node when the run is over was missed.
-func verdict(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRunStatus) v1alpha1.DisruptionVerdict {
+// verdictOf says whether the expectations were met. One that concerned no Node when the run is over was missed.
+func verdictOf(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRunStatus) v1alpha1.DisruptionVerdict {
 	var open, unknown bool
 	for i := range status.Expectations {
 		result := &status.Expectations[i]
@@ -216,7 +216,7 @@ func verdict(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRun
 		return ""
 	case len(status.Expectations) > 0 && !open:
 		return v1alpha1.DisruptionPassed
-	case over(status.Phase):
+	case isOver(status.Phase):
 		return v1alpha1.DisruptionMissed
 	default:
 		return ""

@@ -13,7 +13,7 @@ import (
 
 const unreachable = "node.kubernetes.io/unreachable"
 
-// expecting is a world with one Node on which a fault of a minute begins now, with expectations of 20 seconds.
+// expecting is a world with one Node on which a fault of a minute starts now, with expectations of 20 seconds.
 func expecting(t *testing.T, expectations ...v1alpha1.DisruptionExpectation) (*WithT, *World, *v1alpha1.NodeDisruptionRun) {
 	t.Helper()
 	g, w := NewWithT(t), world(1)
@@ -136,7 +136,7 @@ func TestNothingIsMissedWhileTheAPIServerIsSilent(t *testing.T) {
 	g.Expect(run.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionCompleted), HaveField("Verdict", v1alpha1.DisruptionMissed)))
 }
 
-// Pods that cannot be counted are no pods that were not evicted.
+// Pods that cannot be counted are not pods that were not evicted.
 func TestEvictionsThatCannotBeCountedAreUnknown(t *testing.T) {
 	g, w, run := expecting(t, expectEvicted)
 	w.pass(30 * time.Second)

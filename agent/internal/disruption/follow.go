@@ -21,7 +21,7 @@ func (w *World) followRun(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.Node
 	for i := range status.Nodes {
 		node := &status.Nodes[i]
 		w.followNode(run, entries, node)
-		w.expect(run, node, firstFaultAt(entries, node))
+		w.judgeExpectations(run, node, firstFaultAt(entries, node))
 		if node.InjectedAt != nil {
 			status.Injected++
 		}
@@ -38,7 +38,7 @@ func (w *World) followRun(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.Node
 // the plan.
 func (w *World) followNode(run *v1alpha1.NodeDisruptionRun, entries []disrupt.Entry, node *v1alpha1.DisruptedNode) {
 	pod, has := w.Pods[node.Name]
-	carried := w.carries(run, node.Name)
+	carried := w.carriesRun(run, node.Name)
 	startsAt := firstFaultAt(entries, node)
 	late := onlyNeverJoin(run) && w.joinedBefore(entries, node, startsAt)
 	if node.InjectedAt == nil && carried && !late && !startsAt.IsZero() && !w.Now.Before(startsAt) {
@@ -82,8 +82,8 @@ func firstFaultAt(entries []disrupt.Entry, node *v1alpha1.DisruptedNode) time.Ti
 	return first
 }
 
-// carries reports whether a Node's pod has the run in its plan.
-func (w *World) carries(run *v1alpha1.NodeDisruptionRun, name string) bool {
+// carriesRun reports whether a Node's pod has the run in its plan.
+func (w *World) carriesRun(run *v1alpha1.NodeDisruptionRun, name string) bool {
 	return strings.Contains(w.Pods[name].Plan, `"`+string(run.UID)+`"`)
 }
 
@@ -115,7 +115,7 @@ func podMessage(pod Pod, has bool) string {
 	}
 }
 
-// firstWindow is when the first window of any entry begins on a node; zero for never.
+// firstWindow is when the first window of any entry starts on a node; zero for never.
 func firstWindow(entries []disrupt.Entry, node string) time.Time {
 	var first time.Time
 	for i := range entries {
@@ -129,7 +129,7 @@ func firstWindow(entries []disrupt.Entry, node string) time.Time {
 	return first
 }
 
-// isWrong tells whether the API server shows that a Node has one of the faults. Those that no Node shows, such as slow requests
+// isWrong reports whether the API server shows that a Node has one of the faults. Those that no Node shows, such as slow requests
 // or pods that do not start, are never seen.
 func (w *World) isWrong(run *v1alpha1.NodeDisruptionRun, name string) bool {
 	node := w.Nodes[name]
@@ -149,7 +149,7 @@ func (w *World) isWrong(run *v1alpha1.NodeDisruptionRun, name string) bool {
 	return false
 }
 
-// isRestarted tells whether a Node shows that it was started again, as it is to be.
+// isRestarted reports whether a Node shows that it was started again, as it is to be.
 func (w *World) isRestarted(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.DisruptedNode) bool {
 	restarts := slices.ContainsFunc(run.Spec.Faults, func(f disrupt.Fault) bool { return f.Type == disrupt.Kill || f.Type == disrupt.Reboot })
 	now := w.Nodes[node.Name]

@@ -171,7 +171,7 @@ func TestManyMachinesAskAtOnce(t *testing.T) {
 	run := b.runningNeverJoin(func(spec *v1alpha1.NodeDisruptionRunSpec) {
 		spec.Target.Mode, spec.Target.Value = disrupt.ModePercent, 40
 	})
-	// The Machines have the API server's time, so the run has to have begun before that.
+	// The Machines have the API server's time, so the run has to have started before that.
 	begun := run.CreationTimestamp.Add(-time.Minute)
 	b.read(run)
 	run.Status.StartTime = &metav1.Time{Time: begun}

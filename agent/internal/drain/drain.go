@@ -90,7 +90,7 @@ func (d *Drainer) triedOn(node string) sets.Set[types.UID] {
 	return d.tried[node]
 }
 
-func (d *Drainer) since(t time.Time) time.Duration {
+func (d *Drainer) timeSince(t time.Time) time.Duration {
 	return d.clock.Since(t) - d.downtime.FrozenSince(t)
 }
 
@@ -98,13 +98,13 @@ func (d *Drainer) since(t time.Time) time.Duration {
 func (d *Drainer) Round(ctx context.Context, node *corev1.Node) (Round, error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
-	helper := d.helper(ctx)
+	helper := d.newHelper(ctx)
 	list, errs := helper.GetPodsForDeletion(node.Name)
 	if len(errs) > 0 {
 		return Round{}, fmt.Errorf("listing the pods of node %s: %w", node.Name, errors.Join(errs...))
 	}
 	// Pods can end only on a Node whose kubelet reports.
-	evict, leaving := Split(list.Pods(), !nodes.Ready(node), d.since)
+	evict, leaving := Split(list.Pods(), !nodes.Ready(node), d.timeSince)
 	var round Round
 	for i := range leaving {
 		round.Leaving = append(round.Leaving, leavingName(&leaving[i]))
@@ -116,7 +116,7 @@ func (d *Drainer) Round(ctx context.Context, node *corev1.Node) (Round, error) {
 		return round, err
 	}
 	if len(refused) > 0 {
-		budgets, err := d.budgets(ctx, refused)
+		budgets, err := d.listBudgets(ctx, refused)
 		if err != nil {
 			// What the round came to is known all the same.
 			klog.FromContext(ctx).Info("Not naming the disruption budgets that hold pods", "Node", klog.KObj(node), "error", err)
@@ -126,15 +126,15 @@ func (d *Drainer) Round(ctx context.Context, node *corev1.Node) (Round, error) {
 	return round, nil
 }
 
-// helper decides as kubectl does with --ignore-daemonsets --delete-emptydir-data --force.
-func (d *Drainer) helper(ctx context.Context) *drain.Helper {
+// newHelper decides as kubectl does with --ignore-daemonsets --delete-emptydir-data --force.
+func (d *Drainer) newHelper(ctx context.Context) *drain.Helper {
 	return &drain.Helper{
 		Ctx: ctx, Client: d.client, Force: true, GracePeriodSeconds: -1, IgnoreAllDaemonSets: true,
 		DeleteEmptyDirData: true, Out: io.Discard, ErrOut: io.Discard,
 	}
 }
 
-// fromAnywhere returns pods in their order, but from one of them on that is chosen anew in each round: an API server
+// fromAnywhere returns pods in their order, but from one of them on that is chosen again in each round: an API server
 // that answers slowly leaves a round with pods that it has not come to, and these are not always the same.
 func fromAnywhere(pods []corev1.Pod) []corev1.Pod {
 	if len(pods) == 0 {
@@ -189,23 +189,23 @@ func evictAll(ctx context.Context, helper *drain.Helper, pods []corev1.Pod, trie
 			evicted++
 			round.Leaving = append(round.Leaving, nameOf(pod))
 		default:
-			round.Refused = append(round.Refused, Refusal{Pod: nameOf(pod), Why: why(err)})
+			round.Refused = append(round.Refused, Refusal{Pod: nameOf(pod), Why: explainRefusal(err)})
 			refused = append(refused, *pod)
 		}
 	}
 	return refused, nil
 }
 
-// why tells what refused an eviction. Of a refusal for a budget's sake only the cause names the budget and its counts.
-func why(err error) string {
+// explainRefusal tells what refused an eviction. Of a refusal for a budget's sake only the cause names the budget and its counts.
+func explainRefusal(err error) string {
 	if cause, found := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); found {
 		return cause.Message
 	}
 	return err.Error()
 }
 
-// budgets lists the disruption budgets of the namespaces of pods.
-func (d *Drainer) budgets(ctx context.Context, pods []corev1.Pod) ([]policyv1.PodDisruptionBudget, error) {
+// listBudgets lists the disruption budgets of the namespaces of pods.
+func (d *Drainer) listBudgets(ctx context.Context, pods []corev1.Pod) ([]policyv1.PodDisruptionBudget, error) {
 	namespaces := sets.New[string]()
 	for i := range pods {
 		namespaces.Insert(pods[i].Namespace)

@@ -65,7 +65,7 @@ func TestARoundThatEndsEarlyHasMoreToDo(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		end, slow = cancel, hangs
-		_, err := evictAll(ctx, d.helper(ctx), untriedFirst(pods, tried), tried, &round)
+		_, err := evictAll(ctx, d.newHelper(ctx), untriedFirst(pods, tried), tried, &round)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(round.Refused).To(HaveLen(3))
 		return round

@@ -51,7 +51,7 @@ type Refusal struct{ Pod, Why string }
 
 // Report is the judgement on a drain.
 type Report struct {
-	// Over: the drain has come to its end, well or not, and what it was for goes on.
+	// Over: the drain has come to its end, well or not, and what it was for continues.
 	Over bool
 	// Status, Reason and Message are those of the condition Drained.
 	Status  metav1.ConditionStatus
@@ -77,26 +77,26 @@ func Split(pods []corev1.Pod, unreachable bool, since func(time.Time) time.Durat
 }
 
 // Evaluate tells where a drain stands that has taken elapsed of the time it may take, not counting frozen time. However late
-// it begins, each pod is tried once: a round that could not try all is followed by another, and each takes many away.
+// it starts, each pod is tried once: a round that could not try all is followed by another, and each takes many away.
 func Evaluate(round Round, elapsed, timeout time.Duration) Report {
-	left := left(round)
+	left := remainingPods(round)
 	switch {
 	case len(left) == 0:
 		return Report{Over: true, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDrained}
 	case elapsed >= timeout && !round.More:
-		return GivenUp(timeout, named(left)+" left")
+		return GivenUp(timeout, namePods(left)+" left")
 	}
 	report := Report{
 		Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining,
-		Message: "waiting for " + named(left),
-		Recheck: min(clamp(elapsed/recheckShare, minRecheck, maxRecheck), timeout-elapsed),
+		Message: "waiting for " + namePods(left),
+		Recheck: min(clampDuration(elapsed/recheckShare, minRecheck, maxRecheck), timeout-elapsed),
 	}
 	if round.More {
 		report.Recheck = minRecheck
 	}
 	if len(round.Misconfigured) > 0 {
 		report.Reason = v1alpha1.ReasonMisconfiguredBudget
-		report.Message = sentences(round.Misconfigured) + ": change it, or the drain ends with its timeout; " + report.Message
+		report.Message = describeBudgets(round.Misconfigured) + ": change it, or the drain ends with its timeout; " + report.Message
 	} else if len(round.Returning) > 0 {
 		report.Reason = v1alpha1.ReasonPodsComeBack
 		report.Message = comeBack(round.Returning) + "; " + report.Message
@@ -115,7 +115,7 @@ func GivenUp(timeout time.Duration, how string) Report {
 	}
 }
 
-func left(round Round) []string {
+func remainingPods(round Round) []string {
 	pods := slices.Clone(round.Leaving)
 	for _, refusal := range round.Refused {
 		pods = append(pods, refusal.Pod)
@@ -124,8 +124,8 @@ func left(round Round) []string {
 	return pods
 }
 
-// named writes a list of pods that stays short.
-func named(pods []string) string {
+// namePods writes a list of pods that stays short.
+func namePods(pods []string) string {
 	if len(pods) == 1 {
 		return "pod " + pods[0]
 	}
@@ -135,7 +135,7 @@ func named(pods []string) string {
 	return fmt.Sprintf("%d pods (%s and %d more)", len(pods), strings.Join(pods[:maxNamed], ", "), len(pods)-maxNamed)
 }
 
-func sentences(budgets []Budget) string {
+func describeBudgets(budgets []Budget) string {
 	var words []string
 	for _, budget := range budgets {
 		words = append(words, fmt.Sprintf("PodDisruptionBudget %s %s", budget.Name, budget.Why))
@@ -155,13 +155,13 @@ func comeBack(owners []Returning) string {
 	return strings.Join(words, "; ") + ": keep them off the Node, or scale their owner down, or the drain ends with its timeout"
 }
 
-func clamp(d, least, most time.Duration) time.Duration { return max(least, min(d, most)) }
+func clampDuration(d, least, most time.Duration) time.Duration { return max(least, min(d, most)) }
 
 // Budget is a PodDisruptionBudget with which no eviction is possible, not now and not later.
 type Budget struct {
 	// Name is "namespace/name".
 	Name string
-	// Why goes on from the name.
+	// Why continues from the name.
 	Why string
 }
 
@@ -170,7 +170,7 @@ type Budget struct {
 func Misconfigured(pods []corev1.Pod, budgets []policyv1.PodDisruptionBudget) []Budget {
 	found := map[string]Budget{}
 	for i := range pods {
-		selecting := selecting(&pods[i], budgets)
+		selecting := budgetsSelecting(&pods[i], budgets)
 		for _, budget := range selecting {
 			name := budget.Namespace + "/" + budget.Name
 			if why := Never(budget); why != "" {
@@ -188,7 +188,7 @@ func Misconfigured(pods []corev1.Pod, budgets []policyv1.PodDisruptionBudget) []
 	return all
 }
 
-func selecting(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) []*policyv1.PodDisruptionBudget {
+func budgetsSelecting(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) []*policyv1.PodDisruptionBudget {
 	var selecting []*policyv1.PodDisruptionBudget
 	for i := range budgets {
 		budget := &budgets[i]

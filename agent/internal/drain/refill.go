@@ -15,7 +15,7 @@ import (
 // Pods that come back are evicted again after a time that doubles, by their owner.
 const minRefillWait, maxRefillWait = 5 * time.Second, 5 * time.Minute
 
-// mostStrangers is how many pods of a namespace are evicted at once that came after the drain began, and whose owners had none there
+// mostStrangers is how many pods of a namespace are evicted at once that came after the drain started, and whose owners had none there
 // before. Those after them are taken for pods that come back under other names.
 const mostStrangers = 20
 
@@ -27,14 +27,14 @@ type Returning struct {
 	Tolerates bool
 }
 
-// refills is what a drain of one Node remembers of the owners of its pods. A restart forgets it: then the waits begin anew.
+// refills is what a drain of one Node remembers of the owners of its pods. A restart forgets it: then the waits start over.
 type refills struct {
-	// known are the pods that were there when the drain began, and those that are no news any more.
+	// known are the pods that were there when the drain started, and those that are no news any more.
 	known sets.Set[types.UID]
 	// evicted are the owners of which a pod was evicted.
 	evicted map[string]bool
 	owners  map[string]*refill
-	// strangers is how many pods of each namespace came after the drain began, and had an owner that had none there before.
+	// strangers is how many pods of each namespace came after the drain started, and had an owner that had none there before.
 	strangers map[string]int
 }
 
@@ -91,7 +91,7 @@ func (r *refills) holdBack(evict, leaving []corev1.Pod, now time.Time, round *Ro
 	return due
 }
 
-// isStranger tells whether a pod that came after the drain began is evicted at once: its owner had none there before, and its namespace
+// isStranger reports whether a pod that came after the drain started is evicted at once: its owner had none there before, and its namespace
 // has not sent many such.
 func (r *refills) isStranger(pod *corev1.Pod) bool {
 	if r.evicted[ownerOf(pod)] || r.strangers[pod.Namespace] >= mostStrangers {
@@ -124,7 +124,7 @@ func ownerOf(pod *corev1.Pod) string {
 	return "pod " + pod.Namespace + "/" + cmp.Or(pod.GenerateName, pod.Name)
 }
 
-// toleratesCordon tells whether the scheduler puts a pod on a cordoned Node.
+// toleratesCordon reports whether the scheduler puts a pod on a cordoned Node.
 func toleratesCordon(pod *corev1.Pod) bool {
 	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {

@@ -54,7 +54,7 @@ func TestAnAgentThatIsBarredIsFrozen(t *testing.T) {
 	bar.Store(lapsed)
 	g.Expect(m.State().Reason).To(Equal(v1alpha1.ReasonLeaseNotHeld))
 
-	m.notify()
+	m.notifySubscribers()
 	g.Expect(testutil.ToFloat64(metrics.frozen.WithLabelValues("agent", v1alpha1.ReasonLeaseNotHeld))).To(Equal(1.0))
 	g.Expect(testutil.ToFloat64(metrics.frozen.WithLabelValues("agent", v1alpha1.ReasonAnotherAgent))).To(Equal(0.0))
 	bar.Store(nil)

@@ -16,7 +16,7 @@ type Downtime interface {
 	FrozenSince(t time.Time) time.Duration
 }
 
-// downtime is the memory of freezes. It is pure: the time is always given. What was before it began counts as
+// downtime is the memory of freezes. It is pure: the time is always given. What was before it started counts as
 // frozen, except for the times in which other agents are known to have acted: one that comes back after hours must
 // not find every deadline passed.
 //
@@ -26,20 +26,20 @@ type downtime struct {
 	intervals []Interval
 	// others is when others acted, before this process did.
 	others Uptime
-	// open is when the freeze that goes on began; zero while thawed.
+	// open is when the freeze that continues started; zero while thawed.
 	open time.Time
 	// thaws counts the freezes that have ended.
 	thaws uint64
 }
 
-// newDowntime begins with the time before now as one freeze that goes on.
+// newDowntime starts with the time before now as one freeze that continues.
 func newDowntime(now time.Time) downtime {
 	now = now.Round(0)
 	return downtime{open: now, intervals: []Interval{{To: now}}}
 }
 
-// record takes in what holds at now: frozen since a time, or thawed.
-func (d *downtime) record(frozen bool, since, now time.Time) {
+// recordState takes in what holds at now: frozen since a time, or thawed.
+func (d *downtime) recordState(frozen bool, since, now time.Time) {
 	since, now = since.Round(0), now.Round(0)
 	switch {
 	case frozen && d.open.IsZero():
@@ -63,30 +63,30 @@ func (d *downtime) frozenSince(t, now time.Time) time.Duration {
 	t, now = t.Round(0), now.Round(0)
 	var sum time.Duration
 	for _, i := range d.intervals {
-		sum += d.lost(i.From, i.To, t, now)
+		sum += d.lostTime(i.From, i.To, t, now)
 	}
 	if !d.open.IsZero() {
-		sum += d.lost(d.open, now, t, now)
+		sum += d.lostTime(d.open, now, t, now)
 	}
 	return sum
 }
 
-// lost is how long the overlap of [from, to] and [begin, end] lasts, without the times in which others acted.
-func (d *downtime) lost(from, to, begin, end time.Time) time.Duration {
-	from, to = shared(from, to, begin, end)
-	return max(to.Sub(from)-d.others.within(from, to), 0)
+// lostTime is how long the overlap of [from, to] and [start, end] lasts, without the times in which others acted.
+func (d *downtime) lostTime(from, to, begin, end time.Time) time.Duration {
+	from, to = overlapOf(from, to, begin, end)
+	return max(to.Sub(from)-d.others.timeWithin(from, to), 0)
 }
 
-// thaw returns how many freezes have ended, and when the last one did; zero before the first.
-func (d *downtime) thaw() (number uint64, at time.Time) {
+// lastThaw returns how many freezes have ended, and when the last one did; zero before the first.
+func (d *downtime) lastThaw() (number uint64, at time.Time) {
 	if d.thaws == 0 {
 		return 0, time.Time{}
 	}
 	return d.thaws, d.intervals[len(d.intervals)-1].To
 }
 
-// last is how long the last freeze was that has ended.
-func (d *downtime) last() time.Duration {
+// lastFreeze is how long the last freeze was that has ended.
+func (d *downtime) lastFreeze() time.Duration {
 	if d.thaws == 0 {
 		return 0
 	}
@@ -94,8 +94,8 @@ func (d *downtime) last() time.Duration {
 	return i.To.Sub(i.From)
 }
 
-// shared is the overlap of [a, b] and [c, d]; it ends before it begins if there is none.
-func shared(a, b, c, d time.Time) (from, to time.Time) {
+// overlapOf is the overlap of [a, b] and [c, d]; it ends before it starts if there is none.
+func overlapOf(a, b, c, d time.Time) (from, to time.Time) {
 	if c.After(a) {
 		a = c
 	}
@@ -121,7 +121,7 @@ const maxHandedOn = 8
 type Interval struct{ From, To time.Time }
 
 // Uptime is when agents of the cluster could act, in order. An agent hands its own on to the next one of the cluster, with
-// what it was handed itself: else each restart in the middle of a drain would begin its deadline anew.
+// what it was handed itself: else each restart in the middle of a drain would start its deadline again.
 type Uptime []Interval
 
 // String writes s as ParseUptime reads it.
@@ -147,8 +147,8 @@ func ParseUptime(text string) Uptime {
 	return intervals
 }
 
-// until cuts s so that no two of them overlap and none is later than now, whatever another clock has written.
-func (s Uptime) until(now time.Time) Uptime {
+// cutAt cuts s so that no two of them overlap and none is later than now, whatever another clock has written.
+func (s Uptime) cutAt(now time.Time) Uptime {
 	var cut Uptime
 	var last time.Time
 	for _, interval := range s {
@@ -165,20 +165,20 @@ func (s Uptime) until(now time.Time) Uptime {
 	return cut
 }
 
-// within is how much of the time from a to b is in s, whose parts do not overlap.
-func (s Uptime) within(a, b time.Time) time.Duration {
+// timeWithin is how much of the time from a to b is in s, whose parts do not overlap.
+func (s Uptime) timeWithin(a, b time.Time) time.Duration {
 	var sum time.Duration
 	for _, interval := range s {
-		from, to := shared(interval.From, interval.To, a, b)
+		from, to := overlapOf(interval.From, interval.To, a, b)
 		sum += max(to.Sub(from), 0)
 	}
 	return sum
 }
 
-// remember takes in when others acted before this process did. Once it has thawed it knows better.
-func (d *downtime) remember(intervals Uptime, now time.Time) {
+// rememberUptime takes in when others acted before this process did. Once it has thawed it knows better.
+func (d *downtime) rememberUptime(intervals Uptime, now time.Time) {
 	if d.thaws == 0 {
-		d.others = intervals.until(now.Round(0))
+		d.others = intervals.cutAt(now.Round(0))
 	}
 }
 
@@ -196,12 +196,12 @@ func (d *downtime) uptimeUntil(now time.Time) Uptime {
 			intervals = append(intervals[:len(intervals):len(intervals)], Interval{From: frozen.To, To: end})
 		}
 	}
-	return intervals.joined()
+	return intervals.joinOldest()
 }
 
-// joined makes one of the oldest if there are too many. It is as long as all of them and begins with the first: a deadline
+// joinOldest makes one of the oldest if there are too many. It is as long as all of them and starts with the first: a deadline
 // may come later for it and never sooner, and it comes however often an agent is restarted.
-func (s Uptime) joined() Uptime {
+func (s Uptime) joinOldest() Uptime {
 	surplus := len(s) - maxHandedOn
 	if surplus <= 0 {
 		return s
@@ -217,7 +217,7 @@ func (s Uptime) joined() Uptime {
 func (m *Monitor) Remember(intervals Uptime) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.downtime.remember(intervals, m.options.Clock.Now())
+	m.downtime.rememberUptime(intervals, m.options.Clock.Now())
 }
 
 // Uptime returns when agents of the cluster could act, this one included.

@@ -15,12 +15,12 @@ func at(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.
 func TestDowntimeCountsWhatWasFrozen(t *testing.T) {
 	// The agent starts at 0 and thaws at 10, freezes from 100 to 130 and is frozen from 200 on; it is 220 now.
 	l := newDowntime(at(0))
-	l.record(true, at(0), at(5))
-	l.record(false, time.Time{}, at(10))
-	l.record(false, time.Time{}, at(50))
-	l.record(true, at(100), at(110))
-	l.record(false, time.Time{}, at(130))
-	l.record(true, at(200), at(210))
+	l.recordState(true, at(0), at(5))
+	l.recordState(false, time.Time{}, at(10))
+	l.recordState(false, time.Time{}, at(50))
+	l.recordState(true, at(100), at(110))
+	l.recordState(false, time.Time{}, at(130))
+	l.recordState(true, at(200), at(210))
 	for since, want := range map[int]int{
 		-3600: 3600 + 10 + 30 + 20, 0: 10 + 30 + 20, 10: 30 + 20, 50: 30 + 20, 120: 10 + 20, 130: 20, 215: 5, 220: 0, 500: 0,
 	} {
@@ -41,7 +41,7 @@ func TestDowntimeCountsEveryFreeze(t *testing.T) {
 				now = now.Add(time.Second)
 			}
 			frozen = rapid.Bool().Draw(t, "frozen")
-			l.record(frozen, now, now)
+			l.recordState(frozen, now, now)
 		}
 		start := rapid.IntRange(0, len(seconds)).Draw(t, "start")
 		var want time.Duration

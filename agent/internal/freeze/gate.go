@@ -59,11 +59,11 @@ func NewGate(checker Checker, metrics *Metrics) *Gate {
 	return &Gate{checker: checker, metrics: metrics}
 }
 
-// pass returns nil when method may go on.
-func (g *Gate) pass(ctx context.Context, method string) error {
+// checkPassage returns nil when method may continue.
+func (g *Gate) checkPassage(ctx context.Context, method string) error {
 	err := g.checker.Check()
 	if err == nil {
-		err = outdated(ctx)
+		err = checkOutdated(ctx)
 	}
 	if err != nil {
 		g.metrics.refused.WithLabelValues(method).Inc()
@@ -80,14 +80,14 @@ type gatedDriver struct {
 }
 
 func (d *gatedDriver) Create(ctx context.Context, request driver.Request) (driver.Instance, error) {
-	if err := d.gate.pass(ctx, driverCreate); err != nil {
+	if err := d.gate.checkPassage(ctx, driverCreate); err != nil {
 		return driver.Instance{}, err
 	}
 	return d.inner.Create(ctx, request)
 }
 
 func (d *gatedDriver) Update(ctx context.Context, request driver.Request) (driver.Instance, error) {
-	if err := d.gate.pass(ctx, driverUpdate); err != nil {
+	if err := d.gate.checkPassage(ctx, driverUpdate); err != nil {
 		return driver.Instance{}, err
 	}
 	return d.inner.Update(ctx, request)
@@ -102,7 +102,7 @@ func (d *gatedDriver) Get(ctx context.Context, request driver.Request) (driver.I
 }
 
 func (d *gatedDriver) Delete(ctx context.Context, machine *v1alpha1.Machine) error {
-	if err := d.gate.pass(ctx, driverDelete); err != nil {
+	if err := d.gate.checkPassage(ctx, driverDelete); err != nil {
 		return err
 	}
 	return d.inner.Delete(ctx, machine)
@@ -113,7 +113,7 @@ func (d *gatedDriver) List(ctx context.Context) ([]driver.Instance, error) { ret
 // Count implements driver.Counter.
 func (d *gatedDriver) Count(ctx context.Context) (int, error) { return driver.Count(ctx, d.inner) }
 
-// reports are the changes on the hub that go on while the agent is frozen: the status of Machines, NodeDisruptionRuns and
+// reports are the changes on the hub that continue while the agent is frozen: the status of Machines, NodeDisruptionRuns and
 // LoadTestRuns, and events. The pattern names the whole path of the resource, so that no object can be named in a way that lets its own
 // changes through. A hub may be served below a path of its own.
 var reports = regexp.MustCompile(`(^|/)apis/(` +
@@ -123,17 +123,17 @@ var reports = regexp.MustCompile(`(^|/)apis/(` +
 
 // RoundTripper lets requests through that only read, and refuses all others while frozen.
 func (g *Gate) RoundTripper(inner http.RoundTripper) http.RoundTripper {
-	return gatedTransport{inner: inner, gate: g, passes: reads}
+	return gatedTransport{inner: inner, gate: g, passes: isRead}
 }
 
 // HubRoundTripper is RoundTripper for clients of the hub: the status of Machines, and events, are written while frozen too.
 func (g *Gate) HubRoundTripper(inner http.RoundTripper) http.RoundTripper {
 	return gatedTransport{inner: inner, gate: g, passes: func(request *http.Request) bool {
-		return reads(request) || writes(request) && reports.MatchString(request.URL.Path)
+		return isRead(request) || isWrite(request) && reports.MatchString(request.URL.Path)
 	}}
 }
 
-func reads(request *http.Request) bool {
+func isRead(request *http.Request) bool {
 	switch request.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return true
@@ -143,15 +143,15 @@ func reads(request *http.Request) bool {
 
 var evictions = regexp.MustCompile(`^/api/v1/namespaces/[^/]+/pods/[^/]+/eviction$`)
 
-// triesEviction tells whether a request asks whether a pod could be evicted, and evicts none: the API server refuses a dry run
+// triesEviction reports whether a request asks whether a pod could be evicted, and evicts none: the API server refuses a dry run
 // whose body says otherwise.
 func triesEviction(request *http.Request) bool {
 	return request.Method == http.MethodPost && evictions.MatchString(request.URL.Path) &&
 		slices.Equal(request.URL.Query()["dryRun"], []string{metav1.DryRunAll})
 }
 
-// writes tells whether a request creates or changes an object, and does not delete one.
-func writes(request *http.Request) bool {
+// isWrite reports whether a request creates or changes an object, and does not delete one.
+func isWrite(request *http.Request) bool {
 	switch request.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch:
 		return true
@@ -162,7 +162,7 @@ func writes(request *http.Request) bool {
 type gatedTransport struct {
 	inner http.RoundTripper
 	gate  *Gate
-	// passes tells whether a request is sent while frozen too.
+	// passes reports whether a request is sent while frozen too.
 	passes func(*http.Request) bool
 }
 
@@ -171,7 +171,7 @@ func (t gatedTransport) RoundTrip(request *http.Request) (*http.Response, error)
 	if t.passes(request) {
 		return t.inner.RoundTrip(request)
 	}
-	if err := t.gate.pass(request.Context(), request.Method); err != nil {
+	if err := t.gate.checkPassage(request.Context(), request.Method); err != nil {
 		if request.Body != nil {
 			_ = request.Body.Close()
 		}
@@ -190,7 +190,7 @@ type decidingKey struct{}
 
 // Deciding returns a context for one decision and what follows from it. Once the agent has thawed after that, the
 // Gate refuses every change with it: what was seen before a freeze is no ground to act on after it, however well
-// things are by then. The thaw has the decision made anew.
+// things are by then. The thaw has the decision recreated.
 func (m *Monitor) Deciding(ctx context.Context) context.Context {
 	begun, _ := m.Thaw()
 	return context.WithValue(ctx, decidingKey{}, func() error {
@@ -202,8 +202,8 @@ func (m *Monitor) Deciding(ctx context.Context) context.Context {
 	})
 }
 
-// outdated returns *Error if what was decided with ctx is from before the last thaw.
-func outdated(ctx context.Context) error {
+// checkOutdated returns *Error if what was decided with ctx is from before the last thaw.
+func checkOutdated(ctx context.Context) error {
 	if check, ok := ctx.Value(decidingKey{}).(func() error); ok {
 		return check()
 	}
@@ -217,7 +217,7 @@ type Error struct {
 	Since           time.Time
 }
 
-// IsBystander tells whether an agent is frozen because another one works for its cluster, by the error of Check. What there is to
+// IsBystander reports whether an agent is frozen because another one works for its cluster, by the error of Check. What there is to
 // report, the other one reports: two writers of one status would undo each other's without end.
 func IsBystander(err error) bool {
 	var frozen *Error

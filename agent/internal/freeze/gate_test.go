@@ -259,7 +259,7 @@ func (thawedWorld) Check() error { return nil }
 // served is a RoundTripper that answers everything and counts.
 type served struct {
 	methods []string
-	// repeatable tells whether the body of the last request can be got again.
+	// repeatable reports whether the body of the last request can be got again.
 	repeatable bool
 }
 

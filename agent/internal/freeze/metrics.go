@@ -102,26 +102,26 @@ func (m *Metrics) presetProbes(scope Scope) {
 	}
 }
 
-func (m *Metrics) probed(scope Scope, outcome Outcome) {
+func (m *Metrics) countProbe(scope Scope, outcome Outcome) {
 	m.probes.WithLabelValues(string(scope), string(outcome)).Inc()
 }
 
-// show is called by one goroutine.
-func (m *Metrics) show(state State, now time.Time) {
+// showState is called by one goroutine.
+func (m *Metrics) showState(state State, now time.Time) {
 	for _, endpoint := range state.Endpoints {
 		for _, reason := range []string{v1alpha1.ReasonStarting, v1alpha1.ReasonUnreachable} {
-			m.set(string(endpoint.Scope), reason, endpoint.Frozen && endpoint.Reason == reason)
+			m.setFrozen(string(endpoint.Scope), reason, endpoint.Frozen && endpoint.Reason == reason)
 		}
 	}
-	m.set(clusterScope, v1alpha1.ReasonManualFreeze, state.Ordered)
+	m.setFrozen(clusterScope, v1alpha1.ReasonManualFreeze, state.Ordered)
 	holds := map[string]bool{}
 	for _, blocker := range state.Blockers {
 		holds[blocker.Reason], m.blocked[blocker.Reason] = true, true
 	}
 	for reason := range m.blocked {
-		m.set(agentScope, reason, holds[reason])
+		m.setFrozen(agentScope, reason, holds[reason])
 	}
-	m.count(state, now)
+	m.countTime(state, now)
 	if state.Frozen {
 		m.since.Set(float64(state.Since.Unix()))
 	} else {
@@ -129,22 +129,22 @@ func (m *Metrics) show(state State, now time.Time) {
 	}
 }
 
-// count adds up the time that has passed since the last call.
-func (m *Metrics) count(state State, now time.Time) {
+// countTime adds up the time that has passed since the last call.
+func (m *Metrics) countTime(state State, now time.Time) {
 	if m.shown.Frozen {
 		m.seconds.WithLabelValues(m.shown.Reason).Add(max(Passed(m.at, now), 0).Seconds())
 	}
 	if state.Frozen && !m.shown.Frozen {
 		m.freezes.WithLabelValues(state.Reason).Inc()
 		if late := Passed(state.Since, now); !m.at.IsZero() && late > 0 {
-			// The freeze began when the last good answer became too old, and is noticed only now.
+			// The freeze started when the last good answer became too old, and is noticed only now.
 			m.seconds.WithLabelValues(state.Reason).Add(min(late, Passed(m.at, now)).Seconds())
 		}
 	}
 	m.shown, m.at = state, now
 }
 
-func (m *Metrics) set(scope, reason string, holds bool) {
+func (m *Metrics) setFrozen(scope, reason string, holds bool) {
 	value := 0.0
 	if holds {
 		value = 1
@@ -165,10 +165,10 @@ func (m *Monitor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = fmt.Fprint(w, state.text())
+	_, _ = fmt.Fprint(w, state.describeReasons())
 }
 
-func (s State) text() string {
+func (s State) describeReasons() string {
 	var b strings.Builder
 	if s.Frozen {
 		fmt.Fprintf(&b, "frozen since %s: %s: %s\n", s.Since.UTC().Format(time.RFC3339), s.Reason, s.Message)

@@ -44,7 +44,7 @@ type Options struct {
 	// Probes by scope; those of hub and target are required.
 	Probes map[Scope]Probe
 	Policy Policy
-	// Ordered tells whether a person has ordered a freeze of this cluster, and the reason given. Optional.
+	// Ordered reports whether a person has ordered a freeze of this cluster, and the reason given. Optional.
 	Ordered func() (reason string, ordered bool)
 	// Blockers tell why this agent may not act however well the world is, such as because it stands by for another
 	// agent of its cluster. The first that holds explains a freeze. Optional.
@@ -109,7 +109,7 @@ func NewMonitor(options Options) (*Monitor, error) {
 		options.Metrics.presetProbes(scope)
 	}
 	m.announced = m.Refresh()
-	options.Metrics.show(m.announced, options.Clock.Now())
+	options.Metrics.showState(m.announced, options.Clock.Now())
 	return m, nil
 }
 
@@ -119,11 +119,11 @@ func (m *Monitor) Start(ctx context.Context) error {
 		"freezeAfter", m.options.Policy.After, "probes", slices.Sorted(maps.Keys(m.options.Probes)))
 	var group sync.WaitGroup
 	for scope, probe := range m.options.Probes {
-		group.Go(func() { m.probe(ctx, scope, probe) })
+		group.Go(func() { m.probeEndpoint(ctx, scope, probe) })
 	}
 	// It tells log, metrics and subscribers of changes, also of a freeze that comes by time alone.
 	announce := poll.Loop{
-		Do:   func(context.Context) error { m.notify(); return nil },
+		Do:   func(context.Context) error { m.notifySubscribers(); return nil },
 		Next: func(context.Context) time.Duration { return m.untilDeadline() }, Wake: m.observed, Clock: m.options.Clock, Log: m.options.Log,
 	}
 	err := announce.Run(ctx)
@@ -131,7 +131,7 @@ func (m *Monitor) Start(ctx context.Context) error {
 	return err
 }
 
-func (m *Monitor) probe(ctx context.Context, scope Scope, probe Probe) {
+func (m *Monitor) probeEndpoint(ctx context.Context, scope Scope, probe Probe) {
 	for ctx.Err() == nil {
 		started := m.options.Clock.Now()
 		attempt, cancel := context.WithTimeout(ctx, m.options.Timeout)
@@ -159,12 +159,12 @@ func (m *Monitor) Observe(scope Scope, err error) time.Duration {
 	m.refresh(now)
 	state := m.endpoints[scope]
 	before := state.lastOutcome
-	state.observe(outcome, message, now)
+	state.observeProbe(outcome, message, now)
 	m.refresh(now)
 	thawed := state.thawed
 	m.mu.Unlock()
 
-	m.options.Metrics.probed(scope, outcome)
+	m.options.Metrics.countProbe(scope, outcome)
 	if outcome != before {
 		m.options.Log.Info("Probing an API server", "scope", scope, "outcome", outcome, "message", message)
 	}
@@ -198,14 +198,14 @@ func (m *Monitor) untilDeadline() time.Duration {
 	wait := m.options.Policy.After
 	now := m.options.Clock.Now()
 	for _, state := range m.endpoints {
-		if at, ok := state.deadline(); ok {
+		if at, ok := state.freezeDeadline(); ok {
 			wait = min(wait, max(at.Sub(now), 0))
 		}
 	}
 	return wait
 }
 
-func (m *Monitor) notify() {
+func (m *Monitor) notifySubscribers() {
 	m.mu.Lock()
 	now := m.options.Clock.Now()
 	state := m.refresh(now)
@@ -213,10 +213,10 @@ func (m *Monitor) notify() {
 	// A freeze that comes and goes between two looks is news for who lists the world after it.
 	changed := before.Frozen != state.Frozen || before.Reason != state.Reason || m.notifiedFreezes != m.freezes
 	m.announced, m.notifiedFreezes = state, m.freezes
-	frozenFor := m.downtime.last()
+	frozenFor := m.downtime.lastFreeze()
 	subscribers := slices.Clone(m.subscribers)
 	m.mu.Unlock()
-	m.options.Metrics.show(state, now)
+	m.options.Metrics.showState(state, now)
 	if !changed {
 		return
 	}

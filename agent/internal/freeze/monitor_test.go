@@ -170,11 +170,11 @@ func TestMetrics(t *testing.T) {
 		w.Observe(Hub, nil)
 		w.Observe(Target, nil)
 	}
-	w.notify()
+	w.notifySubscribers()
 	g.Expect(frozen(Hub, v1alpha1.ReasonStarting)).To(Equal(0.0))
 	w.clock.Step(testPolicy.After)
 	w.Observe(Target, syscall.ECONNREFUSED)
-	w.notify()
+	w.notifySubscribers()
 	g.Expect(frozen(Target, v1alpha1.ReasonUnreachable)).To(Equal(1.0))
 	g.Expect(testutil.ToFloat64(w.options.Metrics.since)).To(BeNumerically(">", 0))
 	g.Expect(testutil.ToFloat64(w.options.Metrics.probes.WithLabelValues("target", "Refused"))).To(Equal(1.0))

@@ -83,13 +83,13 @@ func TestASecondFreezeOfTheSameReasonIsTold(t *testing.T) {
 	g, w := NewWithT(t), relistingWorld(t)
 	changes := w.Subscribe()
 	w.healthy()
-	w.notify()
+	w.notifySubscribers()
 	g.Expect(changes).To(Receive())
-	w.notify()
+	w.notifySubscribers()
 	g.Expect(changes).NotTo(Receive(), "nothing has changed")
 	w.clock.Step(testPolicy.After)
 	w.healthy()
-	w.notify()
+	w.notifySubscribers()
 	g.Expect(w.State().Reason).To(Equal(v1alpha1.ReasonRelisting))
 	g.Expect(changes).To(Receive())
 }
@@ -102,20 +102,20 @@ func TestWhatWasDecidedBeforeAThawIsNotDoneAfterIt(t *testing.T) {
 	n, _ := w.Relist()
 	w.Relisted(n)
 	before := w.Deciding(context.Background())
-	g.Expect(gate.pass(before, "Delete")).To(Succeed())
-	g.Expect(gate.pass(context.Background(), "Delete")).To(Succeed())
+	g.Expect(gate.checkPassage(before, "Delete")).To(Succeed())
+	g.Expect(gate.checkPassage(context.Background(), "Delete")).To(Succeed())
 	var refused *Error
-	g.Expect(errors.As(gate.pass(inFreeze, "Delete"), &refused)).To(BeTrue(), "decided while frozen, done after the thaw")
+	g.Expect(errors.As(gate.checkPassage(inFreeze, "Delete"), &refused)).To(BeTrue(), "decided while frozen, done after the thaw")
 	g.Expect(refused.Reason).To(Equal("Outdated"))
 
 	w.clock.Step(testPolicy.After)
-	g.Expect(gate.pass(before, "Delete")).NotTo(Succeed(), "frozen")
+	g.Expect(gate.checkPassage(before, "Delete")).NotTo(Succeed(), "frozen")
 	w.healthy()
 	n, _ = w.Relist()
 	w.Relisted(n)
 	g.Expect(w.Check()).To(Succeed())
-	g.Expect(errors.As(gate.pass(before, "Delete"), &refused)).To(BeTrue(), "decided before the freeze, done after it")
-	g.Expect(gate.pass(w.Deciding(context.Background()), "Delete")).To(Succeed())
+	g.Expect(errors.As(gate.checkPassage(before, "Delete"), &refused)).To(BeTrue(), "decided before the freeze, done after it")
+	g.Expect(gate.checkPassage(w.Deciding(context.Background()), "Delete")).To(Succeed())
 }
 
 func TestEveryReasonIsCounted(t *testing.T) {
@@ -139,7 +139,7 @@ func TestEveryReasonIsCounted(t *testing.T) {
 	seconds := func(reason string) float64 { return testutil.ToFloat64(metrics.seconds.WithLabelValues(reason)) }
 	look := func(after time.Duration) {
 		clock.Step(after)
-		m.notify()
+		m.notifySubscribers()
 	}
 	g.Expect(shown("hub", v1alpha1.ReasonStarting)).To(Equal(1.0))
 	g.Expect(shown("agent", "Second")).To(Equal(1.0), "also what does not explain the freeze")
@@ -166,7 +166,7 @@ func TestEveryReasonIsCounted(t *testing.T) {
 		To(Equal([]float64{0, 0, 0, 0}))
 	g.Expect([]float64{seconds("First"), seconds(v1alpha1.ReasonRelisting)}).To(Equal([]float64{2, 4}))
 
-	// The agent looks late: the freeze began when the last good answer became too old.
+	// The agent looks late: the freeze started when the last good answer became too old.
 	look(testPolicy.After + 3*time.Second)
 	g.Expect(seconds(v1alpha1.ReasonHubUnreachable)).To(BeNumerically(">", 0))
 	g.Expect(testutil.ToFloat64(metrics.freezes.WithLabelValues(v1alpha1.ReasonHubUnreachable))).To(Equal(1.0))

@@ -13,7 +13,7 @@ type State struct {
 	// Reason is one of the reasons of package v1alpha1: NotFrozen, Starting, HubUnreachable, …
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
-	// Since is when this freeze began; zero while thawed.
+	// Since is when this freeze started; zero while thawed.
 	Since time.Time `json:"since,omitzero"`
 	// Ordered: a person wants the freeze, whatever the API servers are like.
 	Ordered bool `json:"ordered"`
@@ -58,7 +58,7 @@ func (m *Monitor) Refresh() State {
 func (m *Monitor) refresh(now time.Time) State {
 	state := m.stateAt(now)
 	for _, e := range m.endpoints {
-		e.advance(now)
+		e.advanceTo(now)
 	}
 	switch {
 	case !state.Ordered:
@@ -67,7 +67,7 @@ func (m *Monitor) refresh(now time.Time) State {
 		m.orderedSince = now
 	}
 	m.recordCause(state.Frozen && state.Reason != v1alpha1.ReasonRelisting)
-	m.downtime.record(state.Frozen, state.Since, now)
+	m.downtime.recordState(state.Frozen, state.Since, now)
 	return state
 }
 
@@ -79,8 +79,8 @@ func (m *Monitor) stateAt(now time.Time) State {
 			continue
 		}
 		e := *m.endpoints[scope]
-		e.advance(now)
-		status := describe(scope, &e)
+		e.advanceTo(now)
+		status := describeEndpoint(scope, &e)
 		state.Endpoints = append(state.Endpoints, status)
 		if !status.Frozen {
 			continue
@@ -95,16 +95,16 @@ func (m *Monitor) stateAt(now time.Time) State {
 			state.Since = status.Since
 		}
 	}
-	m.blocker(&state)
-	m.order(&state, now)
-	m.relist(&state)
+	m.addBlocker(&state)
+	m.addOrder(&state, now)
+	m.addRelist(&state)
 	return state
 }
 
-// blocker adds what keeps this agent from acting. A world that cannot be seen explains a freeze first, except that an
+// addBlocker adds what keeps this agent from acting. A world that cannot be seen explains a freeze first, except that an
 // agent which stands by for another one need not get as far as seeing it, and that one which the hub has shut out
 // cannot.
-func (m *Monitor) blocker(state *State) {
+func (m *Monitor) addBlocker(state *State) {
 	for _, find := range m.options.Blockers {
 		why, blocked := find()
 		if !blocked {
@@ -122,7 +122,7 @@ func (m *Monitor) blocker(state *State) {
 	}
 }
 
-// awaitsPerson tells whether no API server's recovery ends a Blocker of that reason, but only a person: a client that
+// awaitsPerson reports whether no API server's recovery ends a Blocker of that reason, but only a person: a client that
 // waits for the one has to know of the other.
 func awaitsPerson(reason string) bool {
 	switch reason {
@@ -132,8 +132,8 @@ func awaitsPerson(reason string) bool {
 	return false
 }
 
-// order adds the freeze that a person has ordered, which explains a freeze last.
-func (m *Monitor) order(state *State, now time.Time) {
+// addOrder adds the freeze that a person has ordered, which explains a freeze last.
+func (m *Monitor) addOrder(state *State, now time.Time) {
 	if m.options.Ordered == nil {
 		return
 	}
@@ -173,7 +173,7 @@ func (m *Monitor) Check() error {
 	return &Error{Reason: state.Reason, Message: state.Message, Since: state.Since}
 }
 
-func describe(scope Scope, e *endpoint) EndpointStatus {
+func describeEndpoint(scope Scope, e *endpoint) EndpointStatus {
 	status := EndpointStatus{
 		Scope: scope, Frozen: !e.thawed, Reason: v1alpha1.ReasonReachable, Successes: e.successes,
 		LastOutcome: e.lastOutcome, LastMessage: e.lastMessage, LastProbe: e.lastProbe,
@@ -237,9 +237,9 @@ func (m *Monitor) recordCause(caused bool) {
 	m.caused = caused
 }
 
-// relist keeps the agent frozen until it has listed everything since the last cause of the freeze: what it knows may be from
+// addRelist keeps the agent frozen until it has listed everything since the last cause of the freeze: what it knows may be from
 // before the freeze.
-func (m *Monitor) relist(state *State) {
+func (m *Monitor) addRelist(state *State) {
 	if !m.options.Relist || state.Frozen || m.listed {
 		return
 	}
@@ -251,7 +251,7 @@ func (m *Monitor) relist(state *State) {
 	state.Frozen, state.Reason, state.Message, state.Since = true, why.Reason, why.Message, why.Since
 }
 
-// Relist tells whether it is time to list the world, because nothing else keeps the agent frozen, and the number
+// Relist reports whether it is time to list the world, because nothing else keeps the agent frozen, and the number
 // of the freeze for which that is.
 func (m *Monitor) Relist() (freeze uint64, due bool) {
 	m.mu.Lock()
@@ -289,5 +289,5 @@ func (m *Monitor) Thaw() (number uint64, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.refresh(m.options.Clock.Now())
-	return m.downtime.thaw()
+	return m.downtime.lastThaw()
 }

@@ -44,8 +44,8 @@ func newEndpoint(policy Policy, now time.Time) endpoint {
 	return endpoint{policy: policy, frozenSince: now, lastOK: now}
 }
 
-// advance freezes if the last good answer is too old at the time now.
-func (e *endpoint) advance(now time.Time) {
+// advanceTo freezes if the last good answer is too old at the time now.
+func (e *endpoint) advanceTo(now time.Time) {
 	if Passed(e.lastOK, now) < e.policy.After {
 		return
 	}
@@ -60,9 +60,9 @@ func (e *endpoint) advance(now time.Time) {
 // suspended, and the wall clock may be set back.
 func Passed(a, b time.Time) time.Duration { return max(b.Sub(a), b.Round(0).Sub(a.Round(0))) }
 
-// observe takes in the result of a probe that ended at now.
-func (e *endpoint) observe(outcome Outcome, message string, now time.Time) {
-	e.advance(now)
+// observeProbe takes in the result of a probe that ended at now.
+func (e *endpoint) observeProbe(outcome Outcome, message string, now time.Time) {
+	e.advanceTo(now)
 	e.lastOutcome, e.lastMessage, e.lastProbe = outcome, message, now
 	switch {
 	case outcome != OK:
@@ -78,8 +78,8 @@ func (e *endpoint) observe(outcome Outcome, message string, now time.Time) {
 	}
 }
 
-// deadline is when the endpoint freezes if nothing is heard until then; ok is false while it is frozen.
-func (e *endpoint) deadline() (at time.Time, ok bool) {
+// freezeDeadline is when the endpoint freezes if nothing is heard until then; ok is false while it is frozen.
+func (e *endpoint) freezeDeadline() (at time.Time, ok bool) {
 	return e.lastOK.Add(e.policy.After), e.thawed
 }
 

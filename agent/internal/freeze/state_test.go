@@ -69,9 +69,9 @@ func TestEndpoint(t *testing.T) {
 			for i, step := range steps {
 				now := start.Add(step.at)
 				if step.outcome == "" {
-					e.advance(now)
+					e.advanceTo(now)
 				} else {
-					e.observe(step.outcome, "", now)
+					e.observeProbe(step.outcome, "", now)
 				}
 				if e.thawed != step.wantThawed {
 					t.Fatalf("step %d at %s (%s): thawed = %t, want %t", i, step.at, step.outcome, e.thawed, step.wantThawed)
@@ -105,11 +105,11 @@ func TestSilentFromTheStart(t *testing.T) {
 	for _, step := range steps {
 		now := start.Add(step.at)
 		if step.outcome == "" {
-			e.advance(now)
+			e.advanceTo(now)
 		} else {
-			e.observe(step.outcome, "", now)
+			e.observeProbe(step.outcome, "", now)
 		}
-		if got := describe(Target, &e).Reason; got != step.want {
+		if got := describeEndpoint(Target, &e).Reason; got != step.want {
 			t.Errorf("at %s: %s, want %s", step.at, got, step.want)
 		}
 	}
@@ -121,9 +121,9 @@ func TestFrozenSince(t *testing.T) {
 	if !e.frozenSince.Equal(start) {
 		t.Errorf("frozen since %s, want the start", e.frozenSince)
 	}
-	e.observe(OK, "", start.Add(time.Second))
-	e.advance(start.Add(time.Minute))
-	// The freeze began when the answer became too old, not when it was looked at.
+	e.observeProbe(OK, "", start.Add(time.Second))
+	e.advanceTo(start.Add(time.Minute))
+	// The freeze started when the answer became too old, not when it was looked at.
 	if want := start.Add(11 * time.Second); !e.frozenSince.Equal(want) {
 		t.Errorf("frozen since %s, want %s", e.frozenSince, want)
 	}

@@ -42,7 +42,7 @@ type turn struct {
 	// thaw is the one for which it has a place, at a time; let is the one after which it was let through or made.
 	thaw, let uint64
 	at        time.Time
-	// asked is when it began to wait, zero when it does not; waited is how long it has before that.
+	// asked is when it started to wait, zero when it does not; waited is how long it has before that.
 	asked  time.Time
 	waited time.Duration
 }
@@ -65,18 +65,18 @@ func (l *ThawLimiter) Take(machine types.UID) (wait, waited time.Duration) {
 	now := l.Clock.Now()
 	mine, known := l.turns[machine]
 	if left := l.Period - Passed(at, now); number > 0 && left > 0 {
-		wait = min(l.limit(&mine, number, now), left)
+		wait = min(l.admitTurn(&mine, number, now), left)
 		known = true
 	}
 	if wait == 0 && !mine.asked.IsZero() {
-		mine.waited, mine.asked = mine.waited+l.counted(mine.asked, now), time.Time{}
+		mine.waited, mine.asked = mine.waited+l.unfrozenTime(mine.asked, now), time.Time{}
 	}
 	if known {
 		l.turns[machine] = mine
 	}
 	waited = mine.waited
 	if !mine.asked.IsZero() {
-		waited += l.counted(mine.asked, now)
+		waited += l.unfrozenTime(mine.asked, now)
 	}
 	return wait, waited
 }
@@ -94,18 +94,18 @@ func (l *ThawLimiter) Created(machine types.UID) {
 	l.turns[machine] = mine
 }
 
-// limit lets a Machine through after a thaw, or says how long it has to wait.
-func (l *ThawLimiter) limit(mine *turn, thaw uint64, now time.Time) (wait time.Duration) {
+// admitTurn lets a Machine through after a thaw, or says how long it has to wait.
+func (l *ThawLimiter) admitTurn(mine *turn, thaw uint64, now time.Time) (wait time.Duration) {
 	if mine.let == thaw {
 		return 0
 	}
 	if mine.thaw != thaw {
-		l.place(mine, thaw, now)
+		l.placeTurn(mine, thaw, now)
 	}
 	l.let = lastMinute(l.let, now)
 	if wait = mine.at.Sub(now); wait <= 0 {
 		// Others may have come too late for their places.
-		wait = l.next(l.let, now).Sub(now)
+		wait = l.nextSlot(l.let, now).Sub(now)
 	}
 	if wait <= 0 {
 		l.let, mine.let = append(l.let, now), thaw
@@ -118,19 +118,19 @@ func (l *ThawLimiter) limit(mine *turn, thaw uint64, now time.Time) (wait time.D
 	return wait
 }
 
-// place tells a Machine when it may expect to be let through.
-func (l *ThawLimiter) place(mine *turn, thaw uint64, now time.Time) {
+// placeTurn tells a Machine when it may expect to be let through.
+func (l *ThawLimiter) placeTurn(mine *turn, thaw uint64, now time.Time) {
 	if l.thaw != thaw {
 		// Who has not been let through yet asks again.
 		l.thaw, l.places = thaw, slices.Clone(lastMinute(l.let, now))
 	}
 	l.places = lastMinute(l.places, now)
-	mine.thaw, mine.at = thaw, l.next(l.places, now)
+	mine.thaw, mine.at = thaw, l.nextSlot(l.places, now)
 	l.places = append(l.places, mine.at)
 }
 
-// next is when one more may follow on times, which are in order.
-func (l *ThawLimiter) next(times []time.Time, now time.Time) time.Time {
+// nextSlot is when one more may follow on times, which are in order.
+func (l *ThawLimiter) nextSlot(times []time.Time, now time.Time) time.Time {
 	if before := len(times) - l.PerMinute; before >= 0 {
 		return times[before].Add(time.Minute)
 	}
@@ -142,8 +142,8 @@ func lastMinute(times []time.Time, now time.Time) []time.Time {
 	return slices.DeleteFunc(times, func(at time.Time) bool { return Passed(at, now) >= time.Minute })
 }
 
-// counted is the time since a Machine asked that was not frozen.
-func (l *ThawLimiter) counted(asked, now time.Time) time.Duration {
+// unfrozenTime is the time since a Machine asked that was not frozen.
+func (l *ThawLimiter) unfrozenTime(asked, now time.Time) time.Duration {
 	return max(Passed(asked, now)-l.Downtime.FrozenSince(asked), 0)
 }
 

@@ -15,8 +15,8 @@ func FuzzUptime(f *testing.F) {
 	}
 	now := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, text string) {
-		intervals := ParseUptime(text).until(now)
-		if joined := intervals.joined(); len(joined) > maxHandedOn {
+		intervals := ParseUptime(text).cutAt(now)
+		if joined := intervals.joinOldest(); len(joined) > maxHandedOn {
 			t.Errorf("%q: %d intervals are handed on", text, len(joined))
 		}
 		var last time.Time
@@ -38,11 +38,11 @@ func TestUptimeIsJoinedInOnePass(t *testing.T) {
 		at := begin.Add(time.Duration(i) * time.Hour)
 		many = append(many, Interval{From: at, To: at.Add(time.Minute)})
 	}
-	joined := many.joined()
+	joined := many.joinOldest()
 	if len(joined) != maxHandedOn || !joined[0].From.Equal(begin) || joined[0].To.Sub(begin) != (1000-maxHandedOn+1)*time.Minute {
 		t.Errorf("got %v", joined)
 	}
-	if allocations := testing.AllocsPerRun(1, func() { many.joined() }); allocations > 2 {
+	if allocations := testing.AllocsPerRun(1, func() { many.joinOldest() }); allocations > 2 {
 		t.Errorf("%v allocations for 1000 intervals, want 2 or fewer", allocations)
 	}
 }

@@ -26,7 +26,7 @@ func TestUptimeIsReadAsItWasWritten(t *testing.T) {
 // What comes from another clock, or was written wrongly by a user, makes no time count twice, and none to come.
 func TestTimesOfOthersAreCutToThePast(t *testing.T) {
 	l := newDowntime(at(100))
-	l.remember(Uptime{{at(0), at(50)}, {at(40), at(70)}, {at(90), at(80)}, {at(105), at(9000)}}, at(110))
+	l.rememberUptime(Uptime{{at(0), at(50)}, {at(40), at(70)}, {at(90), at(80)}, {at(105), at(9000)}}, at(110))
 	if got := l.frozenSince(at(0), at(200)); got != 125*time.Second {
 		t.Errorf("frozen for %s, want 125s", got)
 	}
@@ -34,8 +34,8 @@ func TestTimesOfOthersAreCutToThePast(t *testing.T) {
 
 func TestWhoHasThawedRemembersNoOthers(t *testing.T) {
 	l := newDowntime(at(0))
-	l.record(false, time.Time{}, at(10))
-	l.remember(Uptime{{at(-100), at(0)}}, at(20))
+	l.recordState(false, time.Time{}, at(10))
+	l.rememberUptime(Uptime{{at(-100), at(0)}}, at(20))
 	if got := l.frozenSince(at(-100), at(20)); got != 110*time.Second {
 		t.Errorf("frozen for %s, want 110s", got)
 	}
@@ -54,7 +54,7 @@ func TestAgentsHandOnWhenTheyCouldAct(t *testing.T) {
 					acted, now = append(acted, false), now.Add(time.Second)
 				}
 				l = newDowntime(now)
-				l.remember(ParseUptime(kept), now)
+				l.rememberUptime(ParseUptime(kept), now)
 			}
 			frozen := true
 			for range rapid.IntRange(0, 8).Draw(t, "seconds") {
@@ -63,9 +63,9 @@ func TestAgentsHandOnWhenTheyCouldAct(t *testing.T) {
 				if was && !frozen {
 					intervals++
 				}
-				l.record(frozen, now, now)
+				l.recordState(frozen, now, now)
 				acted, now = append(acted, !frozen), now.Add(time.Second)
-				l.record(frozen, now, now)
+				l.recordState(frozen, now, now)
 				kept = l.uptimeUntil(now).String()
 			}
 		}

@@ -53,7 +53,7 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// restart begins with a new process.
+// restart starts with a new process.
 func (b *bed) restart() {
 	b.t.Helper()
 	refuse := func() error {
@@ -98,7 +98,7 @@ func (b *bed) lease() *coordinationv1.Lease {
 	return lease
 }
 
-// renew does what the reporter does: read if it has just begun, and write.
+// renew does what the reporter does: read if it has just started, and write.
 func (b *bed) renew(read bool) {
 	b.t.Helper()
 	lease := b.lease()
@@ -125,7 +125,7 @@ func (b *bed) turnBack(by time.Duration) {
 	b.Expect(b.admin.Update(b.t.Context(), lease)).To(Succeed())
 }
 
-func (b *bed) look() { b.verifier.attempt(b.t.Context()) }
+func (b *bed) look() { b.verifier.attemptCheck(b.t.Context()) }
 
 // acknowledge does what a person does about a finding, and looks.
 func (b *bed) acknowledge() {

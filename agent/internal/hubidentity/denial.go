@@ -48,12 +48,12 @@ func (d *Denial) Probed(err error, cluster *v1alpha1.Cluster) {
 	case apierrors.IsForbidden(err):
 		d.refusals++
 		if d.admitted && d.refusals >= RefusalsToDeny {
-			d.deny(fmt.Sprintf("the hub refuses this agent, as it does when the cluster is denied or removed: %v", err))
+			d.denyOnce(fmt.Sprintf("the hub refuses this agent, as it does when the cluster is denied or removed: %v", err))
 		}
 	case err != nil || cluster == nil:
 	case cluster.Spec.Acceptance == v1alpha1.AcceptanceDenied:
 		d.refusals = 0
-		d.deny(fmt.Sprintf("Cluster %s is denied; 'kubectl hollow cluster accept %s' lets it in again", cluster.Name, cluster.Name))
+		d.denyOnce(fmt.Sprintf("Cluster %s is denied; 'kubectl hollow cluster accept %s' lets it in again", cluster.Name, cluster.Name))
 	default:
 		d.admitted, d.refusals = true, 0
 		if d.why != nil {
@@ -62,8 +62,8 @@ func (d *Denial) Probed(err error, cluster *v1alpha1.Cluster) {
 	}
 }
 
-// deny keeps what was said first: it says most.
-func (d *Denial) deny(message string) {
+// denyOnce keeps what was said first: it says most.
+func (d *Denial) denyOnce(message string) {
 	if d.why != nil {
 		return
 	}

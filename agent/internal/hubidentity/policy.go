@@ -24,7 +24,7 @@
 //
 // # When the hub denies the agent
 //
-// An API server checks rights only when a watch begins: one that was open when the agent lost its rights goes on. So
+// An API server checks rights only when a watch starts: one that was open when the agent lost its rights continues. So
 // Denial ends the agent's own watches, and the agent does nothing on the hub but probe it, until the hub lets it in
 // again.
 package hubidentity
@@ -50,11 +50,11 @@ type Hub struct {
 	Renewed time.Time `json:"renewed,omitzero"`
 }
 
-// Known tells whether there is a hub at all.
+// Known reports whether there is a hub at all.
 func (h Hub) Known() bool { return h.ClusterUID != "" }
 
 // Mismatch tells why seen is not h a moment later, as a reason of package v1alpha1; empty if it may well be. An
-// unknown hub goes on as any.
+// unknown hub continues as any.
 func (h Hub) Mismatch(seen Hub) (strange string) {
 	switch {
 	case !h.Known():
@@ -139,10 +139,10 @@ func Evaluate(m Memory, s Observation) (Memory, Outcome) {
 		return nothingToLose(m, s)
 	}
 	if m.Finding != nil {
-		return wait(m, s)
+		return keepFinding(m, s)
 	}
-	if strange := m.mismatch(s); strange != "" {
-		return found(m, s, strange), Found
+	if strange := m.describeMismatch(s); strange != "" {
+		return addFinding(m, s, strange), Found
 	}
 	outcome := Unchanged
 	if !m.Hub.Known() {
@@ -151,8 +151,8 @@ func Evaluate(m Memory, s Observation) (Memory, Outcome) {
 	return Memory{Hub: s.Hub, EmptyAccepted: m.EmptyAccepted && s.Machines == 0}, outcome
 }
 
-// mismatch tells why the hub is not the one that the agent works for; empty if it is.
-func (m *Memory) mismatch(s Observation) string {
+// describeMismatch tells why the hub is not the one that the agent works for; empty if it is.
+func (m *Memory) describeMismatch(s Observation) string {
 	if strange := m.Hub.Mismatch(s.Hub); strange != "" {
 		return strange
 	}
@@ -173,8 +173,8 @@ func nothingToLose(m Memory, s Observation) (Memory, Outcome) {
 	return Memory{Hub: s.Hub}, outcome
 }
 
-// wait keeps a finding until a person has acknowledged this very one, or it does not describe the hub any more.
-func wait(m Memory, s Observation) (Memory, Outcome) {
+// keepFinding keeps a finding until a person has acknowledged this very one, or it does not describe the hub any more.
+func keepFinding(m Memory, s Observation) (Memory, Outcome) {
 	strange := m.Finding.Hub.Mismatch(s.Hub)
 	switch {
 	case strange == "" && s.Acknowledged == m.Finding.ID:
@@ -184,27 +184,27 @@ func wait(m Memory, s Observation) (Memory, Outcome) {
 		kept.Hub = s.Hub
 		m.Finding = &kept
 		return m, Unchanged
-	case m.Hub.Known() && s.Hub.ClusterUID != m.Finding.Hub.ClusterUID && m.mismatch(s) == "":
+	case m.Hub.Known() && s.Hub.ClusterUID != m.Finding.Hub.ClusterUID && m.describeMismatch(s) == "":
 		// It is not the strange hub in another state of its own.
 		return Memory{Hub: s.Hub, EmptyAccepted: m.EmptyAccepted && s.Machines == 0}, Back
 	}
-	if against := m.mismatch(s); against != "" {
+	if against := m.describeMismatch(s); against != "" {
 		strange = against
 	}
-	return found(m, s, strange), Found
+	return addFinding(m, s, strange), Found
 }
 
-func found(m Memory, s Observation, reason string) Memory {
+func addFinding(m Memory, s Observation, reason string) Memory {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%v\n%v\n%s", reason, m.Hub, s.Hub, s.Nonce))
 	m.Finding = &Finding{
 		ID: hex.EncodeToString(sum[:])[:idLength], Reason: reason, Since: s.Now, Hub: s.Hub,
-		Message: describe(m.Hub, s, reason),
+		Message: describeFinding(m.Hub, s, reason),
 	}
 	return m
 }
 
-// describe says what was found, and what ends the freeze.
-func describe(known Hub, s Observation, reason string) string {
+// describeFinding says what was found, and what ends the freeze.
+func describeFinding(known Hub, s Observation, reason string) string {
 	text := ""
 	switch reason {
 	case v1alpha1.ReasonHubChanged:
@@ -212,7 +212,7 @@ func describe(known Hub, s Observation, reason string) string {
 			s.Cluster, s.Hub.ClusterUID, known.ClusterUID)
 	case v1alpha1.ReasonHubRestored:
 		text = fmt.Sprintf("the hub has gone back in time: it had confirmed a renewal of the Lease of cluster %s at %s, and now %s; it was restored from a backup, or has lost the Lease",
-			s.Cluster, stamp(known.Renewed), shows(s.Hub.Renewed))
+			s.Cluster, formatTime(known.Renewed), describeRenewal(s.Hub.Renewed))
 	case v1alpha1.ReasonHubEmpty:
 		text = fmt.Sprintf("the hub has no Machine of cluster %s any more", s.Cluster)
 	}
@@ -220,24 +220,24 @@ func describe(known Hub, s Observation, reason string) string {
 		text += ", and it has no Machine of the cluster"
 	}
 	return fmt.Sprintf("%s. The cluster has %s, which stay as they are. Nothing is created or deleted until a person has looked and says: kubectl hollow cluster acknowledge %s",
-		text, instances(s.Instances), s.Cluster)
+		text, countInstances(s.Instances), s.Cluster)
 }
 
-func instances(n int) string {
+func countInstances(n int) string {
 	if n == 1 {
 		return "1 instance of a Machine"
 	}
 	return fmt.Sprintf("%d instances of Machines", n)
 }
 
-func shows(renewed time.Time) string {
+func describeRenewal(renewed time.Time) string {
 	if renewed.IsZero() {
 		return "shows no Lease"
 	}
-	return "shows one of " + stamp(renewed)
+	return "shows one of " + formatTime(renewed)
 }
 
-func stamp(t time.Time) string {
+func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return "no time at all"
 	}

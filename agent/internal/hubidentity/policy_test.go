@@ -161,7 +161,7 @@ func TestNobodyWorksForAStrangeHubUnasked(t *testing.T) {
 			if memory.Finding == nil && memory.Hub != s.Hub {
 				t.Fatalf("works for %+v and sees %+v", memory.Hub, s.Hub)
 			}
-			works, strange := memory.Finding == nil, before.mismatch(s) != ""
+			works, strange := memory.Finding == nil, before.describeMismatch(s) != ""
 			asked := before.Finding != nil && s.Acknowledged == before.Finding.ID && before.Finding.Hub.Mismatch(s.Hub) == ""
 			if works && strange && s.Instances > 0 && !asked {
 				t.Fatalf("%s: works for a strange hub: %+v, %+v", outcome, before, s)

@@ -18,11 +18,11 @@ const precision = time.Microsecond
 
 // CheckLease looks at the hub before this agent renews a Lease that it has just read, or makes it if there is none.
 func (v *Verifier) CheckLease(ctx context.Context, lease *coordinationv1.Lease) error {
-	cluster, err := v.live(ctx)
+	cluster, err := v.readCluster(ctx)
 	if err != nil {
 		return err
 	}
-	v.record(Hub{ClusterUID: string(cluster.UID), Renewed: shown(lease)})
+	v.recordSeen(Hub{ClusterUID: string(cluster.UID), Renewed: shownRenewal(lease)})
 	return nil
 }
 
@@ -66,12 +66,12 @@ func (v *Verifier) rollbackTime(ctx context.Context, renewal time.Time) (keep ti
 	defer v.looking.Unlock()
 	bounded, cancel := context.WithTimeout(ctx, longestSave)
 	defer cancel()
-	if !v.loaded || v.save(bounded, at(v.stored, renewal)) != nil {
+	if !v.loaded || v.saveMemory(bounded, withRenewal(v.stored, renewal)) != nil {
 		return last
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.memory, v.hub.Renewed = at(v.memory, renewal), renewal
+	v.memory, v.hub.Renewed = withRenewal(v.memory, renewal), renewal
 	return time.Time{}
 }
 
@@ -88,7 +88,7 @@ func (v *Verifier) Renewed(lease *coordinationv1.Lease) {
 // Verify asks the hub's API server, before something is done for a Machine, whether it is still the hub that it was.
 // Blocked tells what came of it.
 func (v *Verifier) Verify(ctx context.Context) error {
-	if err := v.compare(ctx); err != nil {
+	if err := v.compareHub(ctx); err != nil {
 		return err
 	}
 	v.mu.Lock()
@@ -98,11 +98,11 @@ func (v *Verifier) Verify(ctx context.Context) error {
 		return nil
 	}
 	// A person has said that this hub may have no Machine. Now it has one; if that is lost, a person has to say so again.
-	return v.check(ctx)
+	return v.checkHub(ctx)
 }
 
-// compare asks the hub's API server whether it is still the hub that it was.
-func (v *Verifier) compare(ctx context.Context) error {
+// compareHub asks the hub's API server whether it is still the hub that it was.
+func (v *Verifier) compareHub(ctx context.Context) error {
 	for {
 		v.mu.Lock()
 		begun, before, renewals := v.begun, v.hub, v.renewals
@@ -110,7 +110,7 @@ func (v *Verifier) compare(ctx context.Context) error {
 		if !begun {
 			return nil
 		}
-		cluster, err := v.live(ctx)
+		cluster, err := v.readCluster(ctx)
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (v *Verifier) compare(ctx context.Context) error {
 		} else if v.Saw != nil {
 			v.Saw(lease)
 		}
-		seen := Hub{ClusterUID: string(cluster.UID), Renewed: shown(lease)}
+		seen := Hub{ClusterUID: string(cluster.UID), Renewed: shownRenewal(lease)}
 		if before.Mismatch(seen) == "" {
 			return nil
 		}
@@ -131,15 +131,15 @@ func (v *Verifier) compare(ctx context.Context) error {
 		overtaken := v.renewals != renewals
 		v.mu.Unlock()
 		if !overtaken {
-			v.record(seen)
+			v.recordSeen(seen)
 			return nil
 		}
 		// What was read may be from before a renewal that the hub has confirmed meanwhile.
 	}
 }
 
-// live reads the agent's Cluster.
-func (v *Verifier) live(ctx context.Context) (*v1alpha1.Cluster, error) {
+// readCluster reads the agent's Cluster.
+func (v *Verifier) readCluster(ctx context.Context) (*v1alpha1.Cluster, error) {
 	cluster := &v1alpha1.Cluster{}
 	if err := v.Hub.Get(ctx, client.ObjectKey{Name: v.Cluster}, cluster); err != nil {
 		return nil, fmt.Errorf("getting Cluster %s: %w", v.Cluster, err)
@@ -148,8 +148,8 @@ func (v *Verifier) live(ctx context.Context) (*v1alpha1.Cluster, error) {
 	return cluster, nil
 }
 
-// record takes in what the hub shows. What does not go on from what was known has to be judged.
-func (v *Verifier) record(seen Hub) {
+// recordSeen takes in what the hub shows. What does not continue from what was known has to be judged.
+func (v *Verifier) recordSeen(seen Hub) {
 	v.mu.Lock()
 	if v.begun && (v.judged && v.hub.Mismatch(seen) == "" || !v.judged && v.hub == seen) {
 		v.mu.Unlock()
@@ -157,7 +157,7 @@ func (v *Verifier) record(seen Hub) {
 	}
 	if v.judged {
 		// What the hub has confirmed to the last is what it has to show.
-		v.memory = at(v.memory, v.hub.Renewed)
+		v.memory = withRenewal(v.memory, v.hub.Renewed)
 		if v.broken != nil {
 			close(v.broken)
 			v.broken = nil
@@ -170,12 +170,12 @@ func (v *Verifier) record(seen Hub) {
 	v.sights++
 	v.mu.Unlock()
 	v.Changed()
-	v.wake()
+	v.wakeRun()
 }
 
-// shown is the last renewal that a Lease tells of, zero if there is none: that of before the agent knew the hub, if
+// shownRenewal is the last renewal that a Lease tells of, zero if there is none: that of before the agent knew the hub, if
 // the Lease keeps it.
-func shown(lease *coordinationv1.Lease) time.Time {
+func shownRenewal(lease *coordinationv1.Lease) time.Time {
 	kept, ok := lease.Annotations[v1alpha1.ShownRenewalAnnotation]
 	if !ok {
 		return renewalOf(lease)
@@ -199,11 +199,11 @@ func (v *Verifier) Release(ctx context.Context) error {
 	v.looking.Lock()
 	defer v.looking.Unlock()
 	v.mu.Lock()
-	last := at(v.memory, v.hub.Renewed)
+	last := withRenewal(v.memory, v.hub.Renewed)
 	judged := v.judged
 	v.mu.Unlock()
 	if !judged || !v.loaded || reflect.DeepEqual(last, v.stored) {
 		return nil
 	}
-	return v.save(ctx, last)
+	return v.saveMemory(ctx, last)
 }

@@ -19,7 +19,7 @@ const (
 	memoryKey  = "memory.json"
 )
 
-// Store keeps a memory in the workload cluster. Its client is not gated: this bookkeeping goes on while the agent is
+// Store keeps a memory in the workload cluster. Its client is not gated: this bookkeeping continues while the agent is
 // frozen.
 type Store struct {
 	client client.Client
@@ -39,8 +39,8 @@ func NewStore(direct client.Client, namespace, cluster string) *Store {
 	}}}
 }
 
-// load reads the memory; without one it is empty.
-func (s *Store) load(ctx context.Context) (Memory, error) {
+// loadMemory reads the memory; without one it is empty.
+func (s *Store) loadMemory(ctx context.Context) (Memory, error) {
 	var memory Memory
 	key, found := client.ObjectKeyFromObject(s.object), &corev1.ConfigMap{}
 	err := s.client.Get(ctx, key, found)
@@ -58,8 +58,8 @@ func (s *Store) load(ctx context.Context) (Memory, error) {
 	return memory, nil
 }
 
-// save writes the memory. Another writer's memory is not overwritten: after an error it has to be loaded again.
-func (s *Store) save(ctx context.Context, memory Memory) error {
+// saveMemory writes the memory. Another writer's memory is not overwritten: after an error it has to be loaded again.
+func (s *Store) saveMemory(ctx context.Context, memory Memory) error {
 	content, err := json.Marshal(memory)
 	if err != nil {
 		return fmt.Errorf("encoding what is known of the hub: %w", err)

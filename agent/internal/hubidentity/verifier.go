@@ -66,7 +66,7 @@ type Verifier struct {
 	// count counts the cluster's instances, once that can be done.
 	count  func(context.Context) (int, error)
 	memory Memory
-	// begun: the hub has been seen. hub is what it shows or, once that is judged, has confirmed since. sights counts
+	// started: the hub has been seen. hub is what it shows or, once that is judged, has confirmed since. sights counts
 	// what was seen that has to be judged, renewals what the hub has confirmed.
 	begun, judged    bool
 	hub              Hub
@@ -99,11 +99,11 @@ func (v *Verifier) Instances(count func(context.Context) (int, error)) {
 	v.mu.Lock()
 	v.count = count
 	v.mu.Unlock()
-	v.wake()
+	v.wakeRun()
 }
 
-// ErrBroken says that the hub does not go on from where it was: what was read from it before is not to be used any
-// more, and its watches may go on for hours without telling what is missing since.
+// ErrBroken says that the hub does not continue from where it was: what was read from it before is not to be used any
+// more, and its watches may continue for hours without telling what is missing since.
 var ErrBroken = errors.New("the hub does not go on from where it was")
 
 // Continuity returns a runnable that ends with ErrBroken when the hub breaks off after this call.
@@ -159,31 +159,31 @@ func (v *Verifier) Finding() (id string, known bool) {
 // Start looks at the hub, once it has been met, until ctx ends.
 func (v *Verifier) Start(ctx context.Context) error {
 	return poll.Loop{
-		Do:    func(ctx context.Context) error { v.attempt(ctx); return nil },
+		Do:    func(ctx context.Context) error { v.attemptCheck(ctx); return nil },
 		Every: tick, Wake: v.kick, Clock: v.Clock, Log: v.Log,
 	}.Run(ctx)
 }
 
-func (v *Verifier) wake() {
+func (v *Verifier) wakeRun() {
 	select {
 	case v.kick <- struct{}{}:
 	default:
 	}
 }
 
-// attempt looks if it is time to, and notes what keeps it from doing so.
-func (v *Verifier) attempt(ctx context.Context) {
-	if !v.due() {
+// attemptCheck looks if it is time to, and notes what keeps it from doing so.
+func (v *Verifier) attemptCheck(ctx context.Context) {
+	if !v.isDue() {
 		return
 	}
 	bounded, cancel := context.WithTimeout(ctx, longestLook)
 	defer cancel()
 	var err error
-	if v.remade() {
-		err = v.compare(bounded)
+	if v.isClusterReplaced() {
+		err = v.compareHub(bounded)
 	}
 	if err == nil {
-		err = v.check(bounded)
+		err = v.checkHub(bounded)
 	}
 	if ctx.Err() != nil {
 		return
@@ -198,16 +198,16 @@ func (v *Verifier) attempt(ctx context.Context) {
 	v.failures.Note("Comparing the hub with the one that the agent knows", err)
 }
 
-// remade tells whether the Cluster that was seen last is not the one that was judged, or is to be.
-func (v *Verifier) remade() bool {
+// isClusterReplaced reports whether the Cluster that was seen last is not the one that was judged, or is to be.
+func (v *Verifier) isClusterReplaced() bool {
 	last := v.Last()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return last != nil && string(last.UID) != v.hub.ClusterUID
 }
 
-// due tells whether there is something to look at.
-func (v *Verifier) due() bool {
+// isDue reports whether there is something to look at.
+func (v *Verifier) isDue() bool {
 	last := v.Last()
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -218,11 +218,11 @@ func (v *Verifier) due() bool {
 	return !v.judged || acknowledged || string(last.UID) != v.hub.ClusterUID || !v.Clock.Now().Before(v.lookAt)
 }
 
-// check judges what is seen now, and stores what came of it.
-func (v *Verifier) check(ctx context.Context) error {
+// checkHub judges what is seen now, and stores what came of it.
+func (v *Verifier) checkHub(ctx context.Context) error {
 	v.looking.Lock()
 	defer v.looking.Unlock()
-	if err := v.load(ctx); err != nil {
+	if err := v.loadMemory(ctx); err != nil {
 		return err
 	}
 	v.mu.Lock()
@@ -237,11 +237,11 @@ func (v *Verifier) check(ctx context.Context) error {
 	next, outcome := Evaluate(v.memory, sight)
 	v.mu.Unlock()
 	if v.worthStoring(next) {
-		if err := v.save(ctx, next); err != nil {
+		if err := v.saveMemory(ctx, next); err != nil {
 			return err
 		}
 	}
-	v.settle(next, outcome, sights, sight)
+	v.settleOutcome(next, outcome, sights, sight)
 	return nil
 }
 
@@ -274,12 +274,12 @@ func (v *Verifier) someMachines(ctx context.Context) (int, error) {
 	return len(machines.Items), nil
 }
 
-// settle takes a judgement in, unless something else has been seen meanwhile.
-func (v *Verifier) settle(next Memory, outcome Outcome, sights uint64, sight Observation) {
+// settleOutcome takes a judgement in, unless something else has been seen meanwhile.
+func (v *Verifier) settleOutcome(next Memory, outcome Outcome, sights uint64, sight Observation) {
 	v.mu.Lock()
 	if v.sights != sights {
 		v.mu.Unlock()
-		v.wake()
+		v.wakeRun()
 		return
 	}
 	news := !v.judged || outcome != Unchanged
@@ -288,16 +288,16 @@ func (v *Verifier) settle(next Memory, outcome Outcome, sights uint64, sight Obs
 	v.lookAt = v.Clock.Now().Add(lookEvery)
 	v.mu.Unlock()
 	if outcome != Unchanged {
-		v.Metrics.record(outcome)
+		v.Metrics.recordOutcome(outcome)
 	}
-	v.report(before, next, outcome, sight)
+	v.logOutcome(before, next, outcome, sight)
 	if news {
 		v.Changed()
 	}
 }
 
-// report says in the log what came of a look.
-func (v *Verifier) report(before, now Memory, outcome Outcome, sight Observation) {
+// logOutcome says in the log what came of a look.
+func (v *Verifier) logOutcome(before, now Memory, outcome Outcome, sight Observation) {
 	log := v.Log.WithValues("Cluster", v.Cluster, "clusterUID", sight.Hub.ClusterUID)
 	switch outcome {
 	case Unchanged:
@@ -320,12 +320,12 @@ func (v *Verifier) report(before, now Memory, outcome Outcome, sight Observation
 	}
 }
 
-// load reads the memory if it is not known.
-func (v *Verifier) load(ctx context.Context) error {
+// loadMemory reads the memory if it is not known.
+func (v *Verifier) loadMemory(ctx context.Context) error {
 	if v.loaded {
 		return nil
 	}
-	memory, err := v.Store.load(ctx)
+	memory, err := v.Store.loadMemory(ctx)
 	if err != nil {
 		return err
 	}
@@ -336,17 +336,17 @@ func (v *Verifier) load(ctx context.Context) error {
 	return nil
 }
 
-// worthStoring tells whether next differs from what is stored by more than a renewal that is not much later.
+// worthStoring reports whether next differs from what is stored by more than a renewal that is not much later.
 func (v *Verifier) worthStoring(next Memory) bool {
 	moved, stored := next.Current().Renewed, v.stored.Current().Renewed
 	if moved.IsZero() != stored.IsZero() || moved.Sub(stored).Abs() >= storeEvery {
 		return true
 	}
-	return !reflect.DeepEqual(at(next, stored), v.stored)
+	return !reflect.DeepEqual(withRenewal(next, stored), v.stored)
 }
 
-// at is memory with another last renewal.
-func at(memory Memory, renewed time.Time) Memory {
+// withRenewal is memory with another last renewal.
+func withRenewal(memory Memory, renewed time.Time) Memory {
 	if memory.Finding != nil {
 		finding := *memory.Finding
 		memory.Finding = &finding
@@ -355,9 +355,9 @@ func at(memory Memory, renewed time.Time) Memory {
 	return memory
 }
 
-func (v *Verifier) save(ctx context.Context, memory Memory) error {
-	if err := v.Store.save(ctx, memory); err != nil {
-		v.loaded = false // Whatever came of it, it is read anew.
+func (v *Verifier) saveMemory(ctx context.Context, memory Memory) error {
+	if err := v.Store.saveMemory(ctx, memory); err != nil {
+		v.loaded = false // Whatever came of it, it is read again.
 		return err
 	}
 	v.stored = memory
@@ -385,6 +385,6 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) record(outcome Outcome) {
+func (m *Metrics) recordOutcome(outcome Outcome) {
 	m.outcomes.WithLabelValues(string(outcome)).Inc()
 }

@@ -248,7 +248,7 @@ func TestAMemoryThatCannotBeRead(t *testing.T) {
 // Another process that stores meanwhile is not overwritten.
 func TestAnotherMemoryIsNotOverwritten(t *testing.T) {
 	b := known(t)
-	b.Expect(b.verifier.Store.save(t.Context(), b.verifier.stored)).To(Succeed())
+	b.Expect(b.verifier.Store.saveMemory(t.Context(), b.verifier.stored)).To(Succeed())
 	stored := &corev1.ConfigMap{}
 	b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.verifier.Store.object), stored)).To(Succeed())
 	metav1.SetMetaDataLabel(&stored.ObjectMeta, "touched", "true")

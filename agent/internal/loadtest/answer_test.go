@@ -77,8 +77,8 @@ func TestNoActionKeepsItsAnswers(t *testing.T) {
 			template.resource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 			e := &engine{deps: Deps{Clock: clock.RealClock{}}, load: answering(t, size), book: newBook(), recorder: newRecorder()}
 			p := &phase{engine: e, spec: &v1alpha1.LoadPhase{}, template: template}
-			o := e.book.begin(template, "load-00000000-0", true)
-			e.book.created(o, e.deps.Clock.Now())
+			o := e.book.registerObject(template, "load-00000000-0", true)
+			e.book.markCreated(o, e.deps.Clock.Now())
 			taken := allocated(func() { do(t.Context(), p, o) })
 			g.Expect(taken).To(BeNumerically("<", 16<<20), "of an answer of %d bytes", size)
 			g.Expect(e.recorder.requests.Load()).To(BeEquivalentTo(1), "it was made")

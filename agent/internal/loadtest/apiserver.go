@@ -57,13 +57,13 @@ func parseServerCounts(metrics io.Reader) (serverCounts, error) {
 	}
 	counts := serverCounts{}
 	for _, metric := range families[serverMetric].GetMetric() {
-		counts.add(metric)
+		counts.addRequests(metric)
 	}
 	return counts, nil
 }
 
-// add adds the requests of one verb, resource, group, subresource and scope, in all versions.
-func (c serverCounts) add(metric *dto.Metric) {
+// addRequests adds the requests of one verb, resource, group, subresource and scope, in all versions.
+func (c serverCounts) addRequests(metric *dto.Metric) {
 	key := measure.Key{Measurement: v1alpha1.LoadAPIServerRequest}
 	var group, subresource string
 	for _, label := range metric.GetLabel() {
@@ -100,8 +100,8 @@ func (c serverCounts) add(metric *dto.Metric) {
 	}
 }
 
-// since is what was counted after before. An API server that was started in between has begun to count anew.
-func (c serverCounts) since(before serverCounts) measure.Measurements {
+// countedSince is what was counted after before. An API server that was started in between has started to count again.
+func (c serverCounts) countedSince(before serverCounts) measure.Measurements {
 	measured := measure.Measurements{}
 	for key, buckets := range c {
 		restarted := false
@@ -114,7 +114,7 @@ func (c serverCounts) since(before serverCounts) measure.Measurements {
 			}
 			took := time.Duration(math.MaxInt64) // Longer than the longest that is told apart.
 			if !math.IsInf(bound, 1) {
-				took = seconds(bound)
+				took = secondsToDuration(bound)
 			}
 			measured.Record(key, took, int64(count))
 		}
@@ -122,8 +122,8 @@ func (c serverCounts) since(before serverCounts) measure.Measurements {
 	return measured
 }
 
-// scrape reads what the API server has counted.
-func (x *execution) scrape(ctx context.Context) (serverCounts, error) {
+// scrapeServerCounts reads what the API server has counted.
+func (x *execution) scrapeServerCounts(ctx context.Context) (serverCounts, error) {
 	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
 	defer cancel()
 	stream, err := x.engine.load.Requests.Get().AbsPath("/metrics").SetHeader("Accept", "text/plain").Stream(ctx)
@@ -135,13 +135,13 @@ func (x *execution) scrape(ctx context.Context) (serverCounts, error) {
 }
 
 func (x *execution) scrapeBefore(ctx context.Context) serverCounts {
-	counts, err := x.scrape(ctx)
+	counts, err := x.scrapeServerCounts(ctx)
 	if err != nil && ctx.Err() == nil {
 		text := fmt.Sprintf("%s is missing: %s", v1alpha1.LoadAPIServerRequest, err)
 		if apierrors.IsForbidden(err) {
 			text = fmt.Sprintf("%s is missing: the agent may not get /metrics: %s", v1alpha1.LoadAPIServerRequest, rights)
 		}
-		x.note(conditions.Shorten(text, mostNote))
+		x.addNote(conditions.Shorten(text, mostNote))
 	}
 	return counts
 }
@@ -150,13 +150,13 @@ func (x *execution) scrapeAfter(ctx context.Context, before serverCounts) {
 	if before == nil {
 		return
 	}
-	after, err := x.scrape(ctx)
+	after, err := x.scrapeServerCounts(ctx)
 	if err != nil {
-		x.note(conditions.Shorten(fmt.Sprintf("%s is missing: %s", v1alpha1.LoadAPIServerRequest, err), mostNote))
+		x.addNote(conditions.Shorten(fmt.Sprintf("%s is missing: %s", v1alpha1.LoadAPIServerRequest, err), mostNote))
 		return
 	}
-	x.engine.recorder.merge(after.since(before))
+	x.engine.recorder.mergeMeasurements(after.countedSince(before))
 }
 
-// shortened is an error as a note has it.
-func shortened(err error) string { return conditions.Shorten(err.Error(), mostNote/2) }
+// shortenError is an error as a note has it.
+func shortenError(err error) string { return conditions.Shorten(err.Error(), mostNote/2) }

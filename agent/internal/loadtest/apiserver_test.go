@@ -34,7 +34,7 @@ func TestWhatTheAPIServerHasCounted(t *testing.T) {
 	after, err := parseServerCounts(strings.NewReader(other + head + metricsOf("POST", "pods", 15, 20, 21) + metricsOf("GET", "nodes", 7, 7, 7) +
 		metricsOf("LIST", "pods", 0, 3, 3) + metricsOf("WATCH", "pods", 9, 9, 9)))
 	g.Expect(err).NotTo(HaveOccurred())
-	measured := after.since(before)
+	measured := after.countedSince(before)
 	key := func(verb, resource string) measure.Key {
 		return measure.Key{Measurement: v1alpha1.LoadAPIServerRequest, Verb: verb, Resource: resource, Scope: "resource"}
 	}
@@ -59,7 +59,7 @@ func TestGroupSubresourceAndScopeAreCountedApart(t *testing.T) {
 		metricsIn("metrics.k8s.io", "pods", "", "cluster", "LIST", "v1beta1", 5, 5, 5) +
 		metricsIn("apps", "deployments", "scale", "resource", "PUT", "v1", 6, 6, 6) + metricsIn("apps", "deployments", "scale", "resource", "PUT", "v2", 1, 1, 1)))
 	g.Expect(err).NotTo(HaveOccurred())
-	measured := counts.since(nil)
+	measured := counts.countedSince(nil)
 	got := map[string]int64{}
 	for key, histogram := range measured {
 		got[key.Verb+" "+key.Resource+" "+key.Scope] = histogram.TotalCount()

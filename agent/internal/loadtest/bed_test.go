@@ -198,7 +198,7 @@ func (b *bed) status(run *v1alpha1.LoadTestRun) func() (v1alpha1.LoadTestRunStat
 // over waits until nothing of a run changes any more.
 func (b *bed) over(run *v1alpha1.LoadTestRun) v1alpha1.LoadTestRunStatus {
 	b.t.Helper()
-	b.Eventually(b.status(run)).Should(HaveField("Phase", BeElementOf(v1alpha1.LoadTestCompleted, v1alpha1.LoadTestFailed)), "the run ends")
+	b.Eventually(b.status(run)).Should(HaveField("Phase", BeElementOf(v1alpha1.LoadTestRunPhaseCompleted, v1alpha1.LoadTestRunPhaseFailed)), "the run ends")
 	return run.Status
 }
 
@@ -234,7 +234,7 @@ func measuredIn(status v1alpha1.LoadTestRunStatus, measurement v1alpha1.LoadMeas
 	return count
 }
 
-// long is a run that makes objects and then waits for ever.
+// long is a run that makes objects and then waits forever.
 func (b *bed) long(change func(*v1alpha1.LoadTestRunSpec)) *v1alpha1.LoadTestRun {
 	b.t.Helper()
 	run := b.create("long", configMap, change, creates(5), waits(time.Hour))

@@ -46,7 +46,7 @@ type book struct {
 	// there are the objects of each template that are made, in no order, for those that only read or patch.
 	there map[string][]*object
 	next  map[place]int // By template and namespace.
-	// changed is closed, and made anew, when something has changed that may be waited for.
+	// changed is closed, and recreated, when something has changed that may be waited for.
 	changed chan struct{}
 }
 
@@ -54,34 +54,34 @@ func newBook() *book {
 	return &book{objects: map[place]*object{}, there: map[string][]*object{}, next: map[place]int{}, changed: make(chan struct{})}
 }
 
-// begin enters an object that is about to be made.
-func (b *book) begin(template *objectTemplate, namespace string, ready bool) *object {
+// registerObject enters an object that is about to be made.
+func (b *book) registerObject(template *objectTemplate, namespace string, ready bool) *object {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	of := place{template: template.name, namespace: namespace}
 	index := b.next[of]
 	b.next[of]++
 	o := &object{template: template.name, namespace: namespace, kind: template.kind.GroupKind(), name: template.objectName(index), index: index, ready: ready}
-	b.objects[o.place()] = o
+	b.objects[o.placeOf()] = o
 	return o
 }
 
-func (o *object) place() place { return place{o.template, o.namespace, o.name} }
+func (o *object) placeOf() place { return place{o.template, o.namespace, o.name} }
 
-// created notes that an object is there. If the watch has shown it ready already, it returns how long that took.
-func (b *book) created(o *object, at time.Time) (time.Duration, bool) {
+// markCreated notes that an object is there. If the watch has shown it ready already, it returns how long that took.
+func (b *book) markCreated(o *object, at time.Time) (time.Duration, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if o.state == making {
 		o.state, o.created = made, at
 		b.there[o.template] = append(b.there[o.template], o)
 	}
-	b.notify()
-	return o.took()
+	b.wakeWaiters()
+	return o.timeToReady()
 }
 
-// took is how long it took from the creation until the object was ready for the first time. It is told once.
-func (o *object) took() (time.Duration, bool) {
+// timeToReady is how long it took from the creation until the object was ready for the first time. It is told once.
+func (o *object) timeToReady() (time.Duration, bool) {
 	if o.timed || o.created.IsZero() || o.readyAt.IsZero() {
 		return 0, false
 	}
@@ -89,52 +89,52 @@ func (o *object) took() (time.Duration, bool) {
 	return max(o.readyAt.Sub(o.created), 0), true
 }
 
-// remove forgets an object that could not be made, or is gone.
-func (b *book) remove(at place) {
+// removeObject forgets an object that could not be made, or is gone.
+func (b *book) removeObject(at place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if o := b.objects[at]; o != nil {
 		o.state = leaving
 		delete(b.objects, at)
-		b.notify()
+		b.wakeWaiters()
 	}
 }
 
-// leave notes that an object is to be deleted, and tells whether it was there to be, and how long it had waited to be ready: no time
+// markDeleting notes that an object is to be deleted, and reports whether it was there to be, and how long it had waited to be ready: no time
 // if it has been.
-func (b *book) leave(o *object, now time.Time) (waited time.Duration, was bool) {
+func (b *book) markDeleting(o *object, now time.Time) (waited time.Duration, was bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.objects[o.place()] != o || o.state != made {
+	if b.objects[o.placeOf()] != o || o.state != made {
 		return 0, false
 	}
 	o.state = leaving
-	return o.waited(now), true
+	return o.waitedFor(now), true
 }
 
-// waited is how long an object has not been ready since it was made; no time if it has been at some time.
-func (o *object) waited(now time.Time) time.Duration {
+// waitedFor is how long an object has not been ready since it was made; no time if it has been at some time.
+func (o *object) waitedFor(now time.Time) time.Duration {
 	if o.ready || o.created.IsZero() || !o.readyAt.IsZero() {
 		return 0
 	}
 	return max(now.Sub(o.created), 1)
 }
 
-// unfinished is how long the objects that are there have waited to be ready for the first time, by their kind.
-func (b *book) unfinished(now time.Time) map[schema.GroupKind][]time.Duration {
+// unfinishedWaits is how long the objects that are there have waited to be ready for the first time, by their kind.
+func (b *book) unfinishedWaits(now time.Time) map[schema.GroupKind][]time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	found := map[schema.GroupKind][]time.Duration{}
 	for _, o := range b.objects {
-		if waited := o.waited(now); o.state == made && waited > 0 {
+		if waited := o.waitedFor(now); o.state == made && waited > 0 {
 			found[o.kind] = append(found[o.kind], waited)
 		}
 	}
 	return found
 }
 
-// observe notes what the watch shows of an object. If that is ready for the first time, it returns how long that took.
-func (b *book) observe(at place, ready bool, now time.Time) (time.Duration, bool) {
+// observeObject notes what the watch shows of an object. If that is ready for the first time, it returns how long that took.
+func (b *book) observeObject(at place, ready bool, now time.Time) (time.Duration, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o := b.objects[at]
@@ -145,18 +145,18 @@ func (b *book) observe(at place, ready bool, now time.Time) (time.Duration, bool
 	if ready && o.readyAt.IsZero() {
 		o.readyAt = now
 	}
-	b.notify()
-	return o.took()
+	b.wakeWaiters()
+	return o.timeToReady()
 }
 
-// notify wakes all that wait. The caller holds mu.
-func (b *book) notify() {
+// wakeWaiters wakes all that wait. The caller holds mu.
+func (b *book) wakeWaiters() {
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// those are the objects of a template that are there, by namespace, the oldest first.
-func (b *book) those(template string, namespaces []string) map[string][]*object {
+// objectsOf are the objects of a template that are there, by namespace, the oldest first.
+func (b *book) objectsOf(template string, namespaces []string) map[string][]*object {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	found := map[string][]*object{}
@@ -171,8 +171,8 @@ func (b *book) those(template string, namespaces []string) map[string][]*object 
 	return found
 }
 
-// nth is one of the objects of a template that are there: for growing n all of them, again and again. It is nil where there is none.
-func (b *book) nth(template string, n int) *object {
+// nthObject is one of the objects of a template that are there: for growing n all of them, again and again. It is nil where there is none.
+func (b *book) nthObject(template string, n int) *object {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for list := b.there[template]; len(list) > 0; list = b.there[template] {
@@ -186,8 +186,8 @@ func (b *book) nth(template string, n int) *object {
 	return nil
 }
 
-// pending counts the objects of a template that are not ready yet, or are not gone yet.
-func (b *book) pending(template string, gone bool) (int, <-chan struct{}) {
+// countPending counts the objects of a template that are not ready yet, or are not gone yet.
+func (b *book) countPending(template string, gone bool) (int, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	count := 0
@@ -215,5 +215,5 @@ func inTurn(objects map[string][]*object, namespaces []string, most func(have in
 	return list
 }
 
-// churned is how many of the objects of a namespace one round of Churn replaces.
-func churned(have int, percent int32) int { return (have*int(percent) + 99) / 100 }
+// churnedPerRound is how many of the objects of a namespace one round of Churn replaces.
+func churnedPerRound(have int, percent int32) int { return (have*int(percent) + 99) / 100 }

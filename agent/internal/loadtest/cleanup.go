@@ -21,8 +21,8 @@ const stuckAfter = 5 * time.Minute
 // leftovers are the namespaces of a run that are there.
 type leftovers []corev1.Namespace
 
-// namespaces are those that a run made. A label alone is no proof: anyone can copy it to a namespace of another name.
-func (c *Controller) namespaces(ctx context.Context, run *v1alpha1.LoadTestRun) (leftovers, error) {
+// listNamespaces are those that a run made. A label alone is no proof: anyone can copy it to a namespace of another name.
+func (c *Controller) listNamespaces(ctx context.Context, run *v1alpha1.LoadTestRun) (leftovers, error) {
 	list, err := c.Target.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LoadTestRunUIDLabel + "=" + string(run.UID)})
 	if err != nil {
 		return nil, fmt.Errorf("listing the namespaces of the run: %w", err)
@@ -39,7 +39,7 @@ func (c *Controller) namespaces(ctx context.Context, run *v1alpha1.LoadTestRun) 
 
 // cleanUp asks for the removal of all namespaces of a run, and of nothing else, and returns those that are still there.
 func (c *Controller) cleanUp(ctx context.Context, run *v1alpha1.LoadTestRun) (leftovers, error) {
-	made, err := c.namespaces(ctx, run)
+	made, err := c.listNamespaces(ctx, run)
 	if err != nil {
 		return nil, withRights(err)
 	}
@@ -62,7 +62,7 @@ func (c *Controller) cleanUp(ctx context.Context, run *v1alpha1.LoadTestRun) (le
 func (l leftovers) String(now time.Time) string {
 	for i := range l {
 		if at := l[i].DeletionTimestamp; at != nil && now.Sub(at.Time) > stuckAfter {
-			return fmt.Sprintf("namespace %s cannot be removed for %s: %s", l[i].Name, now.Sub(at.Time).Truncate(time.Minute), why(&l[i]))
+			return fmt.Sprintf("namespace %s cannot be removed for %s: %s", l[i].Name, now.Sub(at.Time).Truncate(time.Minute), explainTerminating(&l[i]))
 		}
 	}
 	if len(l) == 1 {
@@ -71,8 +71,8 @@ func (l leftovers) String(now time.Time) string {
 	return fmt.Sprintf("%d namespaces are being removed", len(l))
 }
 
-// why says what keeps a namespace, as its controller has found.
-func why(namespace *corev1.Namespace) string {
+// explainTerminating says what keeps a namespace, as its controller has found.
+func explainTerminating(namespace *corev1.Namespace) string {
 	var reasons []string
 	for _, condition := range namespace.Status.Conditions {
 		if condition.Status == corev1.ConditionTrue {

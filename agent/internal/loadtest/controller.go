@@ -66,7 +66,7 @@ type Controller struct {
 	Deps
 	// known are the runs as they were read or written last, without the measurements of those that are over.
 	known map[types.UID]*v1alpha1.LoadTestRun
-	// active is the run that goes on in this process, and written when its progress and its measurements were written last.
+	// active is the run that continues in this process, and written when its progress and its measurements were written last.
 	active  *execution
 	written struct{ progress, measurements time.Time }
 	// listed are the runs that the hub has, also such as cannot be read; nil if it does not have the kind.
@@ -100,7 +100,7 @@ func New(deps Deps) (*Controller, error) {
 func (c *Controller) Start(ctx context.Context) error {
 	err := poll.Loop{
 		Doing: "Carrying out load tests", Timeout: longest, Next: c.nextRound, Clock: c.Clock, Log: c.Log,
-		Do: func(bounded context.Context) error { return c.work(bounded, ctx) },
+		Do: func(bounded context.Context) error { return c.advanceRuns(bounded, ctx) },
 	}.Run(ctx)
 	if c.active != nil {
 		<-c.active.over
@@ -137,23 +137,23 @@ func (c *Controller) awaitChange(ctx context.Context) bool {
 	}
 }
 
-// work reads the runs, and does what is next for each of them. A run goes on in its own goroutine, until life ends.
-func (c *Controller) work(ctx, life context.Context) error {
+// advanceRuns reads the runs, and does what is next for each of them. A run continues in its own goroutine, until life ends.
+func (c *Controller) advanceRuns(ctx, life context.Context) error {
 	c.settled = false
-	runs, problems, err := c.read(ctx)
+	runs, problems, err := c.readRuns(ctx)
 	if err != nil {
 		return err
 	}
-	frozen, bystander := c.frozen()
+	frozen, bystander := c.frozenReason()
 	if bystander {
 		return nil
 	}
 	c.noteTurns(runs)
-	first := c.next(runs)
+	first := c.nextRun(runs)
 	c.endVanished()
 	c.busy = first != nil || c.active != nil
 	for _, run := range runs {
-		if err := c.advance(ctx, life, run, first, frozen); err != nil {
+		if err := c.advanceRun(ctx, life, run, first, frozen); err != nil {
 			c.passOver(run, err)
 			problems = append(problems, fmt.Errorf("load test run %s: %w", run.Name, err))
 		}
@@ -162,9 +162,9 @@ func (c *Controller) work(ctx, life context.Context) error {
 	return errors.Join(problems...)
 }
 
-// frozen says why the agent is frozen; empty if it is not. A bystander is frozen because another agent works for the cluster: what
+// frozenReason says why the agent is frozen; empty if it is not. A bystander is frozen because another agent works for the cluster: what
 // that one writes must not be replaced.
-func (c *Controller) frozen() (why string, bystander bool) {
+func (c *Controller) frozenReason() (why string, bystander bool) {
 	err := c.Freeze.Check()
 	if err == nil {
 		return "", false
@@ -172,8 +172,8 @@ func (c *Controller) frozen() (why string, bystander bool) {
 	return err.Error(), freeze.IsBystander(err)
 }
 
-// running returns the execution of a run, nil if it does not go on in this process.
-func (c *Controller) running(run types.UID) *execution {
+// executionOf returns the execution of a run, nil if it does not continue in this process.
+func (c *Controller) executionOf(run types.UID) *execution {
 	if c.active != nil && c.active.engine.run.UID == run {
 		return c.active
 	}

@@ -30,7 +30,7 @@ func TestARunIsCarriedOutAndLeavesNothing(t *testing.T) {
 		repeats(v1alpha1.LoadGet, time.Second), repeats(v1alpha1.LoadList, time.Second), repeats(v1alpha1.LoadPatch, time.Second),
 	}, []v1alpha1.LoadPhase{{Action: v1alpha1.LoadDelete, Template: "thing", Replicas: 3, Tuning: v1alpha1.LoadTuning{QPS: 100}, Wait: v1alpha1.LoadWaitGone}})
 	status := b.over(run)
-	b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestCompleted), status.Message)
+	b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted), status.Message)
 	b.Expect(status.Verdict).To(Equal(v1alpha1.LoadPassed), status.Message)
 	b.Expect(status.StartTime).NotTo(BeNil())
 	b.Expect(status.EndTime).NotTo(BeNil())
@@ -68,7 +68,7 @@ func TestAChangeOfRunsIsNotWaitedForInVain(t *testing.T) {
 			b.timing, b.refuse = test.timing, test.refuse
 			b.start()
 			for _, name := range []string{"first", "second"} {
-				b.Expect(b.over(b.create(name, configMap, nil, creates(1))).Phase).To(Equal(v1alpha1.LoadTestCompleted))
+				b.Expect(b.over(b.create(name, configMap, nil, creates(1))).Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted))
 			}
 		})
 	}
@@ -93,7 +93,7 @@ func TestWhatIsRefused(t *testing.T) {
 			b.start()
 			run := b.create("refused", test.object, nil, creates(1))
 			status := b.over(run)
-			b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestFailed))
+			b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestRunPhaseFailed))
 			b.Expect(status.Failure).To(ContainSubstring(test.want))
 			b.Expect(status.Message).To(ContainSubstring(test.want))
 			b.Expect(status.Verdict).To(Equal(v1alpha1.LoadMissed))
@@ -110,21 +110,21 @@ func TestAQuotaIsHit(t *testing.T) {
 		none := int32(0)
 		spec.Thresholds = []v1alpha1.LoadThreshold{{Measurement: v1alpha1.LoadErrors, MaxPercent: &none}}
 	}, creates(20))
-	b.reaches(run, v1alpha1.LoadTestPrepared)
+	b.reaches(run, v1alpha1.LoadTestRunPhasePrepared)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespaces(run)[0], Name: "small"}}
 	quota.Spec.Hard = corev1.ResourceList{"count/configmaps": resource.MustParse("6")}
 	b.Expect(b.admin.Create(t.Context(), quota)).To(Succeed())
 	b.Eventually(func() (corev1.ResourceList, error) {
 		return quota.Status.Hard, b.admin.Get(context.Background(), client.ObjectKeyFromObject(quota), quota)
 	}).ShouldNot(BeEmpty())
-	b.Consistently(b.status(run), time.Second).Should(HaveField("Phase", v1alpha1.LoadTestPrepared), "the time has not come")
+	b.Consistently(b.status(run), time.Second).Should(HaveField("Phase", v1alpha1.LoadTestRunPhasePrepared), "the time has not come")
 	begin := metav1.NewTime(time.Now().Add(2 * time.Second).Truncate(time.Second).Add(time.Second))
 	patch, err := begin.MarshalJSON()
 	b.Expect(err).NotTo(HaveOccurred())
 	b.merge(run, `{"spec":{"startTime":`+string(patch)+`}}`)
 	status := b.over(run)
 	b.Expect(status.StartTime.Time).To(BeTemporally(">=", begin.Time), "not before the time")
-	b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestCompleted), "all steps were done: %s", status.Message)
+	b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted), "all steps were done: %s", status.Message)
 	b.Expect(status.Verdict).To(Equal(v1alpha1.LoadMissed))
 	b.Expect(status.Errors).To(HaveLen(1))
 	b.Expect(status.Errors[0]).To(And(HaveField("Reason", "Forbidden"), HaveField("Request", "POST configmaps"), HaveField("Message", ContainSubstring("exceeded quota"))))
@@ -136,15 +136,15 @@ func TestAQuotaIsHit(t *testing.T) {
 func TestRunsTakeTurns(t *testing.T) {
 	b := newBed(t)
 	first := b.create("first", configMap, nil, waits(4*time.Second))
-	b.reaches(first, v1alpha1.LoadTestRunning)
+	b.reaches(first, v1alpha1.LoadTestRunPhaseRunning)
 	second := b.create("second", configMap, nil, creates(1))
 	b.Eventually(b.status(second)).Should(HaveField("Message", ContainSubstring("waits for load test run first")))
-	b.Expect(second.Status.Phase).To(Equal(v1alpha1.LoadTestPending))
+	b.Expect(second.Status.Phase).To(Equal(v1alpha1.LoadTestRunPhasePending))
 	b.Expect(second.Finalizers).To(BeEmpty(), "it has made nothing")
 	third := b.create("third", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.Stopped = true }, creates(1))
-	b.Expect(b.over(third)).To(And(HaveField("Phase", v1alpha1.LoadTestFailed), HaveField("Failure", ContainSubstring("stopped"))))
-	b.Expect(b.over(first)).To(HaveField("Phase", v1alpha1.LoadTestCompleted))
-	b.Expect(b.over(second)).To(HaveField("Phase", v1alpha1.LoadTestCompleted))
+	b.Expect(b.over(third)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed), HaveField("Failure", ContainSubstring("stopped"))))
+	b.Expect(b.over(first)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted))
+	b.Expect(b.over(second)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted))
 	b.Expect(second.Status.StartTime.Before(first.Status.EndTime)).To(BeFalse())
 }
 
@@ -166,7 +166,7 @@ func TestWhatEndsARun(t *testing.T) {
 				test.end(b, run)
 			}
 			status := b.over(run)
-			b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestFailed))
+			b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestRunPhaseFailed))
 			b.Expect(status.Failure).To(ContainSubstring(test.want))
 			b.Expect(status.Verdict).To(Equal(v1alpha1.LoadMissed))
 			b.Expect(status.EndTime).NotTo(BeNil())
@@ -184,7 +184,7 @@ func TestABreachEndsARun(t *testing.T) {
 		spec.AbortOnBreach = true
 		spec.Thresholds = []v1alpha1.LoadThreshold{{Measurement: v1alpha1.LoadAPIRequest, Max: &metav1.Duration{Duration: time.Millisecond}}}
 	}, creates(150), waits(time.Hour))
-	b.Expect(b.over(run)).To(And(HaveField("Failure", ContainSubstring("thresholds[0] is crossed")), HaveField("Phase", v1alpha1.LoadTestFailed)))
+	b.Expect(b.over(run)).To(And(HaveField("Failure", ContainSubstring("thresholds[0] is crossed")), HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed)))
 }
 
 // Claim: A freeze ends a run and keeps its objects. Broken: nothing ends it; what it made is removed while frozen.
@@ -192,7 +192,7 @@ func TestAFreezeEndsARunAndKeepsWhatItMadeUntilTheThaw(t *testing.T) {
 	b := newBed(t)
 	run := b.long(nil)
 	b.freeze(&freeze.Error{Reason: v1alpha1.ReasonHubUnreachable, Message: "no answer"})
-	b.Eventually(b.status(run)).Should(And(HaveField("Phase", v1alpha1.LoadTestCleaningUp), HaveField("Message", ContainSubstring("when the agent thaws"))))
+	b.Eventually(b.status(run)).Should(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseCleaningUp), HaveField("Message", ContainSubstring("when the agent thaws"))))
 	b.Expect(run.Status.Failure).To(Equal("frozen: HubUnreachable: no answer"))
 	b.Expect(measuredIn(run.Status, v1alpha1.LoadAPIRequest, "POST")).To(BeEquivalentTo(5), "what was measured is kept")
 	b.Expect(b.namespaces(run)).To(HaveLen(1))
@@ -200,7 +200,7 @@ func TestAFreezeEndsARunAndKeepsWhatItMadeUntilTheThaw(t *testing.T) {
 	b.start()
 	b.Consistently(func() []string { return b.namespaces(run) }, 2*time.Second).Should(HaveLen(1), "an agent that is frozen removes nothing")
 	b.freeze(nil)
-	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestFailed), HaveField("Failure", HavePrefix("frozen"))))
+	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed), HaveField("Failure", HavePrefix("frozen"))))
 	b.Expect(b.namespaces(run)).To(BeEmpty())
 }
 
@@ -209,9 +209,9 @@ func TestAFrozenAgentBeginsNothing(t *testing.T) {
 	b.freeze(&freeze.Error{Reason: v1alpha1.ReasonManualFreeze, Message: "for a reason"})
 	run := b.create("later", configMap, nil, creates(1))
 	b.Eventually(b.status(run)).Should(HaveField("Message", ContainSubstring("for a reason")))
-	b.Expect(run.Status.Phase).To(Equal(v1alpha1.LoadTestPending))
+	b.Expect(run.Status.Phase).To(Equal(v1alpha1.LoadTestRunPhasePending))
 	b.freeze(nil)
-	b.Expect(b.over(run)).To(HaveField("Phase", v1alpha1.LoadTestCompleted))
+	b.Expect(b.over(run)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted))
 }
 
 func TestADeletedRunLeavesNothing(t *testing.T) {
@@ -232,13 +232,13 @@ func TestOnlyWhatTheRunMadeIsRemoved(t *testing.T) {
 	run := b.create("keeper", configMap, func(spec *v1alpha1.LoadTestRunSpec) {
 		spec.WithStartTime, spec.CleanupPolicy = true, v1alpha1.LoadCleanupKeep
 	}, creates(1))
-	b.reaches(run, v1alpha1.LoadTestPrepared)
+	b.reaches(run, v1alpha1.LoadTestRunPhasePrepared)
 	foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(run, 1), Labels: map[string]string{v1alpha1.LoadTestRunUIDLabel: "another"}}}
 	b.Expect(b.admin.Create(t.Context(), foreign)).To(Succeed())
 	copied := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-copied", Labels: map[string]string{v1alpha1.LoadTestRunUIDLabel: string(run.UID)}}}
 	b.Expect(b.admin.Create(t.Context(), copied)).To(Succeed())
 	b.merge(run, `{"spec":{"startTime":"2026-01-01T00:00:00Z"}}`)
-	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestCompleted), HaveField("Message", ContainSubstring("kept"))))
+	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), HaveField("Message", ContainSubstring("kept"))))
 	b.Expect(b.namespaces(run)).To(HaveLen(2), "they are kept until the run is deleted")
 	uid := run.UID
 	b.Expect(b.admin.Delete(t.Context(), run)).To(Succeed())
@@ -257,7 +257,7 @@ func TestChurnKeepsTheNumberOfObjects(t *testing.T) {
 	churn.ChurnPercent = 50
 	run := b.create("churn", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.CleanupPolicy = v1alpha1.LoadCleanupKeep }, creates(6), []v1alpha1.LoadPhase{churn})
 	status := b.over(run)
-	b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestCompleted), status.Message)
+	b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted), status.Message)
 	deleted := measuredIn(status, v1alpha1.LoadAPIRequest, "DELETE")
 	b.Expect(deleted).To(BeNumerically(">=", 10))
 	b.Expect(measuredIn(status, v1alpha1.LoadAPIRequest, "POST")).To(Equal(deleted + 6))
@@ -274,13 +274,13 @@ func TestAnAgentWithoutRightsSaysSo(t *testing.T) {
 	restricted.Impersonate = rest.ImpersonationConfig{UserName: "nobody", Groups: []string{"system:authenticated"}}
 	run := b.create("rights", configMap, nil, creates(1))
 	b.startWith(restricted)
-	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestFailed), HaveField("Failure", And(ContainSubstring("listing the namespaces"), ContainSubstring("config/rbac/agent-load-tests")))))
+	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed), HaveField("Failure", And(ContainSubstring("listing the namespaces"), ContainSubstring("config/rbac/agent-load-tests")))))
 	b.Expect(run.Finalizers).To(BeEmpty(), "it could never be taken off")
 	b.Expect(b.over(b.create("next", configMap, nil, creates(1)))).To(HaveField("Failure", ContainSubstring("config/rbac/agent-load-tests")), "it does not wait for the first")
 }
 
-// Creation times are whole seconds, and a run may be unreadable for a moment: an older one may turn up while a run goes on.
-// Claim: A run continues when an older one appears. Broken: the oldest is always the one that goes on.
+// Creation times are whole seconds, and a run may be unreadable for a moment: an older one may turn up while a run continues.
+// Claim: A run continues when an older one appears. Broken: the oldest is always the one that continues.
 func TestARunGoesOnWhenAnOlderOneTurnsUp(t *testing.T) {
 	b := newBed(t)
 	b.stop()
@@ -294,10 +294,10 @@ func TestARunGoesOnWhenAnOlderOneTurnsUp(t *testing.T) {
 	run := b.long(nil)
 	hidden.Store(false)
 	b.Eventually(b.status(older)).Should(HaveField("Message", ContainSubstring("waits for load test run "+run.Name)))
-	b.Expect(b.status(run)()).To(HaveField("Phase", v1alpha1.LoadTestRunning))
+	b.Expect(b.status(run)()).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseRunning))
 	b.merge(run, `{"spec":{"stopped":true}}`)
 	b.Expect(b.over(run)).To(HaveField("Failure", ContainSubstring("stopped")))
-	b.Expect(b.over(older)).To(HaveField("Phase", v1alpha1.LoadTestCompleted))
+	b.Expect(b.over(older)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted))
 }
 
 func TestARunThatVanishesEndsAndIsNotCleanedUp(t *testing.T) {
@@ -307,7 +307,7 @@ func TestARunThatVanishesEndsAndIsNotCleanedUp(t *testing.T) {
 	b.merge(run, `{"metadata":{"finalizers":null}}`)
 	b.Expect(b.admin.Delete(t.Context(), run)).To(Succeed())
 	next := b.create("next", configMap, nil, creates(1))
-	b.Expect(b.over(next).Phase).To(Equal(v1alpha1.LoadTestCompleted), "the one before has ended, because one goes on at a time")
+	b.Expect(b.over(next).Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted), "the one before has ended, because one goes on at a time")
 	run.UID = uid
 	b.Expect(b.namespaces(run)).To(HaveLen(1), "that a run is not there is no order to remove anything")
 }

@@ -19,7 +19,7 @@ const (
 	mostAtOnce = 100
 	// lateAfter is how long after its time a request is late.
 	lateAfter = time.Second
-	// breachPeriod is how often thresholds are looked at while a run goes on, if it ends with the first that is crossed.
+	// breachPeriod is how often thresholds are looked at while a run continues, if it ends with the first that is crossed.
 	breachPeriod = time.Second
 	// fewestForBreach is how many measurements have to be behind a quantile that ends a run.
 	fewestForBreach = 100
@@ -60,8 +60,8 @@ func stepsTotal(load *v1alpha1.Load) int32 {
 	return total
 }
 
-// do carries all steps out. Its error says why they were not.
-func (e *engine) do(ctx context.Context) error {
+// runSteps carries all steps out. Its error says why they were not.
+func (e *engine) runSteps(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	timeout := e.run.Spec.Timeout.Duration
@@ -80,31 +80,31 @@ func (e *engine) do(ctx context.Context) error {
 			if step.Iterations > 1 {
 				name = fmt.Sprintf("%s (%d/%d)", step.Name, iteration+1, step.Iterations)
 			}
-			e.enter(name)
+			e.enterStep(name)
 			if err := e.doStep(bounded, i, iteration); err != nil {
 				return fmt.Errorf("in step %s: %w", name, err)
 			}
-			e.leave()
+			e.leaveStep()
 		}
 	}
 	return nil
 }
 
-func (e *engine) enter(step string) {
+func (e *engine) enterStep(step string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.step = step
 }
 
-func (e *engine) leave() {
+func (e *engine) leaveStep() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.done++
 }
 
-// progress is how far the run is.
-func (e *engine) progress() v1alpha1.LoadProgress {
-	created, ready := e.pods.counts()
+// currentProgress is how far the run is.
+func (e *engine) currentProgress() v1alpha1.LoadProgress {
+	created, ready := e.pods.countPods()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return v1alpha1.LoadProgress{
@@ -125,7 +125,7 @@ func (e *engine) doStep(ctx context.Context, step, iteration int) error {
 		p.slots = make(chan struct{}, mostAtOnce)
 		p.offset = offsetPart(uint64(e.run.Spec.Seed), uint64(step)<<32|uint64(iteration), i, len(e.run.Spec.Steps[step].Phases))
 		group.Go(func() {
-			if err := p.do(ctx); err != nil {
+			if err := p.runPhase(ctx); err != nil {
 				cancel(err)
 			}
 		})
@@ -134,14 +134,14 @@ func (e *engine) doStep(ctx context.Context, step, iteration int) error {
 	return context.Cause(ctx)
 }
 
-// finish records what had not ended when the steps were over. Nodes that a disruption was on are not in order on purpose.
-func (e *engine) finish(disrupted map[string]bool, now time.Time) {
-	e.pods.finish(now)
-	e.nodes.finish(disrupted, now)
-	for kind, waited := range e.book.unfinished(now) {
+// recordUnfinished records what had not ended when the steps were over. Nodes that a disruption was on are not in order on purpose.
+func (e *engine) recordUnfinished(disrupted map[string]bool, now time.Time) {
+	e.pods.recordUnfinished(now)
+	e.nodes.recordUnready(disrupted, now)
+	for kind, waited := range e.book.unfinishedWaits(now) {
 		if kind == deploymentKind {
 			for _, one := range waited {
-				e.recorder.record(measure.Key{Measurement: v1alpha1.LoadDeploymentRollout, Unfinished: true}, one, now)
+				e.recorder.recordTime(measure.Key{Measurement: v1alpha1.LoadDeploymentRollout, Unfinished: true}, one, now)
 			}
 		}
 	}
@@ -149,8 +149,8 @@ func (e *engine) finish(disrupted map[string]bool, now time.Time) {
 
 // watchThresholds ends the run when one is crossed.
 func (e *engine) watchThresholds(ctx context.Context, end context.CancelCauseFunc) {
-	for sleep(ctx, e.deps, breachPeriod) == nil {
-		if breach := firstBreach(e.recorder.evaluate(e.run.Spec.Thresholds)); breach != "" {
+	for sleepFor(ctx, e.deps, breachPeriod) == nil {
+		if breach := firstBreach(e.recorder.evaluateThresholds(e.run.Spec.Thresholds)); breach != "" {
 			end(errors.New(breach))
 			return
 		}
@@ -174,8 +174,8 @@ func firstBreach(results []v1alpha1.LoadThresholdResult) string {
 	return ""
 }
 
-// sleep waits, and returns why ctx has ended if it did before.
-func sleep(ctx context.Context, deps Deps, d time.Duration) error {
+// sleepFor waits, and returns why ctx has ended if it did before.
+func sleepFor(ctx context.Context, deps Deps, d time.Duration) error {
 	if d > 0 {
 		timer := deps.Clock.NewTimer(d)
 		defer timer.Stop()

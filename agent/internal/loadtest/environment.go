@@ -37,7 +37,7 @@ func (x *execution) readEnvironment(ctx context.Context) *v1alpha1.LoadEnvironme
 	defer cancel()
 	environment := &v1alpha1.LoadEnvironment{Processors: int32(runtime.NumCPU())}
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		environment.Processor = truncate(fieldOf(string(text), "model name"), mostProcessor)
+		environment.Processor = truncateText(fieldOf(string(text), "model name"), mostProcessor)
 	}
 	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
 		kilobytes, _ := strconv.ParseInt(strings.TrimSuffix(fieldOf(string(text), "MemTotal"), " kB"), 10, 64)
@@ -45,7 +45,7 @@ func (x *execution) readEnvironment(ctx context.Context) *v1alpha1.LoadEnvironme
 	}
 	version, versionErr := x.engine.load.Clientset.Discovery().ServerVersion()
 	if versionErr == nil {
-		environment.KubernetesVersion = truncate(version.GitVersion, mostVersion)
+		environment.KubernetesVersion = truncateText(version.GitVersion, mostVersion)
 	}
 	nodes, nodesErr := x.engine.load.Clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.HollowNodeLabel + "=true", ResourceVersion: "0"})
 	if nodesErr == nil {
@@ -53,7 +53,7 @@ func (x *execution) readEnvironment(ctx context.Context) *v1alpha1.LoadEnvironme
 		for i := range nodes.Items {
 			versions = append(versions, nodes.Items[i].Status.NodeInfo.KubeletVersion)
 		}
-		environment.Nodes, environment.KubeletVersions = int32(len(nodes.Items)), counted(versions)
+		environment.Nodes, environment.KubeletVersions = int32(len(nodes.Items)), countValues(versions)
 	}
 	pods := &corev1.PodList{}
 	podsErr := x.deps.Host.List(ctx, pods, client.InNamespace(x.deps.HostNamespace), client.HasLabels{v1alpha1.MachineNameLabel}, client.UnsafeDisableDeepCopy)
@@ -62,19 +62,19 @@ func (x *execution) readEnvironment(ctx context.Context) *v1alpha1.LoadEnvironme
 		for i := range pods.Items {
 			profiles = append(profiles, cmp.Or(pods.Items[i].Annotations[hollownode.ProfileAnnotation], unknownProfile))
 		}
-		environment.Profiles = counted(profiles)
+		environment.Profiles = countValues(profiles)
 	}
 	if err := errors.Join(versionErr, nodesErr, podsErr); err != nil && ctx.Err() == nil {
-		x.note("the environment is not known in full: " + shortened(fmt.Errorf("reading version, Nodes and hollow nodes: %w", err)))
+		x.addNote("the environment is not known in full: " + shortenError(fmt.Errorf("reading version, Nodes and hollow nodes: %w", err)))
 	}
 	return environment
 }
 
-// counted counts equal values, the most frequent first.
-func counted(values []string) []v1alpha1.LoadNodeCount {
+// countValues counts equal values, the most frequent first.
+func countValues(values []string) []v1alpha1.LoadNodeCount {
 	count := map[string]int32{}
 	for _, value := range values {
-		count[truncate(value, mostVersion)]++
+		count[truncateText(value, mostVersion)]++
 	}
 	var all []v1alpha1.LoadNodeCount
 	for value, nodes := range count {
@@ -96,6 +96,6 @@ func fieldOf(text, name string) string {
 	return ""
 }
 
-func truncate(text string, most int) string {
+func truncateText(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }

@@ -43,13 +43,13 @@ func TestARunSaysWhatItWasMadeOn(t *testing.T) {
 
 func TestValuesAreCountedAndBounded(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(counted(nil)).To(BeEmpty())
-	g.Expect(counted([]string{"b", "a", "b"})).To(HaveExactElements(v1alpha1.LoadNodeCount{Value: "b", Nodes: 2}, v1alpha1.LoadNodeCount{Value: "a", Nodes: 1}))
+	g.Expect(countValues(nil)).To(BeEmpty())
+	g.Expect(countValues([]string{"b", "a", "b"})).To(HaveExactElements(v1alpha1.LoadNodeCount{Value: "b", Nodes: 2}, v1alpha1.LoadNodeCount{Value: "a", Nodes: 1}))
 	var many []string
 	for i := range 100 {
 		many = append(many, string(rune('A'+i)))
 	}
-	g.Expect(counted(many)).To(HaveLen(mostValues))
+	g.Expect(countValues(many)).To(HaveLen(mostValues))
 	g.Expect(fieldOf("processor : 0\nmodel name\t: Some: CPU @ 2GHz\nmodel name\t: other\n", "model name")).To(Equal("Some: CPU @ 2GHz"))
 	g.Expect(fieldOf("MemTotal:  1024 kB\n", "MemTotal")).To(Equal("1024 kB"))
 	g.Expect(fieldOf("", "x")).To(BeEmpty())

@@ -27,14 +27,14 @@ var (
 	errRestarted = errors.New("the agent was restarted in the middle of the run")
 )
 
-// execution is a run that goes on in this process.
+// execution is a run that continues in this process.
 type execution struct {
 	deps   Deps
 	engine *engine
 	end    context.CancelCauseFunc
-	// over is closed when nothing goes on any more.
+	// over is closed when nothing continues any more.
 	over chan struct{}
-	// begin receives when the first step is to begin.
+	// start receives when the first step is to start.
 	begin chan time.Time
 
 	simulator *simulator
@@ -48,8 +48,8 @@ type execution struct {
 	notes       []string
 }
 
-// execute begins to carry a run out, until ctx ends.
-func execute(ctx context.Context, deps Deps, run *v1alpha1.LoadTestRun) (*execution, error) {
+// startExecution starts to carry a run out, until ctx ends.
+func startExecution(ctx context.Context, deps Deps, run *v1alpha1.LoadTestRun) (*execution, error) {
 	e, err := newEngine(deps, run)
 	if err != nil {
 		return nil, err
@@ -57,14 +57,14 @@ func execute(ctx context.Context, deps Deps, run *v1alpha1.LoadTestRun) (*execut
 	ctx, end := context.WithCancelCause(ctx)
 	e.end = end
 	x := &execution{
-		deps: deps, engine: e, end: end, over: make(chan struct{}), begin: make(chan time.Time, 1), phase: v1alpha1.LoadTestPreparing,
+		deps: deps, engine: e, end: end, over: make(chan struct{}), begin: make(chan time.Time, 1), phase: v1alpha1.LoadTestRunPhasePreparing,
 		simulator: newSimulator(deps.Clock),
 	}
 	go x.watchFreeze(ctx)
 	go func() {
 		defer close(x.over)
 		defer end(nil)
-		err := x.do(ctx)
+		err := x.runToEnd(ctx)
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.finish = deps.Clock.Now()
@@ -85,9 +85,9 @@ func failureOf(err error) string {
 	return conditions.Shorten(message, mostFailure)
 }
 
-// do carries the run out.
-func (x *execution) do(ctx context.Context) error {
-	if err := x.engine.prepare(ctx); err != nil {
+// runToEnd carries the run out.
+func (x *execution) runToEnd(ctx context.Context) error {
+	if err := x.engine.prepareRun(ctx); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -102,15 +102,15 @@ func (x *execution) do(ctx context.Context) error {
 	defer stop()
 	x.mu.Lock()
 	x.environment = environment
-	x.phase, x.start = v1alpha1.LoadTestRunning, x.deps.Clock.Now()
+	x.phase, x.start = v1alpha1.LoadTestRunPhaseRunning, x.deps.Clock.Now()
 	x.mu.Unlock()
-	x.engine.recorder.begin(x.start)
+	x.engine.recorder.startSeries(x.start)
 	finish := x.observe(measured)
-	err = x.engine.do(ctx)
+	err = x.engine.runSteps(ctx)
 	ended := x.deps.Clock.Now()
 	stop()
 	finish(ctx)
-	x.engine.finish(x.simulator.hadDisruption(), ended)
+	x.engine.recordUnfinished(x.simulator.hadDisruption(), ended)
 	x.explainUnready(ctx)
 	x.scrapeAfter(context.WithoutCancel(ctx), server)
 	return err
@@ -121,14 +121,14 @@ func (x *execution) explainUnready(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), scrapeTimeout)
 	defer cancel()
 	if err := x.engine.explainUnready(ctx); err != nil {
-		x.note("the events of pods that were never Ready were not read: " + shortened(err))
+		x.addNote("the events of pods that were never Ready were not read: " + shortenError(err))
 	}
 }
 
-// awaitStart waits until the run is to begin. It returns what the API server has counted until shortly before.
+// awaitStart waits until the run is to start. It returns what the API server has counted until shortly before.
 func (x *execution) awaitStart(ctx context.Context) (serverCounts, error) {
 	x.mu.Lock()
-	x.phase = v1alpha1.LoadTestPrepared
+	x.phase = v1alpha1.LoadTestRunPhasePrepared
 	x.mu.Unlock()
 	at := x.deps.Clock.Now()
 	if x.engine.run.Spec.WithStartTime {
@@ -140,11 +140,11 @@ func (x *execution) awaitStart(ctx context.Context) (serverCounts, error) {
 	}
 	counts := x.scrapeBefore(ctx)
 	// What is left of the time; nothing if reading the counts has taken longer.
-	err := sleep(ctx, x.deps, at.Sub(x.deps.Clock.Now()))
+	err := sleepFor(ctx, x.deps, at.Sub(x.deps.Clock.Now()))
 	return counts, err
 }
 
-// startAt says when the first step is to begin. Only the first time counts.
+// startAt says when the first step is to start. Only the first time counts.
 func (x *execution) startAt(at time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -156,7 +156,7 @@ func (x *execution) startAt(at time.Time) {
 
 // watchFreeze ends the run when the agent freezes.
 func (x *execution) watchFreeze(ctx context.Context) {
-	for sleep(ctx, x.deps, freezePeriod) == nil {
+	for sleepFor(ctx, x.deps, freezePeriod) == nil {
 		if err := x.deps.Freeze.Check(); err != nil {
 			x.end(err)
 			return
@@ -164,7 +164,7 @@ func (x *execution) watchFreeze(ctx context.Context) {
 	}
 }
 
-// isOver tells whether nothing goes on any more.
+// isOver reports whether nothing continues any more.
 func (x *execution) isOver() bool {
 	select {
 	case <-x.over:

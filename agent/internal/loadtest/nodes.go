@@ -21,7 +21,7 @@ type nodeTracker struct {
 	record recordFunc
 
 	mu sync.Mutex
-	// since is when a Node was new or became not Ready; Nodes that were not Ready before the run began are not in it.
+	// since is when a Node was new or became not Ready; Nodes that were not Ready before the run started are not in it.
 	since map[string]time.Time
 	ready map[string]bool
 	// isHollow has the Nodes that are there.
@@ -39,8 +39,8 @@ func newNodeTracker(record recordFunc) *nodeTracker {
 	return &nodeTracker{record: record, since: map[string]time.Time{}, ready: map[string]bool{}, isHollow: map[string]bool{}, late: map[string]lateKubelet{}}
 }
 
-// observe notes what the watch shows of a Node. There says that it was there before the watch began.
-func (t *nodeTracker) observe(node *corev1.Node, there bool, now time.Time) {
+// observeNode notes what the watch shows of a Node. There says that it was there before the watch started.
+func (t *nodeTracker) observeNode(node *corev1.Node, there bool, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ready := nodes.Ready(node)
@@ -58,9 +58,9 @@ func (t *nodeTracker) observe(node *corev1.Node, there bool, now time.Time) {
 	}
 }
 
-// finish records how long Nodes have waited that are not Ready when the steps are over. Of those that a disruption was on, only such as
+// recordUnready records how long Nodes have waited that are not Ready when the steps are over. Of those that a disruption was on, only such as
 // should have been Ready again long ago: the others are away on purpose.
-func (t *nodeTracker) finish(disrupted map[string]bool, now time.Time) {
+func (t *nodeTracker) recordUnready(disrupted map[string]bool, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for name, since := range t.since {
@@ -72,8 +72,8 @@ func (t *nodeTracker) finish(disrupted map[string]bool, now time.Time) {
 	t.over = true
 }
 
-// hollow are the names of the hollow Nodes that are there.
-func (t *nodeTracker) hollow() map[string]bool {
+// hollowNodes are the names of the hollow Nodes that are there.
+func (t *nodeTracker) hollowNodes() map[string]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	names := map[string]bool{}
@@ -104,8 +104,8 @@ func (t *nodeTracker) observeKubelet(node *corev1.Node) {
 	}
 }
 
-// gone forgets a Node, but not that its kubelet was late.
-func (t *nodeTracker) gone(name string) {
+// forgetNode forgets a Node, but not that its kubelet was late.
+func (t *nodeTracker) forgetNode(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.since, name)

@@ -14,8 +14,8 @@ type clockOffset struct {
 	least time.Duration
 }
 
-// answered takes in the header of an answer.
-func (c *clockOffset) answered(header http.Header, now time.Time) {
+// addAnswer takes in the header of an answer.
+func (c *clockOffset) addAnswer(header http.Header, now time.Time) {
 	at, err := http.ParseTime(header.Get("Date"))
 	if err != nil {
 		return
@@ -27,8 +27,8 @@ func (c *clockOffset) answered(header http.Header, now time.Time) {
 	}
 }
 
-// passed is how long ago a time of the API server was, or up to a second less; zero where its clock is not known.
-func (c *clockOffset) passed(at, now time.Time) time.Duration {
+// timeSince is how long ago a time of the API server was, or up to a second less; zero where its clock is not known.
+func (c *clockOffset) timeSince(at, now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.known {
@@ -48,7 +48,7 @@ const slice = 5 * time.Second
 
 func sliceOf(at time.Time) int64 { return at.UnixNano() / int64(slice) }
 
-func (l *longestByTime) add(at time.Time, took time.Duration) {
+func (l *longestByTime) addTime(at time.Time, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.longest == nil {
@@ -57,20 +57,20 @@ func (l *longestByTime) add(at time.Time, took time.Duration) {
 	l.longest[sliceOf(at)] = max(l.longest[sliceOf(at)], took)
 }
 
-// around is the longest one that ended within a slice before or after.
-func (l *longestByTime) around(at int64) time.Duration {
+// longestAround is the longest one that ended within a slice before or after.
+func (l *longestByTime) longestAround(at int64) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return max(l.longest[at-1], l.longest[at], l.longest[at+1])
 }
 
-// unexplained is the longest time at which none ended in another list that was at least half as long.
-func (l *longestByTime) unexplained(by *longestByTime) time.Duration {
+// longestUnexplained is the longest time at which none ended in another list that was at least half as long.
+func (l *longestByTime) longestUnexplained(by *longestByTime) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var longest time.Duration
 	for at, took := range l.longest {
-		if by.around(at) < took/2 {
+		if by.longestAround(at) < took/2 {
 			longest = max(longest, took)
 		}
 	}

@@ -17,13 +17,13 @@ type pacer struct {
 	at   time.Duration
 	// length is how long a Ramp takes.
 	length float64
-	// offset is how much later a phase that is Steady or a Ramp begins, so that the phases of a step do not make their requests at the
+	// offset is how much later a phase that is Steady or a Ramp starts, so that the phases of a step do not make their requests at the
 	// same instants.
 	offset time.Duration
 }
 
-// offsetPart is the part of the time between two requests at which a phase begins. Phases of equal rates are evenly apart, and
-// where the first one is follows from the seed. A phase alone begins at once.
+// offsetPart is the part of the time between two requests at which a phase starts. Phases of equal rates are evenly apart, and
+// where the first one is follows from the seed. A phase alone starts at once.
 func offsetPart(seed, step uint64, phase, phases int) float64 {
 	if phases < 2 {
 		return 0
@@ -32,17 +32,17 @@ func offsetPart(seed, step uint64, phase, phases int) float64 {
 	return (float64(phase) + first) / float64(phases)
 }
 
-// withOffset lets the phase begin at a part of the time between two of its requests.
+// withOffset lets the phase start at a part of the time between two of its requests.
 func (p *pacer) withOffset(part float64) *pacer {
 	switch p.tuning.Type {
 	case v1alpha1.LoadRandom, v1alpha1.LoadPoisson:
 	case v1alpha1.LoadSteady, v1alpha1.LoadRamp, "":
-		p.offset = seconds(part * float64(p.tuning.Burst) / float64(p.tuning.QPS))
+		p.offset = secondsToDuration(part * float64(p.tuning.Burst) / float64(p.tuning.QPS))
 	}
 	return p
 }
 
-// newPacer returns the pacer of a phase with that many requests or, if total is 0, of one that goes on for duration.
+// newPacer returns the pacer of a phase with that many requests or, if total is 0, of one that continues for duration.
 func newPacer(tuning v1alpha1.LoadTuning, seed, phase uint64, total int, duration time.Duration) *pacer {
 	tuning.QPS, tuning.Burst = max(tuning.QPS, 1), max(tuning.Burst, 1)
 	p := &pacer{tuning: tuning, random: rand.New(rand.NewPCG(seed, phase)), length: duration.Seconds()}
@@ -52,8 +52,8 @@ func newPacer(tuning v1alpha1.LoadTuning, seed, phase uint64, total int, duratio
 	return p
 }
 
-// next is when the next request is due.
-func (p *pacer) next() time.Duration {
+// nextDue is when the next request is due.
+func (p *pacer) nextDue() time.Duration {
 	n := p.made
 	p.made++
 	if n%int(p.tuning.Burst) != 0 {
@@ -62,32 +62,32 @@ func (p *pacer) next() time.Duration {
 	mean := float64(p.tuning.Burst) / float64(p.tuning.QPS)
 	switch p.tuning.Type {
 	case v1alpha1.LoadRandom:
-		p.at += seconds(p.random.Float64() * 2 * mean)
+		p.at += secondsToDuration(p.random.Float64() * 2 * mean)
 	case v1alpha1.LoadPoisson:
-		p.at += seconds(p.random.ExpFloat64() * mean)
+		p.at += secondsToDuration(p.random.ExpFloat64() * mean)
 	case v1alpha1.LoadRamp:
-		p.at = p.ramp(float64(n))
+		p.at = p.rampTime(float64(n))
 	case v1alpha1.LoadSteady:
-		p.at = seconds(float64(n) / float64(p.tuning.QPS))
+		p.at = secondsToDuration(float64(n) / float64(p.tuning.QPS))
 	default:
-		p.at = seconds(float64(n) / float64(p.tuning.QPS))
+		p.at = secondsToDuration(float64(n) / float64(p.tuning.QPS))
 	}
 	return p.at + p.offset
 }
 
-// ramp is when n requests have been made, at a rate that grows evenly from startQPS to qps and then stays.
-func (p *pacer) ramp(n float64) time.Duration {
+// rampTime is when n requests have been made, at a rate that grows evenly from startQPS to qps and then stays.
+func (p *pacer) rampTime(n float64) time.Duration {
 	start, end := float64(max(p.tuning.StartQPS, 1)), float64(p.tuning.QPS)
 	during := (start + end) / 2 * p.length
 	if n >= during {
-		return seconds(p.length + (n-during)/end)
+		return secondsToDuration(p.length + (n-during)/end)
 	}
 	growth := (end - start) / p.length
 	if math.Abs(growth) < 1e-9 {
-		return seconds(n / end)
+		return secondsToDuration(n / end)
 	}
 	// n is the integral of the rate: start*t + growth*t*t/2.
-	return seconds((math.Sqrt(start*start+2*growth*n) - start) / growth)
+	return secondsToDuration((math.Sqrt(start*start+2*growth*n) - start) / growth)
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+func secondsToDuration(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -14,7 +14,7 @@ func times(tuning v1alpha1.LoadTuning, seed uint64, total int) []time.Duration {
 	p := newPacer(tuning, seed, 7, total, 0)
 	var list []time.Duration
 	for range total {
-		list = append(list, p.next())
+		list = append(list, p.nextDue())
 	}
 	return list
 }
@@ -74,7 +74,7 @@ func TestARampGrows(t *testing.T) {
 }
 
 // Eight phases of one rate must not make their requests all at once, whatever the seed.
-// Claim: Parallel phases do not coincide. Broken: all begin at once; all at the same part of the time between two.
+// Claim: Parallel phases do not coincide. Broken: all start at once; all at the same part of the time between two.
 func TestPhasesOfAStepAreApart(t *testing.T) {
 	g := NewWithT(t)
 	tuning := v1alpha1.LoadTuning{Type: v1alpha1.LoadSteady, QPS: 10}
@@ -85,8 +85,8 @@ func TestPhasesOfAStepAreApart(t *testing.T) {
 				p := newPacer(tuning, seed, uint64(phase), 0, time.Minute).withOffset(offsetPart(seed, 3, phase, phases))
 				again := newPacer(tuning, seed, uint64(phase), 0, time.Minute).withOffset(offsetPart(seed, 3, phase, phases))
 				for range 3 {
-					due := p.next()
-					g.Expect(again.next()).To(Equal(due), "the same seed gives the same times")
+					due := p.nextDue()
+					g.Expect(again.nextDue()).To(Equal(due), "the same seed gives the same times")
 					dues = append(dues, due)
 				}
 				g.Expect(p.offset).To(And(BeNumerically(">=", 0), BeNumerically("<", 100*time.Millisecond)), "no request is lost")

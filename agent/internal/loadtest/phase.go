@@ -34,7 +34,7 @@ type phase struct {
 	iteration int
 	// id tells the random numbers of phases apart.
 	id uint64
-	// offset is at which part of the time between two requests the phase begins.
+	// offset is at which part of the time between two requests the phase starts.
 	offset float64
 
 	// slots has one for each request that is under way, and answers those that are not answered.
@@ -42,7 +42,7 @@ type phase struct {
 	answers sync.WaitGroup
 	pacer   *pacer
 	start   time.Time
-	// free is when the last request began that had to wait for a slot. That wait is the API server's, not the agent's.
+	// free is when the last request started that had to wait for a slot. That wait is the API server's, not the agent's.
 	free time.Time
 	// pauses are the times since the start in which a Churn waited for its objects. What was due then is left out.
 	pauses []pause
@@ -50,21 +50,21 @@ type phase struct {
 
 type pause struct{ from, to time.Duration }
 
-// do does the phase, and returns when its requests are answered and what it waits for is so.
-func (p *phase) do(ctx context.Context) error {
+// runPhase does the phase, and returns when its requests are answered and what it waits for is so.
+func (p *phase) runPhase(ctx context.Context) error {
 	p.start = p.deps.Clock.Now()
 	var err error
 	switch p.spec.Action {
 	case v1alpha1.LoadCreate:
-		err = p.create(ctx)
+		err = p.createObjects(ctx)
 	case v1alpha1.LoadDelete:
-		err = p.delete(ctx)
+		err = p.deleteObjects(ctx)
 	case v1alpha1.LoadChurn:
-		err = p.churn(ctx)
+		err = p.churnObjects(ctx)
 	case v1alpha1.LoadPatch, v1alpha1.LoadGet, v1alpha1.LoadList:
-		err = p.repeat(ctx)
+		err = p.repeatRequests(ctx)
 	case v1alpha1.LoadWait:
-		return sleep(ctx, p.deps, p.spec.Duration.Duration)
+		return sleepFor(ctx, p.deps, p.spec.Duration.Duration)
 	default:
 		return fmt.Errorf("phases: the agent does not know the action %s: it may be of an earlier release than the hub", p.spec.Action)
 	}
@@ -72,11 +72,11 @@ func (p *phase) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.wait(ctx)
+	return p.waitForObjects(ctx)
 }
 
-// pace sets when the requests of the phase are due.
-func (p *phase) pace(total int) {
+// setPace sets when the requests of the phase are due.
+func (p *phase) setPace(total int) {
 	var duration time.Duration
 	if p.spec.Duration != nil {
 		duration = p.spec.Duration.Duration
@@ -84,23 +84,23 @@ func (p *phase) pace(total int) {
 	p.pacer = newPacer(p.spec.Tuning, uint64(p.run.Spec.Seed), p.id, total, duration).withOffset(p.offset)
 }
 
-// next is when the next request is due.
-func (p *phase) next() time.Duration {
-	due := p.pacer.next()
+// nextDue is when the next request is due.
+func (p *phase) nextDue() time.Duration {
+	due := p.pacer.nextDue()
 	for len(p.pauses) > 0 && due >= p.pauses[0].from {
 		if due >= p.pauses[0].to {
 			p.pauses = p.pauses[1:]
 			continue
 		}
-		due = p.pacer.next()
+		due = p.pacer.nextDue()
 	}
 	return due
 }
 
-// send makes a request when the next one is due.
-func (p *phase) send(ctx context.Context, due time.Duration, request func(context.Context, sentRequest)) error {
+// sendWhenDue makes a request when the next one is due.
+func (p *phase) sendWhenDue(ctx context.Context, due time.Duration, request func(context.Context, sentRequest)) error {
 	at := p.start.Add(due)
-	if err := sleep(ctx, p.deps, at.Sub(p.deps.Clock.Now())); err != nil {
+	if err := sleepFor(ctx, p.deps, at.Sub(p.deps.Clock.Now())); err != nil {
 		return err
 	}
 	select {
@@ -130,20 +130,20 @@ func (p *phase) send(ctx context.Context, due time.Duration, request func(contex
 	return nil
 }
 
-func (p *phase) create(ctx context.Context) error {
+func (p *phase) createObjects(ctx context.Context) error {
 	total := int(p.spec.Replicas) * len(p.namespaces)
-	p.pace(total)
+	p.setPace(total)
 	for i := range total {
 		namespace := p.namespaces[i%len(p.namespaces)]
-		if err := p.send(ctx, p.next(), func(ctx context.Context, sent sentRequest) { p.createOne(ctx, sent, namespace) }); err != nil {
+		if err := p.sendWhenDue(ctx, p.nextDue(), func(ctx context.Context, sent sentRequest) { p.createOne(ctx, sent, namespace) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *phase) delete(ctx context.Context) error {
-	objects := inTurn(p.book.those(p.template.name, p.namespaces), p.namespaces, func(have int) int {
+func (p *phase) deleteObjects(ctx context.Context) error {
+	objects := inTurn(p.book.objectsOf(p.template.name, p.namespaces), p.namespaces, func(have int) int {
 		if p.spec.Replicas > 0 {
 			return int(p.spec.Replicas)
 		}
@@ -151,44 +151,44 @@ func (p *phase) delete(ctx context.Context) error {
 	})
 	// Where none is, there is nothing that could be measured.
 	p.recorder.skipped.Add(int64(max(max(int(p.spec.Replicas)*len(p.namespaces), 1)-len(objects), 0)))
-	p.pace(max(len(objects), 1))
+	p.setPace(max(len(objects), 1))
 	for _, o := range objects {
-		if err := p.send(ctx, p.next(), func(ctx context.Context, sent sentRequest) { p.deleteOne(ctx, sent, o) }); err != nil {
+		if err := p.sendWhenDue(ctx, p.nextDue(), func(ctx context.Context, sent sentRequest) { p.deleteOne(ctx, sent, o) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// churn replaces objects, each by a new one, so that there are always about as many.
-func (p *phase) churn(ctx context.Context) error {
-	p.pace(0)
-	for due := p.next(); due < p.spec.Duration.Duration; {
-		objects := inTurn(p.book.those(p.template.name, p.namespaces), p.namespaces, func(have int) int { return churned(have, p.spec.ChurnPercent) })
+// churnObjects replaces objects, each by a new one, so that there are always about as many.
+func (p *phase) churnObjects(ctx context.Context) error {
+	p.setPace(0)
+	for due := p.nextDue(); due < p.spec.Duration.Duration; {
+		objects := inTurn(p.book.objectsOf(p.template.name, p.namespaces), p.namespaces, func(have int) int { return churnedPerRound(have, p.spec.ChurnPercent) })
 		if len(objects) == 0 {
-			if err := sleep(ctx, p.deps, emptyPause); err != nil {
+			if err := sleepFor(ctx, p.deps, emptyPause); err != nil {
 				return err
 			}
 			for due < min(p.deps.Clock.Since(p.start), p.spec.Duration.Duration) {
 				p.recorder.skipped.Add(1)
-				due = p.next()
+				due = p.nextDue()
 			}
 		}
 		for _, o := range objects {
 			if due >= p.spec.Duration.Duration {
 				break
 			}
-			if err := p.send(ctx, due, func(ctx context.Context, sent sentRequest) { p.deleteOne(ctx, sent, o) }); err != nil {
+			if err := p.sendWhenDue(ctx, due, func(ctx context.Context, sent sentRequest) { p.deleteOne(ctx, sent, o) }); err != nil {
 				return err
 			}
-			if err := p.send(ctx, p.next(), func(ctx context.Context, sent sentRequest) { p.createOne(ctx, sent, o.namespace) }); err != nil {
+			if err := p.sendWhenDue(ctx, p.nextDue(), func(ctx context.Context, sent sentRequest) { p.createOne(ctx, sent, o.namespace) }); err != nil {
 				return err
 			}
-			due = p.next()
+			due = p.nextDue()
 		}
 		p.answers.Wait()
 		from := p.deps.Clock.Since(p.start)
-		if err := p.wait(ctx); err != nil {
+		if err := p.waitForObjects(ctx); err != nil {
 			return err
 		}
 		if p.spec.Wait == v1alpha1.LoadWaitNone || p.spec.Wait == "" {
@@ -197,41 +197,41 @@ func (p *phase) churn(ctx context.Context) error {
 		// What is due while the phase waits for its objects is left out. What was due before that, and waited for answers, is not.
 		p.pauses = append(p.pauses, pause{from, p.deps.Clock.Since(p.start)})
 		if due >= from && due < p.deps.Clock.Since(p.start) {
-			due = p.next()
+			due = p.nextDue()
 		}
 	}
 	return nil
 }
 
-// repeat makes the same kind of request for duration.
-func (p *phase) repeat(ctx context.Context) error {
-	p.pace(0)
+// repeatRequests makes the same kind of request for duration.
+func (p *phase) repeatRequests(ctx context.Context) error {
+	p.setPace(0)
 	for n := 0; ; n++ {
-		due := p.next()
+		due := p.nextDue()
 		if due >= p.spec.Duration.Duration {
 			return nil
 		}
-		request := p.request(n)
+		request := p.nthRequest(n)
 		if request == nil {
 			p.recorder.skipped.Add(1)
-			if err := sleep(ctx, p.deps, p.start.Add(due).Sub(p.deps.Clock.Now())); err != nil {
+			if err := sleepFor(ctx, p.deps, p.start.Add(due).Sub(p.deps.Clock.Now())); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := p.send(ctx, due, request); err != nil {
+		if err := p.sendWhenDue(ctx, due, request); err != nil {
 			return err
 		}
 	}
 }
 
-// request is the n-th request of Get, List or Patch; nil where there is no object for it.
-func (p *phase) request(n int) func(context.Context, sentRequest) {
+// nthRequest is the n-th request of Get, List or Patch; nil where there is no object for it.
+func (p *phase) nthRequest(n int) func(context.Context, sentRequest) {
 	if p.spec.Action == v1alpha1.LoadList {
 		namespace := p.namespaces[n%len(p.namespaces)]
 		return func(ctx context.Context, sent sentRequest) { p.listOne(ctx, sent, namespace) }
 	}
-	o := p.book.nth(p.template.name, n)
+	o := p.book.nthObject(p.template.name, n)
 	if o == nil {
 		return nil
 	}
@@ -241,13 +241,13 @@ func (p *phase) request(n int) func(context.Context, sentRequest) {
 	return func(ctx context.Context, sent sentRequest) { p.getOne(ctx, sent, o) }
 }
 
-// wait waits for what the phase is to wait for.
-func (p *phase) wait(ctx context.Context) error {
+// waitForObjects waits for what the phase is to wait for.
+func (p *phase) waitForObjects(ctx context.Context) error {
 	if p.spec.Wait != v1alpha1.LoadWaitReady && p.spec.Wait != v1alpha1.LoadWaitGone {
 		return context.Cause(ctx)
 	}
 	for {
-		left, changed := p.book.pending(p.template.name, p.spec.Wait == v1alpha1.LoadWaitGone)
+		left, changed := p.book.countPending(p.template.name, p.spec.Wait == v1alpha1.LoadWaitGone)
 		if left == 0 {
 			return context.Cause(ctx)
 		}
@@ -258,38 +258,38 @@ func (p *phase) wait(ctx context.Context) error {
 			}[p.spec.Wait])
 		case <-changed:
 		}
-		_ = sleep(ctx, p.deps, changePause)
+		_ = sleepFor(ctx, p.deps, changePause)
 	}
 }
 
 func (p *phase) createOne(ctx context.Context, sent sentRequest, namespace string) {
 	kind := p.template.kind.GroupKind()
-	o := p.book.begin(p.template, namespace, readyAtOnce(kind))
-	content, err := p.content(o)
+	o := p.book.registerObject(p.template, namespace, readyAtOnce(kind))
+	content, err := p.renderObject(o)
 	if err == nil {
-		err = p.measure(ctx, sent, "POST", func(ctx context.Context) error {
-			return discardAnswer(ctx, p.load.Requests.Post().AbsPath(p.template.path(namespace, "")...).SetHeader("Content-Type", "application/json").Body(content))
+		err = p.measureRequest(ctx, sent, "POST", func(ctx context.Context) error {
+			return discardAnswer(ctx, p.load.Requests.Post().AbsPath(p.template.apiPath(namespace, "")...).SetHeader("Content-Type", "application/json").Body(content))
 		})
 	} else {
 		p.endIfRefused(err)
-		p.recorder.answered("POST", p.template.resource.Resource, sent, templateError{err}, p.deps.Clock.Now())
+		p.recorder.recordAnswer("POST", p.template.resource.Resource, sent, templateError{err}, p.deps.Clock.Now())
 	}
 	if err != nil {
-		p.book.remove(o.place())
+		p.book.removeObject(o.placeOf())
 		return
 	}
 	now := p.deps.Clock.Now()
-	if took, ready := p.book.created(o, now); ready {
+	if took, ready := p.book.markCreated(o, now); ready {
 		p.rolledOut(kind, took, now)
 	}
 	if kind == podKind {
-		p.pods.answered(types.NamespacedName{Namespace: namespace, Name: o.name}, now)
+		p.pods.markAnswered(types.NamespacedName{Namespace: namespace, Name: o.name}, now)
 	}
 }
 
-// content is the object as it is sent.
-func (p *phase) content(o *object) ([]byte, error) {
-	rendered, err := p.template.render(o.namespace, o.index, p.iteration)
+// renderObject is the object as it is sent.
+func (p *phase) renderObject(o *object) ([]byte, error) {
+	rendered, err := p.template.renderObject(o.namespace, o.index, p.iteration)
 	if err != nil {
 		return nil, err
 	}
@@ -297,47 +297,47 @@ func (p *phase) content(o *object) ([]byte, error) {
 }
 
 func (p *phase) deleteOne(ctx context.Context, sent sentRequest, o *object) {
-	waited, was := p.book.leave(o, p.deps.Clock.Now())
+	waited, was := p.book.markDeleting(o, p.deps.Clock.Now())
 	if !was {
 		p.recorder.skipped.Add(1)
 		return
 	}
-	err := p.measure(ctx, sent, "DELETE", func(ctx context.Context) error {
-		return discardAnswer(ctx, p.load.Requests.Delete().AbsPath(p.template.path(o.namespace, o.name)...).SetHeader("Content-Type", "application/json").
+	err := p.measureRequest(ctx, sent, "DELETE", func(ctx context.Context) error {
+		return discardAnswer(ctx, p.load.Requests.Delete().AbsPath(p.template.apiPath(o.namespace, o.name)...).SetHeader("Content-Type", "application/json").
 			Body([]byte(`{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}`)))
 	})
 	if kind := p.template.kind.GroupKind(); kind == deploymentKind && waited > 0 && err == nil {
-		p.recorder.record(measure.Key{Measurement: v1alpha1.LoadDeploymentRollout, Unfinished: true}, waited, p.deps.Clock.Now())
+		p.recorder.recordTime(measure.Key{Measurement: v1alpha1.LoadDeploymentRollout, Unfinished: true}, waited, p.deps.Clock.Now())
 	}
 	_, followed := p.watches[p.template.resource]
 	if err != nil || !followed && p.template.kind.GroupKind() != podKind {
 		// No watch follows objects of its kind, or it is not known whether the API server has deleted it.
-		p.book.remove(o.place())
+		p.book.removeObject(o.placeOf())
 	}
 }
 
 func (p *phase) getOne(ctx context.Context, sent sentRequest, o *object) {
-	_ = p.measure(ctx, sent, "GET", func(ctx context.Context) error {
-		return discardAnswer(ctx, p.load.Requests.Get().AbsPath(p.template.path(o.namespace, o.name)...))
+	_ = p.measureRequest(ctx, sent, "GET", func(ctx context.Context) error {
+		return discardAnswer(ctx, p.load.Requests.Get().AbsPath(p.template.apiPath(o.namespace, o.name)...))
 	})
 }
 
 func (p *phase) listOne(ctx context.Context, sent sentRequest, namespace string) {
-	_ = p.measure(ctx, sent, "LIST", func(ctx context.Context) error {
-		return discardAnswer(ctx, p.load.Requests.Get().AbsPath(p.template.path(namespace, "")...).Param("labelSelector", p.template.selector()))
+	_ = p.measureRequest(ctx, sent, "LIST", func(ctx context.Context) error {
+		return discardAnswer(ctx, p.load.Requests.Get().AbsPath(p.template.apiPath(namespace, "")...).Param("labelSelector", p.template.labelSelector()))
 	})
 }
 
 func (p *phase) patchOne(ctx context.Context, sent sentRequest, o *object, n int) {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, patchAnnotation, n)
-	_ = p.measure(ctx, sent, "PATCH", func(ctx context.Context) error {
-		return discardAnswer(ctx, p.load.Requests.Patch(types.MergePatchType).AbsPath(p.template.path(o.namespace, o.name)...).Body(patch))
+	_ = p.measureRequest(ctx, sent, "PATCH", func(ctx context.Context) error {
+		return discardAnswer(ctx, p.load.Requests.Patch(types.MergePatchType).AbsPath(p.template.apiPath(o.namespace, o.name)...).Body(patch))
 	})
 }
 
-// measure makes a request, and records how long after its time it was answered: with the times in between, if the API server asked to
+// measureRequest makes a request, and records how long after its time it was answered: with the times in between, if the API server asked to
 // come again. One that the end of the run has broken off, or that a freeze has refused, was not made.
-func (p *phase) measure(ctx context.Context, sent sentRequest, verb string, request func(context.Context) error) error {
+func (p *phase) measureRequest(ctx context.Context, sent sentRequest, verb string, request func(context.Context) error) error {
 	err := request(ctx)
 	end := p.deps.Clock.Now()
 	var frozen *freeze.Error
@@ -349,6 +349,6 @@ func (p *phase) measure(ctx context.Context, sent sentRequest, verb string, requ
 		// Another phase, or a controller, has removed the object in the meantime. The API server has answered as it should.
 		counts = nil
 	}
-	p.recorder.answered(verb, p.template.resource.Resource, sent, counts, end)
+	p.recorder.recordAnswer(verb, p.template.resource.Resource, sent, counts, end)
 	return err
 }

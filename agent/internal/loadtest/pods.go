@@ -67,28 +67,28 @@ func newPodTracker(uid types.UID, record recordFunc) *podTracker {
 	return &podTracker{uid: uid, record: record, pods: map[types.NamespacedName]*podTimes{}, unready: unreadyPods{}}
 }
 
-// answered notes when the API server has answered that it made a pod of the run. The watch may have shown it before.
-func (t *podTracker) answered(key types.NamespacedName, at time.Time) {
+// markAnswered notes when the API server has answered that it made a pod of the run. The watch may have shown it before.
+func (t *podTracker) markAnswered(key types.NamespacedName, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	times := t.of(key, at)
+	times := t.timesOf(key, at)
 	times.created = at
-	t.tell(times)
+	t.recordStages(times)
 }
 
-// observe notes what the watch shows of a pod, and tells whether that is the first time. Passed is how long ago the pod was made, by
+// observePod notes what the watch shows of a pod, and reports whether that is the first time. Passed is how long ago the pod was made, by
 // its creation time.
-func (t *podTracker) observe(pod *corev1.Pod, now time.Time, passed time.Duration) (first bool) {
+func (t *podTracker) observePod(pod *corev1.Pod, now time.Time, passed time.Duration) (first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
 		return false
 	}
-	times := t.of(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, now)
+	times := t.timesOf(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, now)
 	if first = !times.watched; first {
 		times.watched = true
 		switch {
-		case t.own(pod):
+		case t.isOwnPod(pod):
 		case passed > longestLag:
 			// The watch is behind: the pod has been there for longer.
 			times.created = now.Add(-passed)
@@ -110,12 +110,12 @@ func (t *podTracker) observe(pod *corev1.Pod, now time.Time, passed time.Duratio
 	if times.seen[stages-1].IsZero() {
 		times.unready = whyUnready(pod)
 	}
-	t.tell(times)
+	t.recordStages(times)
 	return first
 }
 
-// gone forgets a pod. What it has not reached counts as unfinished.
-func (t *podTracker) gone(pod *corev1.Pod, now time.Time) {
+// forgetPod forgets a pod. What it has not reached counts as unfinished.
+func (t *podTracker) forgetPod(pod *corev1.Pod, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
@@ -123,27 +123,27 @@ func (t *podTracker) gone(pod *corev1.Pod, now time.Time) {
 	}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	if times := t.pods[key]; times != nil {
-		t.abandon(key, times, now)
+		t.recordAbandoned(key, times, now)
 		delete(t.pods, key)
 	}
 }
 
-// finish counts what pods have not reached when the steps are over as unfinished.
-func (t *podTracker) finish(now time.Time) {
+// recordUnfinished counts what pods have not reached when the steps are over as unfinished.
+func (t *podTracker) recordUnfinished(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for key, times := range t.pods {
-		t.abandon(key, times, now)
+		t.recordAbandoned(key, times, now)
 	}
 	clear(t.pods)
 	t.over = true
 }
 
-// abandon records how long a pod has waited for what it never reached. One that has succeeded needs not be Ready any more.
-func (t *podTracker) abandon(key types.NamespacedName, times *podTimes, now time.Time) {
+// recordAbandoned records how long a pod has waited for what it never reached. One that has succeeded needs not be Ready any more.
+func (t *podTracker) recordAbandoned(key types.NamespacedName, times *podTimes, now time.Time) {
 	if times.created.IsZero() {
 		times.created = times.first
-		t.tell(times)
+		t.recordStages(times)
 	}
 	if times.succeeded {
 		return
@@ -156,15 +156,15 @@ func (t *podTracker) abandon(key types.NamespacedName, times *podTimes, now time
 	}
 	if times.seen[stages-1].IsZero() {
 		t.record(measure.Key{Measurement: v1alpha1.LoadPodReadyByObject, Unfinished: true}, waited, now)
-		t.unready.add(key, times.unready)
+		t.unready.addPod(key, times.unready)
 		if waited >= neverReadyAfter {
 			t.stuck++
 		}
 	}
 }
 
-// counts is how many pods there have been, and how many of them have been Ready.
-func (t *podTracker) counts() (created, ready int64) {
+// countPods is how many pods there have been, and how many of them have been Ready.
+func (t *podTracker) countPods() (created, ready int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.created, t.ready
@@ -177,13 +177,13 @@ func (t *podTracker) stuckCount() int64 {
 	return t.stuck
 }
 
-// own tells whether the run has made a pod itself, and so learns when from the answer. Those of its Deployments and the like have
+// isOwnPod reports whether the run has made a pod itself, and so learns when from the answer. Those of its Deployments and the like have
 // the label only if the template says so, and an owner in any case.
-func (t *podTracker) own(pod *corev1.Pod) bool {
+func (t *podTracker) isOwnPod(pod *corev1.Pod) bool {
 	return pod.Labels[v1alpha1.LoadTestRunUIDLabel] == string(t.uid) && len(pod.OwnerReferences) == 0
 }
 
-func (t *podTracker) of(key types.NamespacedName, now time.Time) *podTimes {
+func (t *podTracker) timesOf(key types.NamespacedName, now time.Time) *podTimes {
 	times := t.pods[key]
 	if times == nil {
 		times = &podTimes{first: now, unready: unreadyPod{reason: "NotSeen", message: "The watch has not shown the pod"}}
@@ -193,8 +193,8 @@ func (t *podTracker) of(key types.NamespacedName, now time.Time) *podTimes {
 	return times
 }
 
-// tell records the stages that are known and have not been recorded.
-func (t *podTracker) tell(times *podTimes) {
+// recordStages records the stages that are known and have not been recorded.
+func (t *podTracker) recordStages(times *podTimes) {
 	if times.created.IsZero() {
 		return
 	}
@@ -216,7 +216,7 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 	return nil
 }
 
-// podRunning tells whether all containers of a pod run.
+// podRunning reports whether all containers of a pod run.
 func podRunning(pod *corev1.Pod) bool {
 	if pod.Status.Phase != corev1.PodRunning || len(pod.Status.ContainerStatuses) < len(pod.Spec.Containers) {
 		return false

@@ -30,25 +30,25 @@ func newEngine(deps Deps, run *v1alpha1.LoadTestRun) (*engine, error) {
 	e := &engine{
 		deps: deps, run: run, templates: map[string]*objectTemplate{}, book: newBook(), recorder: newRecorder(), watching: newWatchHealth(deps.Clock), clock: &clockOffset{},
 	}
-	e.pods, e.nodes = newPodTracker(run.UID, e.recorder.record), newNodeTracker(e.recorder.record)
+	e.pods, e.nodes = newPodTracker(run.UID, e.recorder.recordTime), newNodeTracker(e.recorder.recordTime)
 	var err error
 	e.load, err = deps.Load(func(inner http.RoundTripper) http.RoundTripper {
-		return throttleCounter{inner: inner, count: func() { e.recorder.throttled.Add(1) }, answered: func(answer http.Header) { e.clock.answered(answer, deps.Clock.Now()) }}
+		return throttleCounter{inner: inner, count: func() { e.recorder.throttled.Add(1) }, answered: func(answer http.Header) { e.clock.addAnswer(answer, deps.Clock.Now()) }}
 	})
 	return e, err
 }
 
-// prepare makes all that the run needs before its first step. Its errors name what the user can change.
-func (e *engine) prepare(ctx context.Context) error {
+// prepareRun makes all that the run needs before its first step. Its errors name what the user can change.
+func (e *engine) prepareRun(ctx context.Context) error {
 	if err := e.parseTemplates(ctx); err != nil {
 		return err
 	}
 	for name, template := range e.templates {
-		if err := e.resolve(template); err != nil {
+		if err := e.resolveTemplate(template); err != nil {
 			return fmt.Errorf("template %s%s: %w", name, e.usedIn(name), err)
 		}
 	}
-	e.watches = e.watched()
+	e.watches = e.watchedKinds()
 	if err := e.makeNamespaces(ctx); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (e *engine) prepare(ctx context.Context) error {
 	}
 	for i := range e.run.Spec.Templates {
 		name := e.run.Spec.Templates[i].Name
-		if err := e.try(ctx, e.templates[name]); err != nil {
+		if err := e.dryRunTemplate(ctx, e.templates[name]); err != nil {
 			return fmt.Errorf("template %s%s: the API server refuses its first object: %w", name, e.usedIn(name), err)
 		}
 	}
@@ -70,7 +70,7 @@ func (e *engine) parseTemplates(ctx context.Context) error {
 		from := e.run.Spec.Templates[i]
 		template, err := parseTemplate(e.run, from, e.deps.Limits)
 		if err == nil {
-			err = template.survey(ctx, e.renderings(from.Name))
+			err = template.surveyObjects(ctx, e.renderingsOf(from.Name))
 		}
 		if err != nil {
 			return fmt.Errorf("template %s%s: %w", from.Name, e.usedIn(from.Name), err)
@@ -90,8 +90,8 @@ func (e *engine) usedIn(template string) string {
 	return ""
 }
 
-// resolve finds where the API server has the objects of a template.
-func (e *engine) resolve(template *objectTemplate) error {
+// resolveTemplate finds where the API server has the objects of a template.
+func (e *engine) resolveTemplate(template *objectTemplate) error {
 	version := template.kind.GroupVersion()
 	served, err := e.load.Clientset.Discovery().ServerResourcesForGroupVersion(version.String())
 	if apierrors.IsNotFound(err) {
@@ -178,7 +178,7 @@ func (e *engine) awaitAccounts(ctx context.Context) error {
 			if e.deps.Clock.Now().After(deadline) {
 				return nil
 			}
-			if err := sleep(ctx, e.deps, accountPause); err != nil {
+			if err := sleepFor(ctx, e.deps, accountPause); err != nil {
 				return err
 			}
 		}
@@ -186,9 +186,9 @@ func (e *engine) awaitAccounts(ctx context.Context) error {
 	return nil
 }
 
-// try lets the API server check the first object of a template, which it does not keep.
-func (e *engine) try(ctx context.Context, template *objectTemplate) error {
-	object, err := template.render(e.namespaces[0], 0, 0)
+// dryRunTemplate lets the API server check the first object of a template, which it does not keep.
+func (e *engine) dryRunTemplate(ctx context.Context, template *objectTemplate) error {
+	object, err := template.renderObject(e.namespaces[0], 0, 0)
 	if err != nil {
 		return err
 	}

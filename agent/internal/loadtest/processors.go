@@ -23,8 +23,8 @@ type processors struct {
 	watched, full time.Duration
 }
 
-// add takes in what the processors have done since the machine was started.
-func (p *processors) add(total, idle uint64, at time.Time) {
+// addSample takes in what the processors have done since the machine was started.
+func (p *processors) addSample(total, idle uint64, at time.Time) {
 	if !p.at.IsZero() && total > p.total && idle >= p.idle {
 		all := total - p.total
 		busy := all - min(idle-p.idle, all)
@@ -37,8 +37,8 @@ func (p *processors) add(total, idle uint64, at time.Time) {
 	p.total, p.idle, p.at = total, idle, at
 }
 
-// percent is how busy the processors were on average, in which part of the time they were saturated, and how long that was.
-func (p *processors) percent() (busy, full float64, watched time.Duration) {
+// percentBusy is how busy the processors were on average, in which part of the time they were saturated, and how long that was.
+func (p *processors) percentBusy() (busy, full float64, watched time.Duration) {
 	if p.all > 0 {
 		busy = float64(p.busy) / float64(p.all) * 100
 	}

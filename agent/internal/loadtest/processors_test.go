@@ -17,10 +17,10 @@ func TestProcessors(t *testing.T) {
 		g.Expect(err).To(HaveOccurred(), wrong)
 	}
 	var p processors
-	p.add(100, 50, time.Unix(0, 0))
-	p.add(200, 51, time.Unix(1, 0))
-	p.add(300, 101, time.Unix(2, 0))
-	busy, full, watched := p.percent()
+	p.addSample(100, 50, time.Unix(0, 0))
+	p.addSample(200, 51, time.Unix(1, 0))
+	p.addSample(300, 101, time.Unix(2, 0))
+	busy, full, watched := p.percentBusy()
 	g.Expect(busy).To(BeNumerically("~", 74.5))
 	g.Expect(full).To(BeNumerically("~", 50))
 	g.Expect(watched).To(Equal(2 * time.Second))

@@ -23,8 +23,8 @@ type pulse struct {
 	longest time.Duration
 }
 
-// beat looks at the clock.
-func (p *pulse) beat() {
+// checkClock looks at the clock.
+func (p *pulse) checkClock() {
 	now := p.clock.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -35,18 +35,18 @@ func (p *pulse) beat() {
 	p.last = now
 }
 
-// counts is how many times the process stood still, and for how long at most.
-func (p *pulse) counts() (stalls int32, longest time.Duration) {
+// countStalls is how many times the process stood still, and for how long at most.
+func (p *pulse) countStalls() (stalls int32, longest time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stalls, p.longest
 }
 
-// follow beats until ctx ends.
-func (p *pulse) follow(ctx context.Context, deps Deps) {
-	p.beat()
-	for sleep(ctx, deps, pulsePeriod) == nil {
-		p.beat()
+// watchClock beats until ctx ends.
+func (p *pulse) watchClock(ctx context.Context, deps Deps) {
+	p.checkClock()
+	for sleepFor(ctx, deps, pulsePeriod) == nil {
+		p.checkClock()
 	}
-	p.beat()
+	p.checkClock()
 }

@@ -14,12 +14,12 @@ func TestAProcessThatStandsStillNotices(t *testing.T) {
 	g := NewWithT(t)
 	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	p := &pulse{clock: clock}
-	p.beat()
+	p.checkClock()
 	for _, gap := range []time.Duration{pulsePeriod, longestPulse, 9 * time.Second, pulsePeriod, 1001 * time.Millisecond} {
 		clock.Step(gap)
-		p.beat()
+		p.checkClock()
 	}
-	stalls, longest := p.counts()
+	stalls, longest := p.countStalls()
 	g.Expect(stalls).To(BeEquivalentTo(2))
 	g.Expect(longest).To(Equal(9 * time.Second))
 }
@@ -30,15 +30,15 @@ func TestHowLongAgoAnObjectWasMade(t *testing.T) {
 		g := NewWithT(t)
 		c := &clockOffset{}
 		begin := time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC)
-		g.Expect(c.passed(begin, begin.Add(ahead))).To(BeZero(), "its clock is not known")
-		c.answered(http.Header{"Date": []string{"yesterday"}}, begin)
+		g.Expect(c.timeSince(begin, begin.Add(ahead))).To(BeZero(), "its clock is not known")
+		c.addAnswer(http.Header{"Date": []string{"yesterday"}}, begin)
 		for i := range 100 {
 			at := begin.Add(time.Duration(i) * 137 * time.Millisecond)
-			c.answered(http.Header{"Date": []string{at.Format(http.TimeFormat)}}, at.Add(ahead+3*time.Millisecond))
+			c.addAnswer(http.Header{"Date": []string{at.Format(http.TimeFormat)}}, at.Add(ahead+3*time.Millisecond))
 		}
 		for _, late := range []time.Duration{0, time.Second, 12 * time.Second} {
 			made := begin.Add(30*time.Second + 900*time.Millisecond)
-			got := c.passed(made.Truncate(time.Second), made.Add(ahead+late))
+			got := c.timeSince(made.Truncate(time.Second), made.Add(ahead+late))
 			g.Expect(got).To(And(BeNumerically(">=", late), BeNumerically("<=", late+time.Second)), "%s ahead, %s late", ahead, late)
 		}
 	}
@@ -48,11 +48,11 @@ func TestAWatchIsBehindOnlyWhereRequestsAreNot(t *testing.T) {
 	g := NewWithT(t)
 	at := func(s int) time.Time { return time.Unix(int64(1000+s), 0) }
 	var lags, slow longestByTime
-	g.Expect(lags.unexplained(&slow)).To(BeZero())
-	lags.add(at(11), 6*time.Second)
-	slow.add(at(12), 6*time.Second)
-	slow.add(at(50), 100*time.Millisecond)
-	g.Expect(lags.unexplained(&slow)).To(BeZero(), "the API server was slow as a whole")
-	lags.add(at(50), 4*time.Second)
-	g.Expect(lags.unexplained(&slow)).To(Equal(4 * time.Second))
+	g.Expect(lags.longestUnexplained(&slow)).To(BeZero())
+	lags.addTime(at(11), 6*time.Second)
+	slow.addTime(at(12), 6*time.Second)
+	slow.addTime(at(50), 100*time.Millisecond)
+	g.Expect(lags.longestUnexplained(&slow)).To(BeZero(), "the API server was slow as a whole")
+	lags.addTime(at(50), 4*time.Second)
+	g.Expect(lags.longestUnexplained(&slow)).To(Equal(4 * time.Second))
 }

@@ -13,7 +13,7 @@ var (
 	jobKind         = schema.GroupKind{Group: "batch", Kind: "Job"}
 )
 
-// readyAtOnce tells whether objects of a kind are ready when they are there.
+// readyAtOnce reports whether objects of a kind are ready when they are there.
 func readyAtOnce(kind schema.GroupKind) bool {
 	switch kind {
 	case podKind, deploymentKind, statefulSetKind, jobKind:
@@ -22,19 +22,19 @@ func readyAtOnce(kind schema.GroupKind) bool {
 	return true
 }
 
-// objectReady tells whether an object that is no Pod is ready.
+// objectReady reports whether an object that is no Pod is ready.
 func objectReady(kind schema.GroupKind, object *unstructured.Unstructured) bool {
 	switch kind {
 	case deploymentKind, statefulSetKind:
-		wanted, found := number(object, "spec", "replicas")
+		wanted, found := nestedNumber(object, "spec", "replicas")
 		if !found {
 			wanted = 1
 		}
-		observed, _ := number(object, "status", "observedGeneration")
-		all, _ := number(object, "status", "replicas")
-		updated, _ := number(object, "status", "updatedReplicas")
-		ready, _ := number(object, "status", "readyReplicas")
-		available, _ := number(object, "status", "availableReplicas")
+		observed, _ := nestedNumber(object, "status", "observedGeneration")
+		all, _ := nestedNumber(object, "status", "replicas")
+		updated, _ := nestedNumber(object, "status", "updatedReplicas")
+		ready, _ := nestedNumber(object, "status", "readyReplicas")
+		available, _ := nestedNumber(object, "status", "availableReplicas")
 		if kind == deploymentKind && available < wanted {
 			return false
 		}
@@ -51,7 +51,7 @@ func objectReady(kind schema.GroupKind, object *unstructured.Unstructured) bool 
 	return true
 }
 
-func number(object *unstructured.Unstructured, path ...string) (int64, bool) {
+func nestedNumber(object *unstructured.Unstructured, path ...string) (int64, bool) {
 	n, found, err := unstructured.NestedInt64(object.Object, path...)
 	return n, found && err == nil
 }

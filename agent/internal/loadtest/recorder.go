@@ -53,25 +53,25 @@ func newRecorder() *recorder {
 	}
 }
 
-// begin sets the time from which series count.
-func (r *recorder) begin(at time.Time) {
+// startSeries sets the time from which series count.
+func (r *recorder) startSeries(at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.start = at
 }
 
-// record adds a measured time that ended at a point of time.
-func (r *recorder) record(key measure.Key, measured time.Duration, at time.Time) {
+// recordTime adds a measured time that ended at a point of time.
+func (r *recorder) recordTime(key measure.Key, measured time.Duration, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.measured.Record(key, measured, 1)
 	if s := r.series[key.Measurement]; s != nil && !r.start.IsZero() {
-		s.record(at.Sub(r.start), measured)
+		s.recordTime(at.Sub(r.start), measured)
 	}
 }
 
-// merge adds what was measured elsewhere.
-func (r *recorder) merge(others measure.Measurements) {
+// mergeMeasurements adds what was measured elsewhere.
+func (r *recorder) mergeMeasurements(others measure.Measurements) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.measured.Merge(others)
@@ -84,16 +84,16 @@ type sentRequest struct {
 	sent   time.Time
 }
 
-// answered takes in the answer to a request of the run. Its time counts from when it was due.
-func (r *recorder) answered(verb, resource string, request sentRequest, err error, at time.Time) {
+// recordAnswer takes in the answer to a request of the run. Its time counts from when it was due.
+func (r *recorder) recordAnswer(verb, resource string, request sentRequest, err error, at time.Time) {
 	r.requests.Add(1)
 	measurement := v1alpha1.LoadAPIRequest
 	if err != nil {
 		measurement = v1alpha1.LoadAPIRequestFailed
 	}
-	r.record(measure.Key{Measurement: measurement, Verb: verb, Resource: resource}, at.Sub(request.due), at)
-	r.record(measure.Key{Measurement: v1alpha1.LoadAPIRequestWait}, request.waited, at)
-	r.slow.add(at, at.Sub(request.sent))
+	r.recordTime(measure.Key{Measurement: measurement, Verb: verb, Resource: resource}, at.Sub(request.due), at)
+	r.recordTime(measure.Key{Measurement: v1alpha1.LoadAPIRequestWait}, request.waited, at)
+	r.slow.addTime(at, at.Sub(request.sent))
 	if err == nil {
 		return
 	}
@@ -114,22 +114,22 @@ func (r *recorder) answered(verb, resource string, request sentRequest, err erro
 	known.Count++
 }
 
-// evaluate says which thresholds are met by what was measured until now.
-func (r *recorder) evaluate(thresholds []v1alpha1.LoadThreshold) []v1alpha1.LoadThresholdResult {
+// evaluateThresholds says which thresholds are met by what was measured until now.
+func (r *recorder) evaluateThresholds(thresholds []v1alpha1.LoadThreshold) []v1alpha1.LoadThresholdResult {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return measure.Evaluate(thresholds, r.measured, r.requests.Load(), r.failed.Load())
 }
 
-// encode is what a status tells of the measurements.
-func (r *recorder) encode() ([]v1alpha1.LoadHistogram, []v1alpha1.LoadSeries, error) {
+// encodeMeasurements is what a status tells of the measurements.
+func (r *recorder) encodeMeasurements() ([]v1alpha1.LoadHistogram, []v1alpha1.LoadSeries, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list, omitted, err := r.measured.Encode()
 	r.omitted = omitted
 	var over []v1alpha1.LoadSeries
 	for _, measurement := range slices.Sorted(maps.Keys(r.series)) {
-		if points := r.series[measurement].encode(); len(points) > 0 {
+		if points := r.series[measurement].encodePoints(); len(points) > 0 {
 			over = append(over, v1alpha1.LoadSeries{Measurement: measurement, Points: points})
 		}
 	}
@@ -159,8 +159,8 @@ func (r *recorder) delayedText() string {
 		delayed, r.requests.Load(), measure.Round(longest), mostAtOnce, v1alpha1.LoadAPIRequest)
 }
 
-// failures are why requests failed, the most frequent first.
-func (r *recorder) failures() []v1alpha1.LoadError {
+// frequentFailures are why requests failed, the most frequent first.
+func (r *recorder) frequentFailures() []v1alpha1.LoadError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []v1alpha1.LoadError

@@ -73,13 +73,13 @@ func parseText(name, content string) (text, error) {
 	return text{trees[name].Root}, nil
 }
 
-// execute fills in values.
-func (t text) execute(values map[string]any) ([]byte, error) { return t.executeWith(nil, values) }
+// fillIn fills in values.
+func (t text) fillIn(values map[string]any) ([]byte, error) { return t.executeWith(nil, values) }
 
 // executeWith fills in values, and decides as forced says instead of as the values do.
 func (t text) executeWith(forced decisions, values map[string]any) ([]byte, error) {
 	e := evaluation{values: values, forced: forced}
-	err := e.list(t.root)
+	err := e.evaluateList(t.root)
 	return e.out.Bytes(), err
 }
 
@@ -90,12 +90,12 @@ type evaluation struct {
 	out    bytes.Buffer
 }
 
-func (e *evaluation) list(list *parse.ListNode) error {
+func (e *evaluation) evaluateList(list *parse.ListNode) error {
 	if list == nil {
 		return nil
 	}
 	for _, node := range list.Nodes {
-		if err := e.node(node); err != nil {
+		if err := e.evaluateNode(node); err != nil {
 			return err
 		}
 		if e.out.Len() > mostRendered {
@@ -105,19 +105,19 @@ func (e *evaluation) list(list *parse.ListNode) error {
 	return nil
 }
 
-func (e *evaluation) node(node parse.Node) error {
+func (e *evaluation) evaluateNode(node parse.Node) error {
 	switch node := node.(type) {
 	case *parse.TextNode:
 		e.out.Write(node.Text)
 	case *parse.CommentNode:
 	case *parse.ActionNode:
-		value, err := e.pipe(node.Pipe)
+		value, err := e.evaluatePipe(node.Pipe)
 		if err != nil {
 			return err
 		}
 		fmt.Fprint(&e.out, value)
 	case *parse.IfNode:
-		value, err := e.pipe(node.Pipe)
+		value, err := e.evaluatePipe(node.Pipe)
 		if err != nil {
 			return err
 		}
@@ -126,16 +126,16 @@ func (e *evaluation) node(node parse.Node) error {
 			isTrue = outcome
 		}
 		if isTrue {
-			return e.list(node.List)
+			return e.evaluateList(node.List)
 		}
-		return e.list(node.ElseList)
+		return e.evaluateList(node.ElseList)
 	default:
 		return fmt.Errorf("%s is not supported", node)
 	}
 	return nil
 }
 
-func (e *evaluation) pipe(pipe *parse.PipeNode) (any, error) {
+func (e *evaluation) evaluatePipe(pipe *parse.PipeNode) (any, error) {
 	if len(pipe.Decl) > 0 || len(pipe.Cmds) != 1 {
 		return nil, fmt.Errorf("%s is not supported: use no variables and no pipes", pipe)
 	}
@@ -145,7 +145,7 @@ func (e *evaluation) pipe(pipe *parse.PipeNode) (any, error) {
 		if len(args) > 1 {
 			return nil, fmt.Errorf("%s is no function", args[0])
 		}
-		return e.value(args[0])
+		return e.evaluateValue(args[0])
 	}
 	if len(args) != 3 {
 		return nil, fmt.Errorf("%s needs two arguments", called)
@@ -155,7 +155,7 @@ func (e *evaluation) pipe(pipe *parse.PipeNode) (any, error) {
 	}
 	var both []any
 	for _, arg := range args[1:] {
-		value, err := e.value(arg)
+		value, err := e.evaluateValue(arg)
 		if err != nil {
 			return nil, err
 		}
@@ -168,7 +168,7 @@ func (e *evaluation) pipe(pipe *parse.PipeNode) (any, error) {
 	return value, nil
 }
 
-func (e *evaluation) value(node parse.Node) (any, error) {
+func (e *evaluation) evaluateValue(node parse.Node) (any, error) {
 	switch node := node.(type) {
 	case *parse.FieldNode:
 		value, known := e.values[strings.Join(node.Ident, ".")]
@@ -186,7 +186,7 @@ func (e *evaluation) value(node parse.Node) (any, error) {
 	case *parse.BoolNode:
 		return node.True, nil
 	case *parse.PipeNode:
-		return e.pipe(node)
+		return e.evaluatePipe(node)
 	}
 	return nil, fmt.Errorf("%s is not supported", node)
 }

@@ -19,15 +19,15 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
-// read returns the runs, the oldest first. It lists metadata, and reads only those runs that have changed: a run that is over has
+// readRuns returns the runs, the oldest first. It lists metadata, and reads only those runs that have changed: a run that is over has
 // hundreds of kilobytes of measurements. What concerns single runs stops no other one.
-func (c *Controller) read(ctx context.Context) ([]*v1alpha1.LoadTestRun, []error, error) {
+func (c *Controller) readRuns(ctx context.Context) ([]*v1alpha1.LoadTestRun, []error, error) {
 	c.version = ""
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("LoadTestRunList"))
 	switch err := c.Runs.List(ctx, list, client.InNamespace(c.Namespace)); {
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		// A hub of an earlier release has no load tests. This is no list without runs: what goes on goes on.
+		// A hub of an earlier release has no load tests. This is no list without runs: what continues continues.
 		c.listed = nil
 		return nil, nil, nil
 	case err != nil:
@@ -49,7 +49,7 @@ func (c *Controller) read(ctx context.Context) ([]*v1alpha1.LoadTestRun, []error
 			}
 			if client.IgnoreNotFound(err) != nil {
 				problems = append(problems, fmt.Errorf("reading load test run %s: %w", header.Name, err))
-				// What was known of it goes on to be so: it is not deleted.
+				// What was known of it continues to be so: it is not deleted.
 				if run = c.known[header.UID]; run == nil {
 					continue
 				}
@@ -71,29 +71,29 @@ func (c *Controller) read(ctx context.Context) ([]*v1alpha1.LoadTestRun, []error
 
 // forgetMeasurements leaves out what nothing is going to be written of.
 func forgetMeasurements(run *v1alpha1.LoadTestRun) {
-	if over(run.Status.Phase) && run.DeletionTimestamp == nil {
+	if isOver(run.Status.Phase) && run.DeletionTimestamp == nil {
 		run.Status.Histograms, run.Status.Series = nil, nil
 	}
 }
 
-// next is the run that goes on here, or else the oldest that is not over. One that is being deleted is over when what it made is
-// gone. An older one may turn up while a run goes on, because it could not be read before, or has the same time and another name.
-func (c *Controller) next(runs []*v1alpha1.LoadTestRun) *v1alpha1.LoadTestRun {
+// nextRun is the run that continues here, or else the oldest that is not over. One that is being deleted is over when what it made is
+// gone. An older one may turn up while a run continues, because it could not be read before, or has the same time and another name.
+func (c *Controller) nextRun(runs []*v1alpha1.LoadTestRun) *v1alpha1.LoadTestRun {
 	for _, run := range runs {
-		if c.running(run.UID) != nil && !over(run.Status.Phase) {
+		if c.executionOf(run.UID) != nil && !isOver(run.Status.Phase) {
 			return run
 		}
 	}
 	for _, run := range runs {
-		if !over(run.Status.Phase) && c.hasTurn(run) && (run.DeletionTimestamp == nil || controllerutil.ContainsFinalizer(run, v1alpha1.LoadTestRunFinalizer)) {
+		if !isOver(run.Status.Phase) && c.hasTurn(run) && (run.DeletionTimestamp == nil || controllerutil.ContainsFinalizer(run, v1alpha1.LoadTestRunFinalizer)) {
 			return run
 		}
 	}
 	return nil
 }
 
-// write writes a status if it has changed.
-func (c *Controller) write(ctx context.Context, run *v1alpha1.LoadTestRun, status v1alpha1.LoadTestRunStatus) error {
+// writeStatus writes a status if it has changed.
+func (c *Controller) writeStatus(ctx context.Context, run *v1alpha1.LoadTestRun, status v1alpha1.LoadTestRunStatus) error {
 	if equality.Semantic.DeepEqual(run.Status, status) {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (c *Controller) write(ctx context.Context, run *v1alpha1.LoadTestRun, statu
 		delete(c.known, run.UID)
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	c.keep(changed)
+	c.rememberRun(changed)
 	return nil
 }
 
@@ -119,13 +119,13 @@ func (c *Controller) setFinalizer(ctx context.Context, run *v1alpha1.LoadTestRun
 		delete(c.known, run.UID)
 		return fmt.Errorf("writing the finalizer: %w", err)
 	}
-	c.keep(changed)
+	c.rememberRun(changed)
 	changed.DeepCopyInto(run)
 	return nil
 }
 
-// keep remembers a run as it was answered.
-func (c *Controller) keep(run *v1alpha1.LoadTestRun) {
+// rememberRun remembers a run as it was answered.
+func (c *Controller) rememberRun(run *v1alpha1.LoadTestRun) {
 	forgetMeasurements(run)
 	c.known[run.UID] = run
 }

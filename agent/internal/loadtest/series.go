@@ -25,11 +25,11 @@ type series struct {
 
 func newSeries() *series { return &series{width: shortestPoint} }
 
-// record adds what was measured at a time since the beginning.
-func (s *series) record(at, measured time.Duration) {
+// recordTime adds what was measured at a time since the beginning.
+func (s *series) recordTime(at, measured time.Duration) {
 	i := int(max(at, 0) / s.width)
 	for i >= mostPoints {
-		s.widen()
+		s.widenSlices()
 		i = int(at / s.width)
 	}
 	for len(s.points) <= i {
@@ -42,7 +42,7 @@ func (s *series) record(at, measured time.Duration) {
 	_ = s.points[i].RecordValue(min(max(measured.Microseconds(), 1), longestMeasured))
 }
 
-func (s *series) widen() {
+func (s *series) widenSlices() {
 	s.width *= 2
 	for i, point := range s.points {
 		switch {
@@ -57,8 +57,8 @@ func (s *series) widen() {
 	s.points = s.points[:(len(s.points)+1)/2]
 }
 
-// encode is the series in a status. Times in which nothing was measured are left out.
-func (s *series) encode() []v1alpha1.LoadPoint {
+// encodePoints is the series in a status. Times in which nothing was measured are left out.
+func (s *series) encodePoints() []v1alpha1.LoadPoint {
 	var points []v1alpha1.LoadPoint
 	for i, point := range s.points {
 		if point == nil {

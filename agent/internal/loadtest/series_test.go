@@ -11,9 +11,9 @@ func TestSeriesWiden(t *testing.T) {
 	g := NewWithT(t)
 	s := newSeries()
 	for i := range 1000 {
-		s.record(time.Duration(i)*10*time.Second, time.Duration(i+1)*time.Millisecond)
+		s.recordTime(time.Duration(i)*10*time.Second, time.Duration(i+1)*time.Millisecond)
 	}
-	points := s.encode()
+	points := s.encodePoints()
 	g.Expect(len(points)).To(And(BeNumerically("<=", mostPoints), BeNumerically(">", mostPoints/2)))
 	var count int64
 	for i, point := range points {

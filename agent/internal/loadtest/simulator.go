@@ -42,9 +42,9 @@ func newSimulator(clock clock.PassiveClock) *simulator {
 	return &simulator{late: map[string]bool{}, disrupted: map[string]bool{}, pulse: pulse{clock: clock}}
 }
 
-// heartbeats takes in the Leases of Nodes. Hollow are the names of hollow Nodes, and planned those that have a plan of
-// disruptions now. A Node that once had one does not count any more: it may take its time until it is well again.
-func (s *simulator) heartbeats(leases []coordinationv1.Lease, hollow, planned map[string]bool, now time.Time) {
+// observeLeases takes in the Leases of Nodes. Hollow are the names of hollow Nodes, and planned those that have a plan of
+// disruptions now. A Node that once had one does not count any more: it may take its time until it is healthy again.
+func (s *simulator) observeLeases(leases []coordinationv1.Lease, hollow, planned map[string]bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name := range planned {
@@ -64,7 +64,7 @@ func (s *simulator) heartbeats(leases []coordinationv1.Lease, hollow, planned ma
 func (s *simulator) processorsAt(total, idle uint64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.processors.add(total, idle, at)
+	s.processors.addSample(total, idle, at)
 }
 
 // hadDisruption are the Nodes that a disruption was on.
@@ -78,15 +78,15 @@ func (s *simulator) hadDisruption() map[string]bool {
 func (x *execution) simulatorReport() (v1alpha1.LoadSimulator, simulatorFacts) {
 	e := x.engine
 	report, facts := x.simulator.report(e.nodes.lateKubelets(), e.recorder.requests.Load(), e.recorder.late.Load())
-	facts.Interruptions, facts.WatchLag = e.watching.count(), e.watching.lags.unexplained(&e.recorder.slow)
-	report.WatchInterruptions, report.LongestWatchLag.Duration = facts.Interruptions, e.watching.lags.unexplained(&longestByTime{}).Round(time.Millisecond)
-	report.Doubts = doubts(facts)
+	facts.Interruptions, facts.WatchLag = e.watching.countInterruptions(), e.watching.lags.longestUnexplained(&e.recorder.slow)
+	report.WatchInterruptions, report.LongestWatchLag.Duration = facts.Interruptions, e.watching.lags.longestUnexplained(&longestByTime{}).Round(time.Millisecond)
+	report.Doubts = listDoubts(facts)
 	return report, facts
 }
 
 // report is how the simulator was, as far as it knows itself. Late kubelets and requests are counted elsewhere.
 func (s *simulator) report(lateKubelets map[string]lateKubelet, requests, lateRequests int64) (v1alpha1.LoadSimulator, simulatorFacts) {
-	stalls, longest := s.pulse.counts()
+	stalls, longest := s.pulse.countStalls()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var late int32
@@ -108,7 +108,7 @@ func (s *simulator) report(lateKubelets map[string]lateKubelet, requests, lateRe
 			starved++
 		}
 	}
-	busy, saturated, watched := s.processors.percent()
+	busy, saturated, watched := s.processors.percentBusy()
 	return v1alpha1.LoadSimulator{
 			Nodes: int32(len(s.late)), LateHeartbeats: late, LateKubelets: kubelets, LateRequests: lateRequests,
 			CPUBusyPercent: int32(busy + 0.5), CPUSaturatedPercent: int32(saturated + 0.5), AgentCPUMilliseconds: s.agent.Milliseconds(),
@@ -120,14 +120,14 @@ func (s *simulator) report(lateKubelets map[string]lateKubelet, requests, lateRe
 		}
 }
 
-// observe measures the simulator until ctx ends. What it returns is called then, with the context of the run: as long as that goes on,
+// observe measures the simulator until ctx ends. What it returns is called then, with the context of the run: as long as that continues,
 // it looks at heartbeats once more, because a short run has looked once only, and what was late since would not be seen.
 func (x *execution) observe(ctx context.Context) (finish func(context.Context)) {
 	begun := agentTime()
 	var group sync.WaitGroup
-	group.Go(func() { x.every(ctx, heartbeatPeriod, x.readHeartbeats) })
-	group.Go(func() { x.every(ctx, processorPeriod, x.readProcessors) })
-	group.Go(func() { x.simulator.pulse.follow(ctx, x.deps) })
+	group.Go(func() { x.callEvery(ctx, heartbeatPeriod, x.readHeartbeats) })
+	group.Go(func() { x.callEvery(ctx, processorPeriod, x.readProcessors) })
+	group.Go(func() { x.simulator.pulse.watchClock(ctx, x.deps) })
 	return func(run context.Context) {
 		group.Wait()
 		if run.Err() == nil {
@@ -141,16 +141,16 @@ func (x *execution) observe(ctx context.Context) (finish func(context.Context)) 
 	}
 }
 
-// every calls look now and once a period, until ctx ends.
-func (x *execution) every(ctx context.Context, period time.Duration, look func(context.Context)) {
+// callEvery calls look now and once a period, until ctx ends.
+func (x *execution) callEvery(ctx context.Context, period time.Duration, look func(context.Context)) {
 	for ctx.Err() == nil {
 		look(ctx)
-		_ = sleep(ctx, x.deps, period)
+		_ = sleepFor(ctx, x.deps, period)
 	}
 }
 
-// note adds to the run's notes, once.
-func (x *execution) note(text string) {
+// addNote adds to the run's notes, once.
+func (x *execution) addNote(text string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, known := range x.notes {
@@ -167,16 +167,16 @@ func (x *execution) note(text string) {
 func (x *execution) readHeartbeats(ctx context.Context) {
 	asked := x.deps.Clock.Now()
 	leases, err := x.engine.load.Clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-	x.engine.recorder.slow.add(x.deps.Clock.Now(), x.deps.Clock.Since(asked))
+	x.engine.recorder.slow.addTime(x.deps.Clock.Now(), x.deps.Clock.Since(asked))
 	if err != nil {
 		if ctx.Err() == nil {
-			x.note("heartbeats were not watched: " + shortened(withRights(fmt.Errorf("listing Leases: %w", err))))
+			x.addNote("heartbeats were not watched: " + shortenError(withRights(fmt.Errorf("listing Leases: %w", err))))
 		}
 		return
 	}
 	pods := &corev1.PodList{}
 	if err := x.deps.Host.List(ctx, pods, client.InNamespace(x.deps.HostNamespace), client.UnsafeDisableDeepCopy); err != nil {
-		x.note("heartbeats were not watched: " + shortened(fmt.Errorf("listing the pods of hollow nodes: %w", err)))
+		x.addNote("heartbeats were not watched: " + shortenError(fmt.Errorf("listing the pods of hollow nodes: %w", err)))
 		return
 	}
 	planned := map[string]bool{}
@@ -185,7 +185,7 @@ func (x *execution) readHeartbeats(ctx context.Context) {
 			planned[name] = true
 		}
 	}
-	x.simulator.heartbeats(leases.Items, x.engine.nodes.hollow(), planned, x.deps.Clock.Now())
+	x.simulator.observeLeases(leases.Items, x.engine.nodes.hollowNodes(), planned, x.deps.Clock.Now())
 }
 
 // readProcessors looks at the processors of the agent's machine. Where they cannot be read, nothing is known of them.

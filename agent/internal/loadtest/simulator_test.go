@@ -25,17 +25,17 @@ func TestLateHeartbeats(t *testing.T) {
 	}
 	s := newSimulator(clock.RealClock{})
 	hollow := map[string]bool{"a": true, "b": true, "c": true, "d": true}
-	s.heartbeats([]coordinationv1.Lease{lease("a", 19*time.Second), lease("b", 21*time.Second), lease("c", time.Hour), lease("real", time.Hour), {ObjectMeta: metav1.ObjectMeta{Name: "d"}}},
+	s.observeLeases([]coordinationv1.Lease{lease("a", 19*time.Second), lease("b", 21*time.Second), lease("c", time.Hour), lease("real", time.Hour), {ObjectMeta: metav1.ObjectMeta{Name: "d"}}},
 		hollow, map[string]bool{"c": true}, now)
 	late := map[string]lateKubelet{"a": {starved: true}, "b": {queue: true, starved: true}, "c": {queue: true}}
 	report, facts := s.report(late, 0, 0)
 	g.Expect(report).To(And(HaveField("Nodes", BeEquivalentTo(2)), HaveField("LateHeartbeats", BeEquivalentTo(1)), HaveField("LateKubelets", BeEquivalentTo(2))))
 	g.Expect(facts).To(And(HaveField("LateQueues", BeEquivalentTo(1)), HaveField("StarvedKubelets", BeEquivalentTo(2))))
-	s.heartbeats([]coordinationv1.Lease{lease("b", 0), lease("c", time.Hour)}, hollow, nil, now)
+	s.observeLeases([]coordinationv1.Lease{lease("b", 0), lease("c", time.Hour)}, hollow, nil, now)
 	report, _ = s.report(late, 0, 0)
 	g.Expect(report).To(And(HaveField("Nodes", BeEquivalentTo(2)), HaveField("LateHeartbeats", BeEquivalentTo(1))),
 		"one that was late once was late, and one that was disrupted does not count any more")
-	s.heartbeats(nil, hollow, map[string]bool{"b": true}, now)
+	s.observeLeases(nil, hollow, map[string]bool{"b": true}, now)
 	report, _ = s.report(late, 0, 0)
 	g.Expect(report).To(And(HaveField("Nodes", BeEquivalentTo(1)), HaveField("LateHeartbeats", BeZero()), HaveField("LateKubelets", BeEquivalentTo(1))))
 }
@@ -49,14 +49,14 @@ func TestLateKubelets(t *testing.T) {
 			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: hollownode.KubeletLate, Status: status, Reason: reason}}},
 		}
 	}
-	nodes.observe(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "never"}}, true, time.Now())
-	nodes.observe(node("before", corev1.ConditionFalse, "KubeletInTime"), true, time.Now())
+	nodes.observeNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "never"}}, true, time.Now())
+	nodes.observeNode(node("before", corev1.ConditionFalse, "KubeletInTime"), true, time.Now())
 	g.Expect(nodes.lateKubelets()).To(BeEmpty())
-	nodes.observe(node("late", corev1.ConditionTrue, hollownode.WorkQueueLate), false, time.Now())
-	nodes.observe(node("late", corev1.ConditionFalse, "KubeletInTime"), false, time.Now())
-	nodes.observe(node("gone", corev1.ConditionTrue, hollownode.WorkQueueLate), false, time.Now())
-	nodes.observe(node("gone", corev1.ConditionTrue, hollownode.ProcessorWait), false, time.Now())
-	nodes.gone("gone")
+	nodes.observeNode(node("late", corev1.ConditionTrue, hollownode.WorkQueueLate), false, time.Now())
+	nodes.observeNode(node("late", corev1.ConditionFalse, "KubeletInTime"), false, time.Now())
+	nodes.observeNode(node("gone", corev1.ConditionTrue, hollownode.WorkQueueLate), false, time.Now())
+	nodes.observeNode(node("gone", corev1.ConditionTrue, hollownode.ProcessorWait), false, time.Now())
+	nodes.forgetNode("gone")
 	g.Expect(nodes.lateKubelets()).To(Equal(map[string]lateKubelet{"gone": {queue: true, starved: true}, "late": {queue: true}}), "one that was late once was late")
 }
 

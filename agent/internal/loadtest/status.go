@@ -15,9 +15,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
-// over tells whether nothing of a run changes any more.
-func over(phase v1alpha1.LoadTestRunPhase) bool {
-	return phase == v1alpha1.LoadTestCompleted || phase == v1alpha1.LoadTestFailed
+// isOver reports whether nothing of a run changes any more.
+func isOver(phase v1alpha1.LoadTestRunPhase) bool {
+	return phase == v1alpha1.LoadTestRunPhaseCompleted || phase == v1alpha1.LoadTestRunPhaseFailed
 }
 
 // verdictOf a run whose steps are over. One whose steps were not all done has failed, whatever was measured; what was not done in
@@ -41,9 +41,9 @@ func verdictOf(status *v1alpha1.LoadTestRunStatus) v1alpha1.LoadVerdict {
 	return v1alpha1.LoadPassed
 }
 
-// shortfalls say what of a load was not done although its steps are. Stuck is how many pods were not Ready for long. A threshold says
+// listShortfalls say what of a load was not done although its steps are. Stuck is how many pods were not Ready for long. A threshold says
 // how many requests may fail, or how long pods may take.
-func shortfalls(thresholds []v1alpha1.LoadThreshold, p *v1alpha1.LoadProgress, stuck int64, unready []v1alpha1.LoadUnready) []string {
+func listShortfalls(thresholds []v1alpha1.LoadThreshold, p *v1alpha1.LoadProgress, stuck int64, unready []v1alpha1.LoadUnready) []string {
 	limited := func(measurements ...v1alpha1.LoadMeasurement) bool {
 		return slices.ContainsFunc(thresholds, func(t v1alpha1.LoadThreshold) bool { return slices.Contains(measurements, t.Measurement) })
 	}
@@ -67,8 +67,8 @@ func shortfalls(thresholds []v1alpha1.LoadThreshold, p *v1alpha1.LoadProgress, s
 	return list
 }
 
-// removes tells whether what a run made is removed when its steps are over, and not only with the run.
-func removes(policy v1alpha1.LoadCleanupPolicy, status *v1alpha1.LoadTestRunStatus) bool {
+// removesObjects reports whether what a run made is removed when its steps are over, and not only with the run.
+func removesObjects(policy v1alpha1.LoadCleanupPolicy, status *v1alpha1.LoadTestRunStatus) bool {
 	switch policy {
 	case v1alpha1.LoadCleanupKeep:
 		return false
@@ -79,14 +79,14 @@ func removes(policy v1alpha1.LoadCleanupPolicy, status *v1alpha1.LoadTestRunStat
 	return true
 }
 
-// set writes phase and message, and the conditions that follow from them.
-func set(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestRunStatus, phase v1alpha1.LoadTestRunPhase, message string, now time.Time) {
+// setPhase writes phase and message, and the conditions that follow from them.
+func setPhase(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestRunStatus, phase v1alpha1.LoadTestRunPhase, message string, now time.Time) {
 	status.Phase, status.Message = phase, conditions.Shorten(message, conditions.MaxMessage)
 	conditions.ConcludeLoadTest(&status.Conditions, string(phase), status.Message, run.Generation, now)
 }
 
-// summary says how a run was.
-func summary(status *v1alpha1.LoadTestRunStatus) string {
+// summarize says how a run was.
+func summarize(status *v1alpha1.LoadTestRunStatus) string {
 	p := status.Progress
 	text := fmt.Sprintf("%s, %d failed; %d of %d pods were Ready", plural.Count(p.Requests, "request"), p.Failed, p.PodsReady, p.PodsCreated)
 	switch {
@@ -109,13 +109,13 @@ func summary(status *v1alpha1.LoadTestRunStatus) string {
 	return strings.Join(append([]string{text}, status.Notes...), "; ")
 }
 
-// report puts into a status how far the run is: with all measurements if full is set.
-func (x *execution) report(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestRunStatus, full bool) error {
+// reportProgress puts into a status how far the run is: with all measurements if full is set.
+func (x *execution) reportProgress(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestRunStatus, full bool) error {
 	x.mu.Lock()
 	phase, start := x.phase, x.start
 	status.Environment = cmp.Or(x.environment, status.Environment)
 	x.mu.Unlock()
-	status.Progress = x.engine.progress()
+	status.Progress = x.engine.currentProgress()
 	if !start.IsZero() && status.StartTime == nil {
 		at := metav1.NewTime(start)
 		status.StartTime = &at
@@ -127,17 +127,17 @@ func (x *execution) report(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestR
 	}
 	var message string
 	switch phase {
-	case v1alpha1.LoadTestPrepared:
+	case v1alpha1.LoadTestRunPhasePrepared:
 		message = "waits for spec.startTime"
 		if run.Spec.StartTime != nil {
 			message = "begins at " + run.Spec.StartTime.UTC().Format(time.RFC3339)
 		}
-	case v1alpha1.LoadTestRunning:
+	case v1alpha1.LoadTestRunPhaseRunning:
 		message = fmt.Sprintf("step %s, %d of %d are done", cmp.Or(status.Progress.Step, "1"), status.Progress.Steps, status.Progress.StepsTotal)
 	default:
 		message = "the templates are tried with the API server"
 	}
-	set(run, status, phase, message, x.deps.Clock.Now())
+	setPhase(run, status, phase, message, x.deps.Clock.Now())
 	return nil
 }
 
@@ -145,24 +145,24 @@ func (x *execution) report(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestR
 func (x *execution) reportMeasurements(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestRunStatus) error {
 	var err error
 	recorder := x.engine.recorder
-	status.Thresholds = recorder.evaluate(run.Spec.Thresholds)
-	status.Errors = recorder.failures()
+	status.Thresholds = recorder.evaluateThresholds(run.Spec.Thresholds)
+	status.Errors = recorder.frequentFailures()
 	simulator, _ := x.simulatorReport()
 	status.Simulator = &simulator
-	status.Histograms, status.Series, err = recorder.encode()
+	status.Histograms, status.Series, err = recorder.encodeMeasurements()
 	return err
 }
 
 // reportEnd puts into a status what has become of a run that is over, all but what it made.
 func (x *execution) reportEnd(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestRunStatus) error {
-	if err := x.report(run, status, true); err != nil {
+	if err := x.reportProgress(run, status, true); err != nil {
 		return err
 	}
 	if left := x.engine.recorder.leftOut(); left != "" {
-		x.note(left)
+		x.addNote(left)
 	}
 	if waited := x.engine.recorder.delayedText(); waited != "" {
-		x.note(waited)
+		x.addNote(waited)
 	}
 	x.mu.Lock()
 	finish, failure, notes := metav1.NewTime(x.finish), x.failure, x.notes
@@ -170,16 +170,16 @@ func (x *execution) reportEnd(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTe
 	_, facts := x.simulatorReport()
 	status.Progress.Step = ""
 	status.EndTime, status.Failure = &finish, failure
-	status.Invalid, status.Notes = invalidity(facts), notes
-	status.Unready = x.engine.pods.whys()
-	status.Shortfalls = shortfalls(run.Spec.Thresholds, &status.Progress, x.engine.pods.stuckCount(), status.Unready)
+	status.Invalid, status.Notes = invalidReasons(facts), notes
+	status.Unready = x.engine.pods.unreadyReasons()
+	status.Shortfalls = listShortfalls(run.Spec.Thresholds, &status.Progress, x.engine.pods.stuckCount(), status.Unready)
 	status.Verdict = verdictOf(status)
-	set(run, status, v1alpha1.LoadTestCleaningUp, summary(status), x.deps.Clock.Now())
+	setPhase(run, status, v1alpha1.LoadTestRunPhaseCleaningUp, summarize(status), x.deps.Clock.Now())
 	return nil
 }
 
-// interrupted is the status of a run that was going on when its agent ended: with what was measured until half a minute before.
-func interrupted(run *v1alpha1.LoadTestRun, now time.Time) v1alpha1.LoadTestRunStatus {
+// interruptedStatus is the status of a run that was in progress when its agent ended: with what was measured until half a minute before.
+func interruptedStatus(run *v1alpha1.LoadTestRun, now time.Time) v1alpha1.LoadTestRunStatus {
 	status := *run.Status.DeepCopy()
 	end := metav1.NewTime(now)
 	status.EndTime, status.Failure = &end, errRestarted.Error()
@@ -187,6 +187,6 @@ func interrupted(run *v1alpha1.LoadTestRun, now time.Time) v1alpha1.LoadTestRunS
 		status.Thresholds = measure.Evaluate(run.Spec.Thresholds, measured, status.Progress.Requests, status.Progress.Failed)
 	}
 	status.Verdict = verdictOf(&status)
-	set(run, &status, v1alpha1.LoadTestCleaningUp, summary(&status), now)
+	setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, summarize(&status), now)
 	return status
 }

@@ -22,9 +22,9 @@ func TestARunSaysWhatItsReportDoesNotHave(t *testing.T) {
 		x := &execution{deps: Deps{Clock: clock.RealClock{}}, simulator: newSimulator(clock.RealClock{}), engine: &engine{
 			run: run, recorder: newRecorder(), watching: newWatchHealth(clock.RealClock{}),
 		}}
-		x.engine.pods, x.engine.nodes = newPodTracker("", x.engine.recorder.record), newNodeTracker(x.engine.recorder.record)
+		x.engine.pods, x.engine.nodes = newPodTracker("", x.engine.recorder.recordTime), newNodeTracker(x.engine.recorder.recordTime)
 		for kind := range kinds {
-			x.engine.recorder.answered("POST", fmt.Sprintf("kind%d", kind), sentRequest{due: time.Now(), sent: time.Now()}, nil, time.Now())
+			x.engine.recorder.recordAnswer("POST", fmt.Sprintf("kind%d", kind), sentRequest{due: time.Now(), sent: time.Now()}, nil, time.Now())
 		}
 		status := &v1alpha1.LoadTestRunStatus{}
 		g.Expect(x.reportEnd(run, status)).To(Succeed())
@@ -85,7 +85,7 @@ func TestShortfalls(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			got := shortfalls(test.thresholds, &test.progress, test.stuck, why)
+			got := listShortfalls(test.thresholds, &test.progress, test.stuck, why)
 			g.Expect(got).To(HaveLen(len(test.want)))
 			for i, want := range test.want {
 				g.Expect(got[i]).To(ContainSubstring(want))
@@ -98,12 +98,12 @@ func TestWhatIsRemovedAtTheEnd(t *testing.T) {
 	g := NewWithT(t)
 	passed := &v1alpha1.LoadTestRunStatus{Verdict: v1alpha1.LoadPassed}
 	for _, status := range []*v1alpha1.LoadTestRunStatus{passed, {}, {Verdict: v1alpha1.LoadMissed}, {Failure: "x", Verdict: v1alpha1.LoadMissed}} {
-		g.Expect(removes(v1alpha1.LoadCleanupDelete, status)).To(BeTrue())
-		g.Expect(removes("", status)).To(BeTrue())
-		g.Expect(removes(v1alpha1.LoadCleanupKeep, status)).To(BeFalse())
+		g.Expect(removesObjects(v1alpha1.LoadCleanupDelete, status)).To(BeTrue())
+		g.Expect(removesObjects("", status)).To(BeTrue())
+		g.Expect(removesObjects(v1alpha1.LoadCleanupKeep, status)).To(BeFalse())
 	}
-	g.Expect(removes(v1alpha1.LoadCleanupDeleteOnSuccess, passed)).To(BeTrue())
-	g.Expect(removes(v1alpha1.LoadCleanupDeleteOnSuccess, &v1alpha1.LoadTestRunStatus{})).To(BeTrue(), "no thresholds")
-	g.Expect(removes(v1alpha1.LoadCleanupDeleteOnSuccess, &v1alpha1.LoadTestRunStatus{Verdict: v1alpha1.LoadMissed})).To(BeFalse())
-	g.Expect(removes(v1alpha1.LoadCleanupDeleteOnSuccess, &v1alpha1.LoadTestRunStatus{Failure: "x"})).To(BeFalse())
+	g.Expect(removesObjects(v1alpha1.LoadCleanupDeleteOnSuccess, passed)).To(BeTrue())
+	g.Expect(removesObjects(v1alpha1.LoadCleanupDeleteOnSuccess, &v1alpha1.LoadTestRunStatus{})).To(BeTrue(), "no thresholds")
+	g.Expect(removesObjects(v1alpha1.LoadCleanupDeleteOnSuccess, &v1alpha1.LoadTestRunStatus{Verdict: v1alpha1.LoadMissed})).To(BeFalse())
+	g.Expect(removesObjects(v1alpha1.LoadCleanupDeleteOnSuccess, &v1alpha1.LoadTestRunStatus{Failure: "x"})).To(BeFalse())
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
 
-// mostAttempts is how often it is begun to prepare a run. That of one which is prepared, and waits for its time, is not broken off.
+// mostAttempts is how often it is started to prepare a run. That of one which is prepared, and waits for its time, is not broken off.
 const mostAttempts = 2
 
-// postpone says of a run what it waits for.
-func (c *Controller) postpone(ctx context.Context, run, first *v1alpha1.LoadTestRun) error {
+// reportWaiting says of a run what it waits for.
+func (c *Controller) reportWaiting(ctx context.Context, run, first *v1alpha1.LoadTestRun) error {
 	if run.Spec.Stopped {
 		return c.neverBegun(ctx, run, "stopped before it began")
 	}
@@ -25,48 +25,48 @@ func (c *Controller) postpone(ctx context.Context, run, first *v1alpha1.LoadTest
 	if first.DeletionTimestamp != nil {
 		what = "which is being deleted"
 	}
-	set(run, &status, v1alpha1.LoadTestPending, fmt.Sprintf("waits for load test run %s, %s: one at a time is carried out in a cluster", first.Name, what), c.Clock.Now())
-	return c.write(ctx, run, status)
+	setPhase(run, &status, v1alpha1.LoadTestRunPhasePending, fmt.Sprintf("waits for load test run %s, %s: one at a time is carried out in a cluster", first.Name, what), c.Clock.Now())
+	return c.writeStatus(ctx, run, status)
 }
 
 // neverBegun ends a run that made nothing.
 func (c *Controller) neverBegun(ctx context.Context, run *v1alpha1.LoadTestRun, why string) error {
 	status := *run.Status.DeepCopy()
 	status.Failure, status.Verdict = conditions.Shorten(why, mostFailure), v1alpha1.LoadMissed
-	set(run, &status, v1alpha1.LoadTestFailed, status.Failure, c.Clock.Now())
-	return c.write(ctx, run, status)
+	setPhase(run, &status, v1alpha1.LoadTestRunPhaseFailed, status.Failure, c.Clock.Now())
+	return c.writeStatus(ctx, run, status)
 }
 
-// carryOut does what is next for the one run that goes on.
+// carryOut does what is next for the one run that continues.
 func (c *Controller) carryOut(ctx, life context.Context, run *v1alpha1.LoadTestRun, frozen string) error {
-	if x := c.running(run.UID); x != nil {
-		return c.follow(ctx, run, x)
+	if x := c.executionOf(run.UID); x != nil {
+		return c.followRun(ctx, run, x)
 	}
 	switch run.Status.Phase {
-	case v1alpha1.LoadTestCleaningUp:
-		return c.finish(ctx, run, frozen)
-	case v1alpha1.LoadTestRunning:
+	case v1alpha1.LoadTestRunPhaseCleaningUp:
+		return c.cleanUpRun(ctx, run, frozen)
+	case v1alpha1.LoadTestRunPhaseRunning:
 		if frozen != "" {
 			return nil
 		}
-		return c.write(ctx, run, interrupted(run, c.Clock.Now()))
-	case v1alpha1.LoadTestPreparing, v1alpha1.LoadTestPrepared:
+		return c.writeStatus(ctx, run, interruptedStatus(run, c.Clock.Now()))
+	case v1alpha1.LoadTestRunPhasePreparing, v1alpha1.LoadTestRunPhasePrepared:
 		if frozen != "" {
 			return nil
 		}
 		return c.beginAgain(ctx, life, run)
-	case v1alpha1.LoadTestPending, v1alpha1.LoadTestCompleted, v1alpha1.LoadTestFailed:
+	case v1alpha1.LoadTestRunPhasePending, v1alpha1.LoadTestRunPhaseCompleted, v1alpha1.LoadTestRunPhaseFailed:
 	}
 	status := *run.Status.DeepCopy()
 	switch {
 	case run.Spec.Stopped:
 		return c.neverBegun(ctx, run, "stopped before it began")
 	case frozen != "":
-		set(run, &status, v1alpha1.LoadTestPending, "the agent begins when it thaws: "+frozen, c.Clock.Now())
-		return c.write(ctx, run, status)
+		setPhase(run, &status, v1alpha1.LoadTestRunPhasePending, "the agent begins when it thaws: "+frozen, c.Clock.Now())
+		return c.writeStatus(ctx, run, status)
 	}
 	// An agent that cannot find what a run made could never remove it.
-	switch _, err := c.namespaces(ctx, run); {
+	switch _, err := c.listNamespaces(ctx, run); {
 	case apierrors.IsForbidden(err):
 		return c.neverBegun(ctx, run, withRights(err).Error())
 	case err != nil:
@@ -77,43 +77,43 @@ func (c *Controller) carryOut(ctx, life context.Context, run *v1alpha1.LoadTestR
 		return err
 	}
 	status.Attempts = 1
-	set(run, &status, v1alpha1.LoadTestPreparing, "the templates are tried with the API server", c.Clock.Now())
-	if err := c.write(ctx, run, status); err != nil {
+	setPhase(run, &status, v1alpha1.LoadTestRunPhasePreparing, "the templates are tried with the API server", c.Clock.Now())
+	if err := c.writeStatus(ctx, run, status); err != nil {
 		return err
 	}
-	return c.begin(life, c.known[run.UID])
+	return c.startRun(life, c.known[run.UID])
 }
 
-// beginAgain begins a run that an agent had begun to prepare when it ended. One that ends every agent is not begun for ever.
+// beginAgain starts a run that an agent had started to prepare when it ended. One that ends every agent is not started forever.
 func (c *Controller) beginAgain(ctx, life context.Context, run *v1alpha1.LoadTestRun) error {
 	if c.active != nil {
 		return nil
 	}
 	status := *run.Status.DeepCopy()
-	if status.Phase != v1alpha1.LoadTestPrepared && status.Attempts >= mostAttempts {
+	if status.Phase != v1alpha1.LoadTestRunPhasePrepared && status.Attempts >= mostAttempts {
 		end := metav1.NewTime(c.Clock.Now())
 		status.EndTime, status.Verdict = &end, v1alpha1.LoadMissed
 		status.Failure = fmt.Sprintf("the agent has ended %d times while it prepared the run: if it runs out of memory, make the templates smaller", status.Attempts)
-		set(run, &status, v1alpha1.LoadTestCleaningUp, status.Failure, c.Clock.Now())
-		return c.write(ctx, run, status)
+		setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, status.Failure, c.Clock.Now())
+		return c.writeStatus(ctx, run, status)
 	}
-	if status.Phase != v1alpha1.LoadTestPrepared { // Of one that is prepared nothing was broken off: it has waited for its time.
+	if status.Phase != v1alpha1.LoadTestRunPhasePrepared { // Of one that is prepared nothing was broken off: it has waited for its time.
 		status.Attempts++
 	}
-	set(run, &status, v1alpha1.LoadTestPreparing, "the templates are tried with the API server, again because the agent was restarted", c.Clock.Now())
-	if err := c.write(ctx, run, status); err != nil {
+	setPhase(run, &status, v1alpha1.LoadTestRunPhasePreparing, "the templates are tried with the API server, again because the agent was restarted", c.Clock.Now())
+	if err := c.writeStatus(ctx, run, status); err != nil {
 		return err
 	}
-	return c.begin(life, c.known[run.UID])
+	return c.startRun(life, c.known[run.UID])
 }
 
-// begin begins to carry a run out in this process.
-func (c *Controller) begin(life context.Context, run *v1alpha1.LoadTestRun) error {
+// startRun starts to carry a run out in this process.
+func (c *Controller) startRun(life context.Context, run *v1alpha1.LoadTestRun) error {
 	if c.active != nil {
 		// A run that has vanished is ending.
 		return nil
 	}
-	x, err := execute(life, c.Deps, run.DeepCopy())
+	x, err := startExecution(life, c.Deps, run.DeepCopy())
 	if err != nil {
 		return err
 	}
@@ -122,8 +122,8 @@ func (c *Controller) begin(life context.Context, run *v1alpha1.LoadTestRun) erro
 	return nil
 }
 
-// follow takes on to a run that goes on what its user wants now, and writes how far it is.
-func (c *Controller) follow(ctx context.Context, run *v1alpha1.LoadTestRun, x *execution) error {
+// followRun takes on to a run that continues what its user wants now, and writes how far it is.
+func (c *Controller) followRun(ctx context.Context, run *v1alpha1.LoadTestRun, x *execution) error {
 	if run.Spec.Stopped {
 		x.end(errStopped)
 	}
@@ -135,7 +135,7 @@ func (c *Controller) follow(ctx context.Context, run *v1alpha1.LoadTestRun, x *e
 		if err := x.reportEnd(run, &status); err != nil {
 			return err
 		}
-		if err := c.write(ctx, run, status); err != nil {
+		if err := c.writeStatus(ctx, run, status); err != nil {
 			return err
 		}
 		c.active = nil
@@ -143,7 +143,7 @@ func (c *Controller) follow(ctx context.Context, run *v1alpha1.LoadTestRun, x *e
 	}
 	now := c.Clock.Now()
 	full := now.Sub(c.written.measurements) >= measurementPeriod
-	if err := x.report(run, &status, full); err != nil {
+	if err := x.reportProgress(run, &status, full); err != nil {
 		return err
 	}
 	if status.Phase == run.Status.Phase && !full && now.Sub(c.written.progress) < progressPeriod {
@@ -153,72 +153,72 @@ func (c *Controller) follow(ctx context.Context, run *v1alpha1.LoadTestRun, x *e
 	if full {
 		c.written.measurements = now
 	}
-	return c.write(ctx, run, status)
+	return c.writeStatus(ctx, run, status)
 }
 
-// finish removes what a run made whose steps are over, as far as it is to be removed.
-func (c *Controller) finish(ctx context.Context, run *v1alpha1.LoadTestRun, frozen string) error {
+// cleanUpRun removes what a run made whose steps are over, as far as it is to be removed.
+func (c *Controller) cleanUpRun(ctx context.Context, run *v1alpha1.LoadTestRun, frozen string) error {
 	status := *run.Status.DeepCopy()
-	end := v1alpha1.LoadTestCompleted
+	end := v1alpha1.LoadTestRunPhaseCompleted
 	if status.Failure != "" {
-		end = v1alpha1.LoadTestFailed
+		end = v1alpha1.LoadTestRunPhaseFailed
 	}
-	if !removes(run.Spec.CleanupPolicy, &status) {
-		set(run, &status, end, summary(&status)+"; what it made is kept until the run is deleted", c.Clock.Now())
-		return c.write(ctx, run, status)
+	if !removesObjects(run.Spec.CleanupPolicy, &status) {
+		setPhase(run, &status, end, summarize(&status)+"; what it made is kept until the run is deleted", c.Clock.Now())
+		return c.writeStatus(ctx, run, status)
 	}
 	if frozen != "" {
-		set(run, &status, v1alpha1.LoadTestCleaningUp, "what the run made is removed when the agent thaws: "+frozen, c.Clock.Now())
-		return c.write(ctx, run, status)
+		setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, "what the run made is removed when the agent thaws: "+frozen, c.Clock.Now())
+		return c.writeStatus(ctx, run, status)
 	}
 	left, err := c.cleanUp(ctx, run)
 	switch {
 	case err != nil:
-		set(run, &status, v1alpha1.LoadTestCleaningUp, err.Error(), c.Clock.Now())
+		setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, err.Error(), c.Clock.Now())
 	case len(left) > 0:
-		set(run, &status, v1alpha1.LoadTestCleaningUp, left.String(c.Clock.Now()), c.Clock.Now())
+		setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, left.String(c.Clock.Now()), c.Clock.Now())
 	default:
-		set(run, &status, end, summary(&status), c.Clock.Now())
-		if err := c.write(ctx, run, status); err != nil {
+		setPhase(run, &status, end, summarize(&status), c.Clock.Now())
+		if err := c.writeStatus(ctx, run, status); err != nil {
 			return err
 		}
 		// Nothing is left that a deletion would have to wait for.
 		return c.setFinalizer(ctx, c.known[run.UID], false)
 	}
-	return c.write(ctx, run, status)
+	return c.writeStatus(ctx, run, status)
 }
 
-// remove ends a run that is deleted, and lets it go when what it made is gone.
-func (c *Controller) remove(ctx context.Context, run *v1alpha1.LoadTestRun, frozen string) error {
-	if x := c.running(run.UID); x != nil {
+// removeRun ends a run that is deleted, and lets it go when what it made is gone.
+func (c *Controller) removeRun(ctx context.Context, run *v1alpha1.LoadTestRun, frozen string) error {
+	if x := c.executionOf(run.UID); x != nil {
 		x.end(errDeleted)
-		return c.follow(ctx, run, x)
+		return c.followRun(ctx, run, x)
 	}
 	if !controllerutil.ContainsFinalizer(run, v1alpha1.LoadTestRunFinalizer) {
 		return nil
 	}
 	status := *run.Status.DeepCopy()
 	phase := status.Phase
-	if !over(phase) {
-		phase = v1alpha1.LoadTestCleaningUp
+	if !isOver(phase) {
+		phase = v1alpha1.LoadTestRunPhaseCleaningUp
 	}
 	if frozen != "" {
-		set(run, &status, phase, "what the run made is removed when the agent thaws: "+frozen, c.Clock.Now())
-		return c.write(ctx, run, status)
+		setPhase(run, &status, phase, "what the run made is removed when the agent thaws: "+frozen, c.Clock.Now())
+		return c.writeStatus(ctx, run, status)
 	}
 	left, err := c.cleanUp(ctx, run)
 	switch {
 	case err != nil:
-		set(run, &status, phase, err.Error(), c.Clock.Now())
+		setPhase(run, &status, phase, err.Error(), c.Clock.Now())
 	case len(left) > 0:
-		set(run, &status, phase, left.String(c.Clock.Now()), c.Clock.Now())
+		setPhase(run, &status, phase, left.String(c.Clock.Now()), c.Clock.Now())
 	default:
 		return c.setFinalizer(ctx, run, false)
 	}
-	return c.write(ctx, run, status)
+	return c.writeStatus(ctx, run, status)
 }
 
-// endVanished ends the run that goes on if the hub does not have it any more, or has it as one that is over, because another agent
+// endVanished ends the run that continues if the hub does not have it any more, or has it as one that is over, because another agent
 // worked for the cluster meanwhile. Only a run that is deleted is cleaned up: that one is
 // not there is no order to remove anything. Its namespaces stay, with its label.
 func (c *Controller) endVanished() {
@@ -226,7 +226,7 @@ func (c *Controller) endVanished() {
 		return
 	}
 	run := c.active.engine.run.UID
-	if known := c.known[run]; c.listed[run] && (known == nil || !over(known.Status.Phase)) {
+	if known := c.known[run]; c.listed[run] && (known == nil || !isOver(known.Status.Phase)) {
 		return
 	}
 	c.active.end(errVanished)

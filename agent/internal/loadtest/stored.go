@@ -55,7 +55,7 @@ func (t *objectTemplate) footprintOf(first *unstructured.Unstructured, nodes int
 
 // largestOf is how many bytes the largest object of a template has, of those that were looked at and those whose numbers are longer.
 func (t *objectTemplate) largestOf(seen int) int {
-	sets := append(outcomes(t.text.decisions()), nil)
+	sets := append(decisionOutcomes(t.text.listDecisions()), nil)
 	for _, forced := range sets {
 		// What is no object cannot be sent either.
 		if text, err := t.textOf(forced, anyNamespace, largestIndex, largestIteration); err == nil {
@@ -76,9 +76,9 @@ func sizeOf(object *unstructured.Unstructured) int {
 	return len(content)
 }
 
-// stored is how many bytes a load has in etcd at most, and by which template most of them are: the objects that are there at a time,
+// storedBytes is how many bytes a load has in etcd at most, and by which template most of them are: the objects that are there at a time,
 // and what was written in the time that etcd keeps it.
-func stored(load *v1alpha1.Load, of map[string]footprint) (most float64, by string) {
+func storedBytes(load *v1alpha1.Load, of map[string]footprint) (most float64, by string) {
 	live := map[string]float64{}
 	namespaces := float64(max(load.Namespaces, 1))
 	for s := range load.Steps {
@@ -86,7 +86,7 @@ func stored(load *v1alpha1.Load, of map[string]footprint) (most float64, by stri
 		history := map[string]float64{}
 		for p := range step.Phases {
 			phase := &step.Phases[p]
-			history[phase.Template] += overwritten(phase, namespaces, max(step.Iterations, 1), of[phase.Template])
+			history[phase.Template] += overwrittenBytes(phase, namespaces, max(step.Iterations, 1), of[phase.Template])
 		}
 		for range max(step.Iterations, 1) {
 			addObjects(step, live, namespaces)
@@ -99,8 +99,8 @@ func stored(load *v1alpha1.Load, of map[string]footprint) (most float64, by stri
 	return most, by
 }
 
-// overwritten are the bytes that a phase writes in the time that etcd keeps them, beside the objects that are there.
-func overwritten(phase *v1alpha1.LoadPhase, namespaces float64, iterations int32, of footprint) float64 {
+// overwrittenBytes are the bytes that a phase writes in the time that etcd keeps them, beside the objects that are there.
+func overwrittenBytes(phase *v1alpha1.LoadPhase, namespaces float64, iterations int32, of footprint) float64 {
 	qps := float64(max(phase.Tuning.QPS, 1))
 	requests := float64(phase.Replicas) * namespaces * float64(iterations)
 	if phase.Duration != nil {
@@ -116,7 +116,7 @@ func overwritten(phase *v1alpha1.LoadPhase, namespaces float64, iterations int32
 	return 0
 }
 
-// addObjects adds the objects of one iteration. Phases go on side by side, so what is deleted may be there until the end.
+// addObjects adds the objects of one iteration. Phases continue side by side, so what is deleted may be there until the end.
 func addObjects(step *v1alpha1.LoadStep, live map[string]float64, namespaces float64) {
 	for _, phase := range step.Phases {
 		if phase.Action == v1alpha1.LoadCreate {
@@ -155,7 +155,7 @@ func (e *engine) checkStored(ctx context.Context) error {
 	of := map[string]footprint{}
 	nodes := 0
 	for name, template := range e.templates {
-		first, err := template.render(anyNamespace, 0, 0)
+		first, err := template.renderObject(anyNamespace, 0, 0)
 		if err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (e *engine) checkStored(ctx context.Context) error {
 		of[name] = template.footprintOf(first, nodes, e.run.Spec.Timeout.Duration)
 	}
 	limit := e.deps.Limits
-	if most, by := stored(&e.run.Spec.Load, of); most > float64(limit.MaxStoredBytes()) {
+	if most, by := storedBytes(&e.run.Spec.Load, of); most > float64(limit.MaxStoredBytes()) {
 		return fmt.Errorf("spec.steps: the run would store about %s in the API server's etcd, most of it by template %s%s, and %s are allowed: use fewer namespaces or replicas, a lower qps or a smaller template, or let an administrator of the cluster raise loadTests.maxStored of the agent's chart (--load-test-max-stored)",
 			inBytes(most), by, e.usedIn(by), limit.MaxStored)
 	}

@@ -92,15 +92,15 @@ func TestNoObjectIsLargerThanThoseThatWereLookedAt(t *testing.T) {
 	e, err := preparing(t, hidden, 1, phases(1, creating(7000)))
 	g.Expect(err).NotTo(HaveOccurred())
 	template := e.templates["it"]
-	_, err = template.render(anyNamespace, 5, 0)
+	_, err = template.renderObject(anyNamespace, 5, 0)
 	g.Expect(err).NotTo(HaveOccurred())
 	if template.largest < 15_000 { // Else the size is in the bound.
-		_, err = template.render(anyNamespace, 6500, 0)
+		_, err = template.renderObject(anyNamespace, 6500, 0)
 		g.Expect(err).To(MatchError(ContainSubstring("object 6500 has ")))
 	}
 	plain, err := preparing(t, "apiVersion: v1\nkind: ConfigMap\ndata: {"+strings.Repeat("a{{.Index}}: b{{.Index}}, ", 1)+"c: '"+strings.Repeat("{{.Index}} ", 1000)+"'}", 1, phases(1, creating(10_000)))
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = plain.templates["it"].render(anyNamespace, 9999, 0)
+	_, err = plain.templates["it"].renderObject(anyNamespace, 9999, 0)
 	g.Expect(err).NotTo(HaveOccurred(), "longer numbers are no larger object")
 }
 
@@ -110,9 +110,9 @@ func TestNoObjectAsksForMorePodsThanThoseThatWereLookedAt(t *testing.T) {
 	e, err := preparing(t, strings.Replace(aDeployment, "%d", "{{.Index}}", 1), 1, phases(1, creating(20)))
 	g.Expect(err).NotTo(HaveOccurred())
 	template := e.templates["it"]
-	_, err = template.render(anyNamespace, 19, 0)
+	_, err = template.renderObject(anyNamespace, 19, 0)
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = template.render(anyNamespace, 500, 0)
+	_, err = template.renderObject(anyNamespace, 500, 0)
 	g.Expect(err).To(MatchError(ContainSubstring("object 500 asks for 500 pods, and those that were looked at before the first request for 19 at most")))
 }
 
@@ -123,7 +123,7 @@ func TestANegativeNumberOfPodsTakesNothingOffTheRest(t *testing.T) {
 	for _, object := range []string{fmt.Sprintf(aDeployment, -1_000_000), "apiVersion: batch/v1\nkind: Job\nspec: {parallelism: -5, completions: -9, template: {spec: {containers: [{name: c}]}}}"} {
 		template, err := parseTemplate(&v1alpha1.LoadTestRun{}, v1alpha1.LoadTemplate{Name: "t", Object: object}, limits)
 		g.Expect(err).NotTo(HaveOccurred())
-		first, err := template.render(anyNamespace, 0, 0)
+		first, err := template.renderObject(anyNamespace, 0, 0)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(limits.Pods(first)).To(BeZero())
 	}
@@ -131,9 +131,9 @@ func TestANegativeNumberOfPodsTakesNothingOffTheRest(t *testing.T) {
 
 func TestWhatALoadStoresIsAddedUp(t *testing.T) {
 	g := NewWithT(t)
-	most, _ := stored(&v1alpha1.Load{Namespaces: 2, Steps: []v1alpha1.LoadStep{phases(1, creating(10))}}, map[string]footprint{"it": {bytes: 100, rewritten: 10}})
+	most, _ := storedBytes(&v1alpha1.Load{Namespaces: 2, Steps: []v1alpha1.LoadStep{phases(1, creating(10))}}, map[string]footprint{"it": {bytes: 100, rewritten: 10}})
 	g.Expect(most).To(BeEquivalentTo(2000))
-	most, by := stored(&v1alpha1.Load{Steps: []v1alpha1.LoadStep{phases(1, creating(10)), phases(1, lasting(v1alpha1.LoadPatch, time.Minute, 2))}}, map[string]footprint{"it": {bytes: 100, rewritten: 10}})
+	most, by := storedBytes(&v1alpha1.Load{Steps: []v1alpha1.LoadStep{phases(1, creating(10)), phases(1, lasting(v1alpha1.LoadPatch, time.Minute, 2))}}, map[string]footprint{"it": {bytes: 100, rewritten: 10}})
 	g.Expect(most).To(BeEquivalentTo(1000 + 120*10))
 	g.Expect(by).To(Equal("it"))
 }

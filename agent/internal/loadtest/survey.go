@@ -24,9 +24,9 @@ const (
 // rendering is an object that a run is going to make.
 type rendering struct{ index, iteration int }
 
-// renderings are the objects of a template that the steps create in a namespace, as far as they are known beforehand: the first ones, and
+// renderingsOf are the objects of a template that the steps create in a namespace, as far as they are known beforehand: the first ones, and
 // the last.
-func (e *engine) renderings(template string) []rendering {
+func (e *engine) renderingsOf(template string) []rendering {
 	all := []rendering{{}}
 	next, last := 0, rendering{}
 	for i := range e.run.Spec.Steps {
@@ -50,14 +50,14 @@ func (e *engine) renderings(template string) []rendering {
 	return append(all, last)
 }
 
-// survey looks at the objects of a template before the first request. Of one without decisions the first and the last say how large all
+// surveyObjects looks at the objects of a template before the first request. Of one without decisions the first and the last say how large all
 // are, and how many pods they ask for. Of one that decides it makes the objects that are going to be created, and each branch once.
-func (t *objectTemplate) survey(ctx context.Context, all []rendering) error {
-	deciding, last := t.text.decisions(), all[len(all)-1]
+func (t *objectTemplate) surveyObjects(ctx context.Context, all []rendering) error {
+	deciding, last := t.text.listDecisions(), all[len(all)-1]
 	if len(deciding) > mostDecisions {
 		return fmt.Errorf("object: it has %d conditions and comparisons, and %d at most are possible: use several templates", len(deciding), mostDecisions)
 	}
-	if len(deciding) == 0 && !t.text.computes() {
+	if len(deciding) == 0 && !t.text.callsFunctions() {
 		all = []rendering{all[0], last}
 	}
 	largest, mostPods, looked := 0, int64(0), 0
@@ -68,14 +68,14 @@ func (t *objectTemplate) survey(ctx context.Context, all []rendering) error {
 		if looked > mostSurveyedBytes && each != last {
 			continue
 		}
-		object, err := t.render(anyNamespace, each.index, each.iteration)
+		object, err := t.renderObject(anyNamespace, each.index, each.iteration)
 		if err != nil {
 			return fmt.Errorf("object %d: %w", each.index, err)
 		}
 		size := sizeOf(object)
 		largest, mostPods, looked = max(largest, size), max(mostPods, t.limits.Pods(object)), looked+size
 	}
-	for _, forced := range outcomes(deciding) {
+	for _, forced := range decisionOutcomes(deciding) {
 		for _, each := range []rendering{{}, last} {
 			object, err := t.renderWith(forced, anyNamespace, each.index, each.iteration)
 			// A combination that never occurs may be no object. It must not hide one that is refused.
@@ -103,8 +103,8 @@ func (p *phase) endIfRefused(err error) {
 // anyNamespace stands for a namespace of the run before there is one.
 const anyNamespace = "load-00000000-0"
 
-// outcomes are decisions in which each comparison comes out true once and false once: all of them, and each by itself.
-func outcomes(deciding []*parse.PipeNode) []decisions {
+// decisionOutcomes are decisions in which each comparison comes out true once and false once: all of them, and each by itself.
+func decisionOutcomes(deciding []*parse.PipeNode) []decisions {
 	var sets []decisions
 	for _, outcome := range []bool{true, false} {
 		all := decisions{}
@@ -117,10 +117,10 @@ func outcomes(deciding []*parse.PipeNode) []decisions {
 	return sets
 }
 
-// decisions are the conditions and comparisons of a template.
-func (t text) decisions() []*parse.PipeNode {
+// listDecisions are the conditions and comparisons of a template.
+func (t text) listDecisions() []*parse.PipeNode {
 	var found []*parse.PipeNode
-	t.visit(t.root, func(pipe *parse.PipeNode, isCondition bool) {
+	t.visitPipes(t.root, func(pipe *parse.PipeNode, isCondition bool) {
 		if isCondition || comparisons[calledIn(pipe)] {
 			found = append(found, pipe)
 		}
@@ -128,10 +128,10 @@ func (t text) decisions() []*parse.PipeNode {
 	return found
 }
 
-// computes tells whether a template calls a function.
-func (t text) computes() bool {
+// callsFunctions reports whether a template calls a function.
+func (t text) callsFunctions() bool {
 	computes := false
-	t.visit(t.root, func(pipe *parse.PipeNode, _ bool) { computes = computes || calledIn(pipe) != "" })
+	t.visitPipes(t.root, func(pipe *parse.PipeNode, _ bool) { computes = computes || calledIn(pipe) != "" })
 	return computes
 }
 
@@ -144,22 +144,22 @@ func calledIn(pipe *parse.PipeNode) string {
 	return ""
 }
 
-// visit calls see for each pipe.
-func (t text) visit(node parse.Node, see func(pipe *parse.PipeNode, isCondition bool)) {
+// visitPipes calls see for each pipe.
+func (t text) visitPipes(node parse.Node, see func(pipe *parse.PipeNode, isCondition bool)) {
 	switch node := node.(type) {
 	case *parse.ListNode:
 		if node == nil {
 			return
 		}
 		for _, inner := range node.Nodes {
-			t.visit(inner, see)
+			t.visitPipes(inner, see)
 		}
 	case *parse.ActionNode:
 		t.visitPipe(node.Pipe, false, see)
 	case *parse.IfNode:
 		t.visitPipe(node.Pipe, true, see)
-		t.visit(node.List, see)
-		t.visit(node.ElseList, see)
+		t.visitPipes(node.List, see)
+		t.visitPipes(node.ElseList, see)
 	}
 }
 

@@ -39,7 +39,7 @@ func parseTemplate(run *v1alpha1.LoadTestRun, from v1alpha1.LoadTemplate, limits
 		return nil, fmt.Errorf("parsing: %w", err)
 	}
 	t := &objectTemplate{name: from.Name, run: run, text: parsed, limits: limits}
-	first, err := t.render("load-00000000-0", 0, 0)
+	first, err := t.renderObject("load-00000000-0", 0, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +50,8 @@ func parseTemplate(run *v1alpha1.LoadTestRun, from v1alpha1.LoadTemplate, limits
 // objectName is that of an object.
 func (t *objectTemplate) objectName(index int) string { return fmt.Sprintf("%s-%d", t.name, index) }
 
-// render makes an object.
-func (t *objectTemplate) render(namespace string, index, iteration int) (*unstructured.Unstructured, error) {
+// renderObject makes an object.
+func (t *objectTemplate) renderObject(namespace string, index, iteration int) (*unstructured.Unstructured, error) {
 	return t.renderWith(nil, namespace, index, iteration)
 }
 
@@ -74,7 +74,7 @@ func (t *objectTemplate) renderWith(forced decisions, namespace string, index, i
 	if err := json.Unmarshal(content, &object.Object); err != nil {
 		return nil, fmt.Errorf("the YAML is no object: %w", err)
 	}
-	if err := t.check(object); err != nil {
+	if err := t.checkObject(object); err != nil {
 		return nil, err
 	}
 	if err := t.limits.Apply(object); err != nil {
@@ -102,8 +102,8 @@ func (t *objectTemplate) textOf(forced decisions, namespace string, index, itera
 	})
 }
 
-// check reports what keeps an object from being one of the template.
-func (t *objectTemplate) check(object *unstructured.Unstructured) error {
+// checkObject reports what keeps an object from being one of the template.
+func (t *objectTemplate) checkObject(object *unstructured.Unstructured) error {
 	kind := object.GroupVersionKind()
 	switch metadata := object.Object["metadata"]; {
 	case object.GetAPIVersion() == "" || kind.Kind == "":
@@ -121,8 +121,8 @@ func (t *objectTemplate) check(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// path is where the API server has the objects of the template in a namespace, or one of them.
-func (t *objectTemplate) path(namespace, name string) []string {
+// apiPath is where the API server has the objects of the template in a namespace, or one of them.
+func (t *objectTemplate) apiPath(namespace, name string) []string {
 	parts := []string{"/apis", t.resource.Group}
 	if t.resource.Group == "" {
 		parts = []string{"/api"}
@@ -134,8 +134,8 @@ func (t *objectTemplate) path(namespace, name string) []string {
 	return parts
 }
 
-// selector finds the objects of the template.
-func (t *objectTemplate) selector() string {
+// labelSelector finds the objects of the template.
+func (t *objectTemplate) labelSelector() string {
 	return metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: map[string]string{
 		v1alpha1.LoadTestRunUIDLabel: string(t.run.UID), v1alpha1.LoadTemplateLabel: t.name,
 	}})

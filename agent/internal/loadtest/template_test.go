@@ -21,7 +21,7 @@ func TestTemplates(t *testing.T) {
 	}, "\n")}, limits(t))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(template.kind).To(Equal(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}))
-	object, err := template.render("load-01234567-1", 3, 2)
+	object, err := template.renderObject("load-01234567-1", 3, 2)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(object.Object).To(Equal(map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
@@ -31,9 +31,9 @@ func TestTemplates(t *testing.T) {
 		"data": map[string]any{"all": "web-3 load-01234567-1 3 2 r"},
 	}))
 	template.resource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	g.Expect(strings.Join(template.path("n", "web-3"), "/")).To(Equal("/api/v1/namespaces/n/configmaps/web-3"))
+	g.Expect(strings.Join(template.apiPath("n", "web-3"), "/")).To(Equal("/api/v1/namespaces/n/configmaps/web-3"))
 	template.resource = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	g.Expect(strings.Join(template.path("n", ""), "/")).To(Equal("/apis/apps/v1/namespaces/n/deployments"))
+	g.Expect(strings.Join(template.apiPath("n", ""), "/")).To(Equal("/apis/apps/v1/namespaces/n/deployments"))
 }
 
 // limits are those of an agent without flags.
@@ -49,7 +49,7 @@ func TestTemplatesDecideByIndex(t *testing.T) {
 	parsed, err := parseText("t", `{{/* nothing */}}{{if eq (mod .Index 3) 1}}one{{else if gt .Index 4}}many{{else}}{{.Name}} {{add .Index 1}} {{"x"}} {{lt .Index 2}} {{div .Index 3}}{{end}}`)
 	g.Expect(err).NotTo(HaveOccurred())
 	for index, want := range []string{"n 1 x true 0", "one", "n 3 x false 0", "n 4 x false 1", "one", "many"} {
-		got, err := parsed.execute(map[string]any{"Index": int64(index), "Name": "n"})
+		got, err := parsed.fillIn(map[string]any{"Index": int64(index), "Name": "n"})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(string(got)).To(Equal(want))
 	}
@@ -86,7 +86,7 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 	t.Run("another kind for another index", func(t *testing.T) {
 		template, err := parseTemplate(&v1alpha1.LoadTestRun{}, v1alpha1.LoadTemplate{Name: "t", Object: "apiVersion: v1\nkind: {{if .Index}}Pod{{else}}Secret{{end}}"}, limits(t))
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		_, err = template.render("n", 1, 0)
+		_, err = template.renderObject("n", 1, 0)
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("is a Pod, but that of index 0 is a Secret")))
 	})
 }

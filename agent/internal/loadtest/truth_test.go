@@ -127,7 +127,7 @@ func TestWatchesThatAreInterruptedAreCounted(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	health := newWatchHealth(clock)
 	var fake *watch.FakeWatcher
-	list := health.observe(&cache.ListWatch{
+	list := health.observeWatch(&cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return &corev1.PodList{}, nil },
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 			fake = watch.NewFakeWithChanSize(1, false)
@@ -146,22 +146,22 @@ func TestWatchesThatAreInterruptedAreCounted(t *testing.T) {
 	_, err := list.ListWithContext(t.Context(), metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	first := begin()
-	health.begin()
+	health.markStarted()
 	fake.Add(&corev1.Pod{})
 	g.Eventually(first.ResultChan()).Should(Receive())
 	clock.Step(10 * time.Minute)
 	end(first)
 	clock.Step(longestGap)
 	second := begin()
-	g.Expect(health.count()).To(BeZero(), "API servers end watches")
+	g.Expect(health.countInterruptions()).To(BeZero(), "API servers end watches")
 	end(second)
 	clock.Step(longestGap + time.Millisecond)
 	third := begin()
-	g.Expect(health.count()).To(BeEquivalentTo(1))
+	g.Expect(health.countInterruptions()).To(BeEquivalentTo(1))
 	end(third)
 	_, err = list.ListWithContext(t.Context(), metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(health.count()).To(BeEquivalentTo(2), "what was missed is listed")
+	g.Expect(health.countInterruptions()).To(BeEquivalentTo(2), "what was missed is listed")
 	fourth := begin()
 	fake.Add(&corev1.Pod{})
 	fourth.Stop()

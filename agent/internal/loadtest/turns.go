@@ -26,7 +26,7 @@ type turns struct {
 	refused map[types.UID]time.Time
 }
 
-// hasTurn tells whether a run that is not over may keep others waiting.
+// hasTurn reports whether a run that is not over may keep others waiting.
 func (c *Controller) hasTurn(run *v1alpha1.LoadTestRun) bool {
 	now := c.Clock.Now()
 	if at, is := c.turns.refused[run.UID]; is && now.Sub(at) < refusedPause {
@@ -36,9 +36,9 @@ func (c *Controller) hasTurn(run *v1alpha1.LoadTestRun) bool {
 	return !is || now.Sub(since) < c.removalTurn
 }
 
-// isRemoved tells whether only what a run made has to be removed.
+// isRemoved reports whether only what a run made has to be removed.
 func (c *Controller) isRemoved(run *v1alpha1.LoadTestRun) bool {
-	return c.running(run.UID) == nil && (run.DeletionTimestamp != nil || run.Status.Phase == v1alpha1.LoadTestCleaningUp)
+	return c.executionOf(run.UID) == nil && (run.DeletionTimestamp != nil || run.Status.Phase == v1alpha1.LoadTestRunPhaseCleaningUp)
 }
 
 // noteTurns remembers for the next rounds what holds runs back. Runs that are gone are forgotten.
@@ -66,24 +66,24 @@ func (c *Controller) passOver(run *v1alpha1.LoadTestRun, err error) {
 	}
 }
 
-// advance does what is next for a run.
-func (c *Controller) advance(ctx, life context.Context, run, first *v1alpha1.LoadTestRun, frozen string) error {
+// advanceRun does what is next for a run.
+func (c *Controller) advanceRun(ctx, life context.Context, run, first *v1alpha1.LoadTestRun, frozen string) error {
 	switch {
 	case run.DeletionTimestamp != nil:
-		return c.remove(ctx, run, frozen)
-	case over(run.Status.Phase):
+		return c.removeRun(ctx, run, frozen)
+	case isOver(run.Status.Phase):
 		return nil
 	case c.isRemoved(run):
-		return c.finish(ctx, run, frozen)
+		return c.cleanUpRun(ctx, run, frozen)
 	case first != nil && run.UID == first.UID:
 		return c.carryOut(ctx, life, run, frozen)
 	case first != nil && c.hasTurn(run):
-		return c.postpone(ctx, run, first)
+		return c.reportWaiting(ctx, run, first)
 	}
 	return nil
 }
 
-// isUnsettled tells whether there is something to do for a run although it is not its turn.
+// isUnsettled reports whether there is something to do for a run although it is not its turn.
 func (c *Controller) isUnsettled(run *v1alpha1.LoadTestRun) bool {
 	_, isRefused := c.turns.refused[run.UID]
 	return isRefused || c.isRemoved(run)

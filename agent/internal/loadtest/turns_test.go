@@ -28,7 +28,7 @@ func TestARemovalThatIsStuckKeepsNobodyWaiting(t *testing.T) {
 			b.timing = func(c *Controller) { c.removalTurn = time.Second }
 			b.start()
 			run := b.create("jam", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(1))
-			b.reaches(run, v1alpha1.LoadTestPrepared)
+			b.reaches(run, v1alpha1.LoadTestRunPhasePrepared)
 			held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceName(run, 0), Name: "held", Finalizers: []string{"example.com/held"}}}
 			b.Expect(b.admin.Create(t.Context(), held)).To(Succeed())
 			t.Cleanup(func() {
@@ -36,25 +36,25 @@ func TestARemovalThatIsStuckKeepsNobodyWaiting(t *testing.T) {
 			})
 			end(b, run)
 			next := b.create("next", configMap, nil, creates(1))
-			b.Expect(b.over(next)).To(HaveField("Phase", v1alpha1.LoadTestCompleted), next.Status.Message)
-			b.Expect(b.status(run)()).To(HaveField("Phase", v1alpha1.LoadTestCleaningUp), "it is still being removed")
+			b.Expect(b.over(next)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), next.Status.Message)
+			b.Expect(b.status(run)()).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCleaningUp), "it is still being removed")
 		})
 	}
 }
 
-// Claim: A run that kills its agent is tried twice. Broken: code before: the run waits for ever (not broken by hand since). Also: TestARemovalThatIsStuckKeepsNobodyWaiting, TestARunThatTheHubRefusesToChangeKeepsNobodyWaiting.
+// Claim: A run that kills its agent is tried twice. Broken: code before: the run waits forever (not broken by hand since). Also: TestARemovalThatIsStuckKeepsNobodyWaiting, TestARunThatTheHubRefusesToChangeKeepsNobodyWaiting.
 func TestARunThatEndsItsAgentIsNotBegunForEver(t *testing.T) {
 	b := newBed(t)
 	run := b.create("bomb", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(1))
 	for attempt := range 2 {
-		b.Eventually(b.status(run)).Should(And(HaveField("Phase", v1alpha1.LoadTestPrepared), HaveField("Attempts", BeEquivalentTo(attempt+1))))
+		b.Eventually(b.status(run)).Should(And(HaveField("Phase", v1alpha1.LoadTestRunPhasePrepared), HaveField("Attempts", BeEquivalentTo(attempt+1))))
 		b.stop()
 		b.brokenOff(run)
 		b.start()
 	}
-	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestFailed), HaveField("Failure", ContainSubstring("has ended 2 times"))))
+	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed), HaveField("Failure", ContainSubstring("has ended 2 times"))))
 	b.Expect(b.namespaces(run)).To(BeEmpty())
-	b.Expect(b.over(b.create("next", configMap, nil, creates(1)))).To(HaveField("Phase", v1alpha1.LoadTestCompleted))
+	b.Expect(b.over(b.create("next", configMap, nil, creates(1)))).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted))
 }
 
 // brokenOff lets a run be as an agent leaves it that has ended while it prepared the run.
@@ -65,12 +65,12 @@ func (b *bed) brokenOff(run *v1alpha1.LoadTestRun) {
 }
 
 // No request was made, so nothing was broken off, however often the agent is restarted meanwhile.
-// Claim: A killed agent's run fails and is cleaned up. Broken: a run that was going on is begun again. Also: test/integration/lifecycle "A LoadTestRun".
+// Claim: A killed agent's run fails and is cleaned up. Broken: a run that was in progress is started again. Also: test/integration/lifecycle "A LoadTestRun".
 // Claim: Restarts while prepared do not count. Broken: each restart counts as an attempt.
 func TestARunThatIsPreparedOutlivesRestarts(t *testing.T) {
 	b := newBed(t)
 	run := b.create("waits", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(3))
-	prepared := And(HaveField("Phase", v1alpha1.LoadTestPrepared), HaveField("Attempts", BeEquivalentTo(1)))
+	prepared := And(HaveField("Phase", v1alpha1.LoadTestRunPhasePrepared), HaveField("Attempts", BeEquivalentTo(1)))
 	b.Eventually(b.status(run)).Should(prepared)
 	for range mostAttempts + 1 {
 		b.stop()
@@ -87,7 +87,7 @@ func TestARunThatIsPreparedOutlivesRestarts(t *testing.T) {
 		}).Should(prepared)
 	}
 	b.merge(run, `{"spec":{"startTime":"2026-01-01T00:00:00Z"}}`)
-	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestCompleted), HaveField("Failure", BeEmpty())), run.Status.Message)
+	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), HaveField("Failure", BeEmpty())), run.Status.Message)
 	b.Expect(measuredIn(run.Status, v1alpha1.LoadAPIRequest, "POST")).To(BeEquivalentTo(3))
 }
 
@@ -120,7 +120,7 @@ func TestARunThatTheHubRefusesToChangeKeepsNobodyWaiting(t *testing.T) {
 	}).Should(MatchError(ContainSubstring("denied")))
 	next := b.create("next", configMap, nil, creates(1))
 	b.start()
-	b.Expect(b.over(next)).To(HaveField("Phase", v1alpha1.LoadTestCompleted), next.Status.Message)
-	b.Expect(b.status(bad)()).To(HaveField("Phase", v1alpha1.LoadTestPending))
+	b.Expect(b.over(next)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), next.Status.Message)
+	b.Expect(b.status(bad)()).To(HaveField("Phase", v1alpha1.LoadTestRunPhasePending))
 	b.Expect(b.namespaces(bad)).To(BeEmpty(), "nothing is made for a run that cannot be written")
 }

@@ -71,7 +71,7 @@ type unreadyCount struct {
 	vague []types.NamespacedName
 }
 
-func (u unreadyPods) add(key types.NamespacedName, why unreadyPod) {
+func (u unreadyPods) addPod(key types.NamespacedName, why unreadyPod) {
 	if u[why.reason] == nil && len(u) >= mostUnreadyKept {
 		why = unreadyPod{reason: otherReason}
 	}
@@ -86,8 +86,8 @@ func (u unreadyPods) add(key types.NamespacedName, why unreadyPod) {
 	}
 }
 
-// vague are the pods of which events may say more, by namespace.
-func (u unreadyPods) vague() map[string]map[string]string {
+// vagueReasons are the pods of which events may say more, by namespace.
+func (u unreadyPods) vagueReasons() map[string]map[string]string {
 	found := map[string]map[string]string{}
 	for reason, known := range u {
 		for _, key := range known.vague {
@@ -100,8 +100,8 @@ func (u unreadyPods) vague() map[string]map[string]string {
 	return found
 }
 
-// list has the most frequent reasons first.
-func (u unreadyPods) list() []v1alpha1.LoadUnready {
+// frequentReasons has the most frequent reasons first.
+func (u unreadyPods) frequentReasons() []v1alpha1.LoadUnready {
 	var list []v1alpha1.LoadUnready
 	for reason, known := range u {
 		if known.count > 0 {
@@ -116,27 +116,27 @@ func (u unreadyPods) list() []v1alpha1.LoadUnready {
 	return list[:min(len(list), mostUnready)]
 }
 
-// explain gives a pod that had a vague reason another one.
-func (t *podTracker) explain(key types.NamespacedName, vague string, why unreadyPod) {
+// explainUnready gives a pod that had a vague reason another one.
+func (t *podTracker) explainUnready(key types.NamespacedName, vague string, why unreadyPod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if known := t.unready[vague]; known != nil && known.count > 0 && vague != why.reason {
 		known.count--
-		t.unready.add(key, why)
+		t.unready.addPod(key, why)
 	}
 }
 
-// whys are why pods were never Ready.
-func (t *podTracker) whys() []v1alpha1.LoadUnready {
+// unreadyReasons are why pods were never Ready.
+func (t *podTracker) unreadyReasons() []v1alpha1.LoadUnready {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.unready.list()
+	return t.unready.frequentReasons()
 }
 
 // explainUnready looks for events of pods that were never Ready and do not say why, such as FailedMount.
 func (e *engine) explainUnready(ctx context.Context) error {
 	e.pods.mu.Lock()
-	vague := e.pods.unready.vague()
+	vague := e.pods.unready.vagueReasons()
 	e.pods.mu.Unlock()
 	looked := 0
 	for namespace, pods := range vague {
@@ -157,7 +157,7 @@ func (e *engine) explainUnready(ctx context.Context) error {
 				continue
 			}
 			delete(pods, event.InvolvedObject.Name)
-			e.pods.explain(types.NamespacedName{Namespace: namespace, Name: event.InvolvedObject.Name}, reason, unreadyPod{reason: event.Reason, message: event.Message})
+			e.pods.explainUnready(types.NamespacedName{Namespace: namespace, Name: event.InvolvedObject.Name}, reason, unreadyPod{reason: event.Reason, message: event.Message})
 		}
 	}
 	return nil

@@ -40,7 +40,7 @@ type simulatorFacts struct {
 	WatchLag      time.Duration
 }
 
-// invalidity says why a run says nothing about its cluster; empty for a valid one. It is invalid if
+// invalidReasons says why a run says nothing about its cluster; empty for a valid one. It is invalid if
 //   - more than 5 % of the Nodes, and at least two, had late heartbeats: the hollow nodes could not keep up;
 //   - the kubelets of as many were late with their work queues, for the same reason;
 //   - those of more than 25 % waited for a processor all the time: their machines, or their cgroups, gave them too little;
@@ -48,7 +48,7 @@ type simulatorFacts struct {
 //   - the agent stood still for more than a second, or its watches were interrupted or late: what it has measured meanwhile is not true;
 //   - the agent's processors were saturated in more than 90 % of at least 30 seconds, and a heartbeat, a work queue or a request was late.
 //     Saturation alone says nothing: small machines are always busy while pods start.
-func invalidity(f simulatorFacts) []string {
+func invalidReasons(f simulatorFacts) []string {
 	var reasons []string
 	tooMany := func(late int32) bool {
 		return late >= fewestLateNodes && int64(late)*100 > int64(f.Nodes)*lateNodePercent
@@ -80,8 +80,8 @@ func invalidity(f simulatorFacts) []string {
 	return reasons
 }
 
-// doubts say what makes it possible that the simulator was the bottleneck, although too little for an invalid run.
-func doubts(f simulatorFacts) []string {
+// listDoubts say what makes it possible that the simulator was the bottleneck, although too little for an invalid run.
+func listDoubts(f simulatorFacts) []string {
 	var list []string
 	if f.CPUSeconds > 0 && (f.BusyPercent >= busyPercent || f.SaturatedPercent >= doubtfulPercent) {
 		list = append(list, fmt.Sprintf("the processors of the agent's machine were busy for %.0f %%, and saturated in %.0f %% of the time: hollow nodes, or a control plane beside them, may have waited for one", f.BusyPercent, f.SaturatedPercent))

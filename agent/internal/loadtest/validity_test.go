@@ -41,7 +41,7 @@ func TestInvalidity(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			reasons := invalidity(test.facts)
+			reasons := invalidReasons(test.facts)
 			g.Expect(reasons).To(HaveLen(len(test.want)))
 			for i, want := range test.want {
 				g.Expect(reasons[i]).To(ContainSubstring(want))
@@ -65,7 +65,7 @@ func TestDoubts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			got := doubts(test.facts)
+			got := listDoubts(test.facts)
 			g.Expect(got).To(HaveLen(len(test.want)))
 			for i, want := range test.want {
 				g.Expect(got[i]).To(ContainSubstring(want))

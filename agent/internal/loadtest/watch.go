@@ -31,10 +31,10 @@ func withRights(err error) error {
 	return err
 }
 
-// syncTimeout is how long the watches of a run may take to begin.
+// syncTimeout is how long the watches of a run may take to start.
 const syncTimeout = 30 * time.Second
 
-// handler is told what a watch shows. There says that the object was there before the watch began.
+// handler is told what a watch shows. There says that the object was there before the watch started.
 type handler struct {
 	observe func(object any, there bool)
 	gone    func(object any)
@@ -54,7 +54,7 @@ func (h handler) OnDelete(object any) {
 	h.gone(object)
 }
 
-// startWatches begins to follow Nodes, the pods in the run's namespaces, and the objects of its templates, until ctx ends. Pods are
+// startWatches starts to follow Nodes, the pods in the run's namespaces, and the objects of its templates, until ctx ends. Pods are
 // followed by namespace: those of Deployments and other kinds, known or not, have no label of the run.
 func (e *engine) startWatches(ctx context.Context) error {
 	if err := e.mayFollow(ctx); err != nil {
@@ -70,7 +70,7 @@ func (e *engine) startWatches(ctx context.Context) error {
 		begin(e.podsOf(namespace), &corev1.Pod{}, shrinkPod, e.podHandler())
 	}
 	for resource, kind := range e.watches {
-		begin(e.watching.observe(e.objectsOf(resource)), &unstructured.Unstructured{}, shrinkObject, e.objectHandler(kind))
+		begin(e.watching.observeWatch(e.objectsOf(resource)), &unstructured.Unstructured{}, shrinkObject, e.objectHandler(kind))
 	}
 	hollow, err := e.deps.NodeInformers.GetInformer(ctx, &corev1.Node{})
 	if err != nil {
@@ -89,7 +89,7 @@ func (e *engine) startWatches(ctx context.Context) error {
 		}
 		return fmt.Errorf("the watches of pods and of what the templates make have not begun within %s", syncTimeout)
 	}
-	e.watching.begin()
+	e.watching.markStarted()
 	return nil
 }
 
@@ -107,8 +107,8 @@ func (e *engine) mayFollow(ctx context.Context) error {
 	return nil
 }
 
-// watched are the kinds whose objects are waited for or measured, but pods.
-func (e *engine) watched() map[schema.GroupVersionResource]schema.GroupKind {
+// watchedKinds are the kinds whose objects are waited for or measured, but pods.
+func (e *engine) watchedKinds() map[schema.GroupVersionResource]schema.GroupKind {
 	found := map[schema.GroupVersionResource]schema.GroupKind{}
 	for _, step := range e.run.Spec.Steps {
 		for _, phase := range step.Phases {
@@ -126,7 +126,7 @@ func (e *engine) watched() map[schema.GroupVersionResource]schema.GroupKind {
 
 func (e *engine) podsOf(namespace string) cache.ListerWatcher {
 	pods := e.load.Clientset.CoreV1().Pods(namespace)
-	return e.watching.observe(&cache.ListWatch{
+	return e.watching.observeWatch(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			return pods.List(ctx, options)
 		},
@@ -155,19 +155,19 @@ func (e *engine) podHandler() handler {
 	return handler{
 		observe: func(object any, _ bool) {
 			pod, now := object.(*corev1.Pod), e.deps.Clock.Now()
-			passed := e.clock.passed(pod.CreationTimestamp.Time, now)
-			if first := e.pods.observe(pod, now, passed); first && passed > longestLag {
-				e.watching.lags.add(now, passed)
+			passed := e.clock.timeSince(pod.CreationTimestamp.Time, now)
+			if first := e.pods.observePod(pod, now, passed); first && passed > longestLag {
+				e.watching.lags.addTime(now, passed)
 			}
-			if e.pods.own(pod) {
+			if e.pods.isOwnPod(pod) {
 				ready := podCondition(pod, corev1.PodReady) != nil || pod.Status.Phase == corev1.PodSucceeded
-				e.book.observe(place{pod.Labels[v1alpha1.LoadTemplateLabel], pod.Namespace, pod.Name}, ready, now)
+				e.book.observeObject(place{pod.Labels[v1alpha1.LoadTemplateLabel], pod.Namespace, pod.Name}, ready, now)
 			}
 		},
 		gone: func(object any) {
 			pod := object.(*corev1.Pod)
-			e.pods.gone(pod, e.deps.Clock.Now())
-			e.book.remove(place{pod.Labels[v1alpha1.LoadTemplateLabel], pod.Namespace, pod.Name})
+			e.pods.forgetPod(pod, e.deps.Clock.Now())
+			e.book.removeObject(place{pod.Labels[v1alpha1.LoadTemplateLabel], pod.Namespace, pod.Name})
 		},
 	}
 }
@@ -180,26 +180,26 @@ func (e *engine) objectHandler(kind schema.GroupKind) handler {
 	return handler{
 		observe: func(object any, _ bool) {
 			now := e.deps.Clock.Now()
-			took, first := e.book.observe(at(object), objectReady(kind, object.(*unstructured.Unstructured)), now)
+			took, first := e.book.observeObject(at(object), objectReady(kind, object.(*unstructured.Unstructured)), now)
 			if first {
 				e.rolledOut(kind, took, now)
 			}
 		},
-		gone: func(object any) { e.book.remove(at(object)) },
+		gone: func(object any) { e.book.removeObject(at(object)) },
 	}
 }
 
 // rolledOut records how long a Deployment took.
 func (e *engine) rolledOut(kind schema.GroupKind, took time.Duration, now time.Time) {
 	if kind == deploymentKind {
-		e.recorder.record(measure.Key{Measurement: v1alpha1.LoadDeploymentRollout}, took, now)
+		e.recorder.recordTime(measure.Key{Measurement: v1alpha1.LoadDeploymentRollout}, took, now)
 	}
 }
 
 func (e *engine) nodeHandler() handler {
 	return handler{
-		observe: func(object any, there bool) { e.nodes.observe(object.(*corev1.Node), there, e.deps.Clock.Now()) },
-		gone:    func(object any) { e.nodes.gone(object.(*corev1.Node).Name) },
+		observe: func(object any, there bool) { e.nodes.observeNode(object.(*corev1.Node), there, e.deps.Clock.Now()) },
+		gone:    func(object any) { e.nodes.forgetNode(object.(*corev1.Node).Name) },
 	}
 }
 
@@ -241,7 +241,7 @@ func shrinkObject(object any) (any, error) {
 	small.SetResourceVersion(o.GetResourceVersion())
 	small.SetGeneration(o.GetGeneration())
 	small.SetLabels(ownLabels(o.GetLabels()))
-	if replicas, found := number(o, "spec", "replicas"); found {
+	if replicas, found := nestedNumber(o, "spec", "replicas"); found {
 		_ = unstructured.SetNestedField(small.Object, replicas, "spec", "replicas")
 	}
 	return small, nil

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// longestGap is how long a watch may be interrupted: API servers end each from time to time, and it is begun again at once.
+	// longestGap is how long a watch may be interrupted: API servers end each from time to time, and it is started again at once.
 	longestGap = time.Second
 	// longestLag is how long after the creation of an object, which is known in whole seconds, its watch may show it.
 	longestLag = 2 * time.Second
@@ -26,7 +26,7 @@ type watchHealth struct {
 	lags longestByTime
 
 	mu sync.Mutex
-	// synced is that all watches have begun.
+	// synced is that all watches have started.
 	synced bool
 	// interruptions counts those for longer than longestGap, and lists made again.
 	interruptions int32
@@ -34,15 +34,15 @@ type watchHealth struct {
 
 func newWatchHealth(clock clock.PassiveClock) *watchHealth { return &watchHealth{clock: clock} }
 
-// begin notes that all watches have begun.
-func (w *watchHealth) begin() {
+// markStarted notes that all watches have started.
+func (w *watchHealth) markStarted() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.synced = true
 }
 
-// interrupted counts an interruption of a watch that had begun.
-func (w *watchHealth) interrupted() {
+// addInterruption counts an interruption of a watch that had started.
+func (w *watchHealth) addInterruption() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.synced {
@@ -50,15 +50,15 @@ func (w *watchHealth) interrupted() {
 	}
 }
 
-// count is how many interruptions there were.
-func (w *watchHealth) count() int32 {
+// countInterruptions is how many interruptions there were.
+func (w *watchHealth) countInterruptions() int32 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.interruptions
 }
 
-// observe lets a watch be observed.
-func (w *watchHealth) observe(list *cache.ListWatch) *cache.ListWatch {
+// observeWatch lets a watch be observed.
+func (w *watchHealth) observeWatch(list *cache.ListWatch) *cache.ListWatch {
 	listed, watched := list.ListWithContextFunc, list.WatchFuncWithContext
 	begun, ended := false, time.Time{}
 	var mu sync.Mutex
@@ -66,7 +66,7 @@ func (w *watchHealth) observe(list *cache.ListWatch) *cache.ListWatch {
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			mu.Lock()
 			if begun {
-				w.interrupted()
+				w.addInterruption()
 			}
 			mu.Unlock()
 			return listed(ctx, options)
@@ -81,7 +81,7 @@ func (w *watchHealth) observe(list *cache.ListWatch) *cache.ListWatch {
 			// A list may come by a watch too.
 			again := options.SendInitialEvents != nil && *options.SendInitialEvents
 			if begun && (again || w.clock.Since(ended) > longestGap) {
-				w.interrupted()
+				w.addInterruption()
 			}
 			begun = true
 			return followWatch(inner, func() {

@@ -42,7 +42,7 @@ func TestShortTemplatesDoNotBecomeLargeObjects(t *testing.T) {
 			run := &v1alpha1.LoadTestRun{}
 			template, err := parseTemplate(run, v1alpha1.LoadTemplate{Name: "t", Object: test.object}, limits(t))
 			if err == nil {
-				err = template.survey(t.Context(), []rendering{{}, {1, 0}})
+				err = template.surveyObjects(t.Context(), []rendering{{}, {1, 0}})
 			}
 			runtime.ReadMemStats(&after)
 			g.Expect(err).To(MatchError(ContainSubstring(test.want)))
@@ -64,14 +64,14 @@ func TestTheLookBeforehandIsBounded(t *testing.T) {
 	for i := range 1000 {
 		all = append(all, rendering{index: i})
 	}
-	taken := allocated(func() { g.Expect(template.survey(t.Context(), all)).To(Succeed()) })
+	taken := allocated(func() { g.Expect(template.surveyObjects(t.Context(), all)).To(Succeed()) })
 	g.Expect(taken).To(BeNumerically("<", 1<<30), "500 MB of text in all")
 	g.Expect(template.largest).To(BeNumerically(">", 400_000), "it was looked at")
 
 	many := "apiVersion: v1\nkind: ConfigMap\ndata: {a: '" + strings.Repeat("{{if .Index}}b{{end}}", 700) + "'}"
 	template, err = parseTemplate(run, v1alpha1.LoadTemplate{Name: "t", Object: many}, limits(t))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(template.survey(t.Context(), all[:1])).To(MatchError(ContainSubstring("700 conditions and comparisons, and 64 at most")))
+	g.Expect(template.surveyObjects(t.Context(), all[:1])).To(MatchError(ContainSubstring("700 conditions and comparisons, and 64 at most")))
 }
 
 func TestSignsThatAreNotAliases(t *testing.T) {

@@ -22,17 +22,17 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-// step carries one action out and puts what came of it into s.
-func (c *Controller) step(ctx context.Context, s *scope, action Action) error {
+// takeAction carries one action out and puts what came of it into s.
+func (c *Controller) takeAction(ctx context.Context, s *scope, action Action) error {
 	switch action {
 	case AddFinalizer:
 		return c.patchMachine(ctx, s.Machine, func(machine *v1alpha1.Machine) {
 			controllerutil.AddFinalizer(machine, v1alpha1.MachineFinalizer)
 		})
 	case CreateInstance:
-		return c.create(ctx, s)
+		return c.createInstance(ctx, s)
 	case UpdateInstance:
-		return c.update(ctx, s)
+		return c.updateInstance(ctx, s)
 	case CordonNode:
 		err := node.Cordon(ctx, c.Target, s.Node, node.ForUpdate)
 		s.Update.Cordoned = err == nil
@@ -60,11 +60,11 @@ func (c *Controller) step(ctx context.Context, s *scope, action Action) error {
 	return fmt.Errorf("unknown action %q", action)
 }
 
-func (c *Controller) create(ctx context.Context, s *scope) error {
+func (c *Controller) createInstance(ctx context.Context, s *scope) error {
 	if err := c.refuseSecondProvider(ctx, s); err != nil {
 		return err
 	}
-	instance, err := s.driver.Create(ctx, s.request())
+	instance, err := s.driver.Create(ctx, s.driverRequest())
 	if err != nil {
 		return err
 	}
@@ -72,10 +72,10 @@ func (c *Controller) create(ctx context.Context, s *scope) error {
 		c.ThawLimiter.Created(s.Machine.UID)
 	}
 	if _, replaced := c.replaced.LoadAndDelete(s.Machine.UID); !replaced && Lost(s.Observation) {
-		c.Metrics.repaired(causeLost)
-		c.events.repaired(s.Machine, "its instance was gone")
+		c.Metrics.countRepair(causeLost)
+		c.events.recordRepair(s.Machine, "its instance was gone")
 	}
-	s.take(instance)
+	s.adoptInstance(instance)
 	return nil
 }
 
@@ -96,9 +96,9 @@ func (c *Controller) refuseSecondProvider(ctx context.Context, s *scope) error {
 	return nil
 }
 
-func (c *Controller) update(ctx context.Context, s *scope) error {
+func (c *Controller) updateInstance(ctx context.Context, s *scope) error {
 	drained := Joined(s.Observation)
-	instance, err := s.driver.Update(ctx, s.request())
+	instance, err := s.driver.Update(ctx, s.driverRequest())
 	var unsupported *driver.InPlaceUnsupportedError
 	if errors.As(err, &unsupported) {
 		s.Update.Unsupported = unsupported.Error()
@@ -111,7 +111,7 @@ func (c *Controller) update(ctx context.Context, s *scope) error {
 	if instance.State == driver.Deleting {
 		c.replaced.Store(s.Machine.UID, true)
 	}
-	s.take(instance)
+	s.adoptInstance(instance)
 	s.updating = drained
 	return nil
 }
@@ -121,7 +121,7 @@ func (c *Controller) giveBack(ctx context.Context, s *scope) error {
 	if !s.Update.Cordoned {
 		return nil
 	}
-	return c.step(ctx, s, UncordonNode)
+	return c.takeAction(ctx, s, UncordonNode)
 }
 
 // updateProblem says why an update has failed; a freeze, an invalid configuration, or the refresh of what a new
@@ -136,17 +136,17 @@ func updateProblem(err error, drained bool) string {
 
 // drainForUpdate evicts what can be evicted for an update that the hub, asked at this moment, still wants.
 func (c *Controller) drainForUpdate(ctx context.Context, s *scope) error {
-	live, err := c.live(ctx, s.Machine)
+	live, err := c.readLive(ctx, s.Machine)
 	if err != nil {
 		return err
 	}
 	if live == nil || !live.DeletionTimestamp.IsZero() || live.Generation != s.Machine.Generation {
 		// The event that brings the cache up to date wakes this machine.
 		s.drain = &drain.Report{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining, Message: "the machine has changed meanwhile"}
-		s.recheckAfter = sooner(s.recheckAfter, conflictRetry)
+		s.recheckAfter = soonerOf(s.recheckAfter, conflictRetry)
 		return nil
 	}
-	if err := c.permitted(ctx); err != nil {
+	if err := c.checkPermitted(ctx); err != nil {
 		return err
 	}
 	// The evictions go by the Node's name: it must still be the Machine's.
@@ -156,7 +156,7 @@ func (c *Controller) drainForUpdate(ctx context.Context, s *scope) error {
 	}
 	if found == nil {
 		s.drain = &drain.Report{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining, Message: "the node is gone, or no longer the machine's"}
-		s.recheckAfter = sooner(s.recheckAfter, conflictRetry)
+		s.recheckAfter = soonerOf(s.recheckAfter, conflictRetry)
 		return nil
 	}
 	s.Node = found
@@ -181,7 +181,7 @@ func (c *Controller) drainRound(ctx context.Context, s *scope) error {
 	report := drain.Evaluate(round, s.Elapsed.Drain, s.Limits.Drain)
 	s.drain = &report
 	if !report.Over {
-		s.recheckAfter = sooner(s.recheckAfter, report.Recheck)
+		s.recheckAfter = soonerOf(s.recheckAfter, report.Recheck)
 		return nil
 	}
 	c.Drain.Forget(s.Node.Name)
@@ -196,8 +196,8 @@ func (c *Controller) removeEnded(ctx context.Context, s *scope) error {
 	}
 	c.replaced.Store(s.Machine.UID, true)
 	c.repairs.Next(string(s.Machine.UID), c.Clock.Now())
-	c.Metrics.repaired(causeEnded)
-	c.events.repaired(s.Machine, s.Instance.Message)
+	c.Metrics.countRepair(causeEnded)
+	c.events.recordRepair(s.Machine, s.Instance.Message)
 	return nil
 }
 
@@ -218,27 +218,27 @@ func (c *Controller) patchMachine(ctx context.Context, machine *v1alpha1.Machine
 
 func (c *Controller) providerNames() []string { return slices.Sorted(maps.Keys(c.Drivers)) }
 
-func (c *Controller) providers() string { return strings.Join(c.providerNames(), ", ") }
+func (c *Controller) listProviders() string { return strings.Join(c.providerNames(), ", ") }
 
 func isConflict(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
-// limitedMessage is the same for all that wait: it must not be written anew with every place in the queue.
+// limitedMessage is the same for all that wait: it must not be written again with every place in the queue.
 const limitedMessage = "for a while after a freeze only some machines are drained or removed each minute, and this one waits for its turn"
 
-// limited tells whether a Machine has to wait before anything is taken from it, and has it looked at again in time.
+// isRateLimited reports whether a Machine has to wait before anything is taken from it, and has it looked at again in time.
 // That wait counts for no deadline of its drain.
-func (c *Controller) limited(s *scope) bool {
+func (c *Controller) isRateLimited(s *scope) bool {
 	wait, waited := c.ThawLimiter.Take(s.Machine.UID)
 	s.Elapsed.Drain = max(s.Elapsed.Drain-waited, 0)
 	if wait > 0 {
-		s.recheckAfter = sooner(s.recheckAfter, wait)
+		s.recheckAfter = soonerOf(s.recheckAfter, wait)
 	}
 	return wait > 0
 }
 
-// limitUpdate lets an update in place wait, begun or not.
+// limitUpdate lets an update in place wait, started or not.
 func (c *Controller) limitUpdate(s *scope) {
-	if s.Frozen || s.Update.Waiting != "" && !Begun(s.Observation) || !c.limited(s) {
+	if s.Frozen || s.Update.Waiting != "" && !Begun(s.Observation) || !c.isRateLimited(s) {
 		return
 	}
 	s.Update.Limited = limitedMessage

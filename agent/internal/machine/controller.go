@@ -14,7 +14,7 @@
 // Something is removed only for a Machine that the hub's API server, asked at that moment, shows with a
 // deletionTimestamp. First its hooks are waited for and its Node is drained (package drain). Then the instance goes
 // and everything that belongs to it, then, when the instance is really gone, the Node and the certificate requests,
-// and the finalizer last. Each step finds out anew what
+// and the finalizer last. Each step finds out again what
 // there is, so that a crash between any two of them leaves nothing behind. A Machine that is missing on the hub
 // orders nothing: what runs without a Machine is counted and reported, and stays.
 //
@@ -23,7 +23,7 @@
 // An instance that was made from another configuration is updated where it is: the Node is cordoned and drained, the
 // driver updates the instance, and when the Node is Ready again with the version that the Machine wants, it is
 // uncordoned. How far this is stands in the condition Updated and in an annotation of the Node, so that any agent can
-// go on with it. What was not ordered for the Machine itself, such as the edit of its class, is done for one Machine
+// continue with it. What was not ordered for the Machine itself, such as the edit of its class, is done for one Machine
 // of a MachineSet at a time.
 //
 // # Time
@@ -31,7 +31,7 @@
 // Timeouts count from times that are on the hub, less what was frozen since and when no agent ran (freeze.Downtime). What
 // the conditions tell of an earlier drain does not count for a later one (DrainingSince).
 //
-// While the agent is frozen the controller goes on observing and reporting and changes nothing; the thaw
+// While the agent is frozen the controller keeps observing and reporting and changes nothing; the thaw
 // wakes it.
 package machine
 
@@ -162,7 +162,7 @@ type Controller struct {
 	turns     *sequencer
 	refreshes *refreshes
 	orders    *refreshes
-	// replaced has the UIDs of Machines whose instance the agent itself took away to make it anew, so that it
+	// replaced has the UIDs of Machines whose instance the agent itself took away to recreate it, so that it
 	// does not count as lost. It is only a memory.
 	replaced sync.Map
 	// drains has, by the UIDs of Machines that are being deleted, since when this agent knows of it.
@@ -172,8 +172,8 @@ type Controller struct {
 	registering sync.Map
 }
 
-// missing names what is required and not there.
-func (d Deps) missing() []string {
+// missingFields names what is required and not there.
+func (d Deps) missingFields() []string {
 	var missing []string
 	for _, dependency := range []struct {
 		name  string
@@ -201,7 +201,7 @@ func (d Deps) missing() []string {
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
-	if missing := deps.missing(); len(missing) > 0 {
+	if missing := deps.missingFields(); len(missing) > 0 {
 		return nil, fmt.Errorf("the machine controller lacks %s", strings.Join(missing, ", "))
 	}
 	if deps.StallAfter == 0 {
@@ -231,15 +231,15 @@ func (c *Controller) Status(machine *v1alpha1.Machine) any { return &machine.Sta
 
 // Reconcile implements reconciler.Logic.
 func (c *Controller) Reconcile(ctx context.Context, machine *v1alpha1.Machine) (reconciler.Next, error) {
-	if c.behind(ctx, machine) {
+	if c.isCacheBehind(ctx, machine) {
 		// The event that brings the cache up to date wakes this machine.
 		return reconciler.Next{After: conflictRetry}, nil
 	}
 	stored := machine.Status.DeepCopy()
-	c.settle(machine)
+	c.markSettled(machine)
 	if !machine.DeletionTimestamp.IsZero() {
-		next, err := c.finalize(ctx, machine)
-		return c.outcome(ctx, machine, stored, next, err)
+		next, err := c.finalizeMachine(ctx, machine)
+		return c.nextAfter(ctx, machine, stored, next, err)
 	}
 	s, observeErr := c.observe(ctx, machine)
 	c.endTurn(s)
@@ -258,12 +258,12 @@ func (c *Controller) Reconcile(ctx context.Context, machine *v1alpha1.Machine) (
 		// It stands in the status. The next change of Machine or MachineClass comes with an event.
 		actErr = nil
 	}
-	return c.outcome(ctx, machine, stored, next, errors.Join(observeErr, actErr))
+	return c.nextAfter(ctx, machine, stored, next, errors.Join(observeErr, actErr))
 }
 
-// behind tells whether the cache is older than what the agent itself has written last. The hub's API server is asked: one
+// isCacheBehind reports whether the cache is older than what the agent itself has written last. The hub's API server is asked: one
 // that has gone back to an older state has nothing newer that could be waited for.
-func (c *Controller) behind(ctx context.Context, cached *v1alpha1.Machine) bool {
+func (c *Controller) isCacheBehind(ctx context.Context, cached *v1alpha1.Machine) bool {
 	if !c.machines.Behind(cached) {
 		return false
 	}
@@ -283,7 +283,7 @@ func (c *Controller) report(s *scope, actErr error) {
 	switch {
 	case errors.As(actErr, &conflict):
 		s.nameConflict = conflict.Error()
-		s.recheckAfter = sooner(s.recheckAfter, conflictRecheck)
+		s.recheckAfter = soonerOf(s.recheckAfter, conflictRecheck)
 	case errors.As(actErr, &invalid):
 		s.Terminal = &Terminal{Reason: v1alpha1.ErrorInvalidConfiguration, Message: invalid.Error()}
 	case errors.As(actErr, &frozen):
@@ -292,11 +292,11 @@ func (c *Controller) report(s *scope, actErr error) {
 	case actErr != nil:
 		s.problem = actErr.Error()
 	}
-	c.compute(s)
+	c.computeStatus(s)
 }
 
-// compute puts the status into the machine, and asks to be back when its next timeout is over.
-func (c *Controller) compute(s *scope) {
+// computeStatus puts the status into the machine, and asks to be back when its next timeout is over.
+func (c *Controller) computeStatus(s *scope) {
 	input := Input{
 		Observation: s.Observation, Problem: s.problem, Drain: s.drain, Updating: s.updating,
 		UpdateProblem: s.updateProblem, NameConflict: s.nameConflict, Held: s.held, HeldByFinalizers: s.heldByFinalizers, Now: c.Clock.Now(),
@@ -306,14 +306,14 @@ func (c *Controller) compute(s *scope) {
 	}
 	computed := Compute(input)
 	if deadline := Deadline(computed, input); deadline > 0 {
-		s.recheckAfter = sooner(s.recheckAfter, deadline)
+		s.recheckAfter = soonerOf(s.recheckAfter, deadline)
 	}
 	s.Machine.Status = computed
 }
 
-// outcome turns an error into what to do next, and holds a status back that is not worth a write yet.
-func (c *Controller) outcome(ctx context.Context, machine *v1alpha1.Machine, stored *v1alpha1.MachineStatus, next reconciler.Next, err error) (reconciler.Next, error) {
-	if wait := c.stalls.delay(machine, *stored, c.Clock.Now()); wait > 0 {
+// nextAfter turns an error into what to do next, and holds a status back that is not worth a write yet.
+func (c *Controller) nextAfter(ctx context.Context, machine *v1alpha1.Machine, stored *v1alpha1.MachineStatus, next reconciler.Next, err error) (reconciler.Next, error) {
+	if wait := c.stalls.writeDelay(machine, *stored, c.Clock.Now()); wait > 0 {
 		machine.Status = *stored
 		next = next.NoLaterThan(wait)
 	}
@@ -346,13 +346,13 @@ func (c *Controller) outcome(ctx context.Context, machine *v1alpha1.Machine, sto
 	return reconciler.Next{}, err
 }
 
-// frozen tells whether nothing may be changed now.
-func (c *Controller) frozen() bool { return c.Freeze.Check() != nil }
+// isFrozen reports whether nothing may be changed now.
+func (c *Controller) isFrozen() bool { return c.Freeze.Check() != nil }
 
 // act carries actions out, up to the first that fails, or that takes its time.
 func (c *Controller) act(ctx context.Context, s *scope, actions []Action) error {
 	for _, action := range actions {
-		if err := c.traced(ctx, s, action); err != nil {
+		if err := c.traceAction(ctx, s, action); err != nil {
 			return fmt.Errorf("%s: %w", stepNames[action], err)
 		}
 		if action == DrainNode && !s.drain.Over {
@@ -362,12 +362,12 @@ func (c *Controller) act(ctx context.Context, s *scope, actions []Action) error 
 	return nil
 }
 
-// ordered asks the hub before something comes or goes for it. A hub that was restored a moment ago has told the cache
+// confirmOrder asks the hub before something comes or goes for it. A hub that was restored a moment ago has told the cache
 // what held long ago, and does not count as that which gives this agent its orders.
-func (c *Controller) ordered(ctx context.Context, action Action) error {
+func (c *Controller) confirmOrder(ctx context.Context, action Action) error {
 	switch action {
 	case CreateInstance, UpdateInstance, RemoveInstance, CordonNode:
-		if err := c.orders.do(ctx, c.Refresh); err != nil {
+		if err := c.orders.refreshOnce(ctx, c.Refresh); err != nil {
 			return fmt.Errorf("asking the hub whether it is the one that gives orders: %w", err)
 		}
 		return c.Freeze.Check()

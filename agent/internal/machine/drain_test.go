@@ -60,7 +60,7 @@ func (b *bed) end(pod *corev1.Pod) {
 	b.Expect(client.IgnoreNotFound(b.admin.Delete(b.t.Context(), pod, client.GracePeriodSeconds(0)))).To(Succeed())
 }
 
-// leaving tells whether a pod is being deleted or gone.
+// leaving reports whether a pod is being deleted or gone.
 func (b *bed) leaving(pod *corev1.Pod) bool {
 	b.t.Helper()
 	live := pod.DeepCopy()

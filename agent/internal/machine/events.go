@@ -21,7 +21,7 @@ import (
 const (
 	eventRepaired = "InstanceReplaced"
 	eventUpdated  = "Updated"
-	// eventRecovered: a Machine that ran into a timeout was not replaced, and is well again.
+	// eventRecovered: a Machine that ran into a timeout was not replaced, and is healthy again.
 	eventRecovered = "Recovered"
 	// usualPerSecond and usualBurst bound the events about the usual course of updates and drains over all Machines;
 	// turnsPerSecond and turnsBurst those about turns for the worse and back. A Machine that turns to and fro has its own
@@ -32,8 +32,8 @@ const (
 	turnsBurstOfOne            = 10
 )
 
-// usual tells whether e belongs to the usual course of things.
-func usual(e reconciler.Event) bool {
+// isUsual reports whether e belongs to the usual course of things.
+func isUsual(e reconciler.Event) bool {
 	return e.Type == corev1.EventTypeNormal && e.Reason != eventRecovered && e.Reason != v1alpha1.ReasonHealthy
 }
 
@@ -48,10 +48,10 @@ func storyOf(before, after v1alpha1.MachineStatus) []reconciler.Event {
 	default:
 		story = append(story, healthTurn(before, after)...)
 	}
-	if nodeReady := news(before, after, v1alpha1.MachineNodeReadyCondition); nodeReady != nil && nodeReady.Reason == v1alpha1.ReasonNodeNameConflict {
+	if nodeReady := changedCondition(before, after, v1alpha1.MachineNodeReadyCondition); nodeReady != nil && nodeReady.Reason == v1alpha1.ReasonNodeNameConflict {
 		story = append(story, reconciler.WarningEvent(nodeReady.Reason, "Observe", nodeReady.Message))
 	}
-	if drained := news(before, after, v1alpha1.MachineDrainedCondition); drained != nil {
+	if drained := changedCondition(before, after, v1alpha1.MachineDrainedCondition); drained != nil {
 		switch drained.Reason {
 		case v1alpha1.ReasonDraining, v1alpha1.ReasonAwaitingHook, v1alpha1.ReasonThawLimited:
 			story = append(story, reconciler.NormalEvent(drained.Reason, "Drain", drained.Message))
@@ -64,7 +64,7 @@ func storyOf(before, after v1alpha1.MachineStatus) []reconciler.Event {
 
 // updateEvents returns the event of a change of an update in place.
 func updateEvents(before, after v1alpha1.MachineStatus) []reconciler.Event {
-	updated := news(before, after, v1alpha1.MachineUpdatedCondition)
+	updated := changedCondition(before, after, v1alpha1.MachineUpdatedCondition)
 	if updated == nil {
 		return nil
 	}
@@ -81,7 +81,7 @@ func updateEvents(before, after v1alpha1.MachineStatus) []reconciler.Event {
 	return nil
 }
 
-// healthTurn tells that a Machine which was well is not, or that it is well again. That an update in place takes the Node
+// healthTurn tells that a Machine which was well is not, or that it is healthy again. That an update in place takes the Node
 // away for a while is no turn.
 func healthTurn(before, after v1alpha1.MachineStatus) []reconciler.Event {
 	was := meta.FindStatusCondition(before.Conditions, v1alpha1.MachineHealthyCondition)
@@ -96,8 +96,8 @@ func healthTurn(before, after v1alpha1.MachineStatus) []reconciler.Event {
 	return nil
 }
 
-// news returns the condition of a type if its reason has changed, else nil.
-func news(before, after v1alpha1.MachineStatus, conditionType string) *metav1.Condition {
+// changedCondition returns the condition of a type if its reason has changed, else nil.
+func changedCondition(before, after v1alpha1.MachineStatus, conditionType string) *metav1.Condition {
 	was, is := meta.FindStatusCondition(before.Conditions, conditionType), meta.FindStatusCondition(after.Conditions, conditionType)
 	if is == nil || was != nil && was.Reason == is.Reason {
 		return nil
@@ -130,9 +130,9 @@ func newRecorder(inner events.EventRecorder, clock clock.PassiveClock, metrics *
 	}
 }
 
-// accepts tells whether e is within the bounds.
-func (r *recorder) accepts(machine *v1alpha1.Machine, e reconciler.Event) bool {
-	if usual(e) {
+// acceptsEvent reports whether e is within the bounds.
+func (r *recorder) acceptsEvent(machine *v1alpha1.Machine, e reconciler.Event) bool {
+	if isUsual(e) {
 		return r.usual.TryAccept()
 	}
 	one, found := r.ofOne.Load(machine.UID)
@@ -143,23 +143,23 @@ func (r *recorder) accepts(machine *v1alpha1.Machine, e reconciler.Event) bool {
 	return one.(flowcontrol.PassiveRateLimiter).TryAccept() && r.turns.TryAccept()
 }
 
-// forget forgets a Machine that is gone.
-func (r *recorder) forget(uid types.UID) { r.ofOne.Delete(uid) }
+// forgetMachine forgets a Machine that is gone.
+func (r *recorder) forgetMachine(uid types.UID) { r.ofOne.Delete(uid) }
 
 // sendChanges tells what has happened to a Machine since its status was before.
 func (r *recorder) sendChanges(machine *v1alpha1.Machine, before v1alpha1.MachineStatus) {
 	for _, e := range storyOf(before, machine.Status) {
-		r.send(machine, e)
+		r.sendEvent(machine, e)
 	}
 }
 
-// repaired tells that a Machine's instance was made anew.
-func (r *recorder) repaired(machine *v1alpha1.Machine, why string) {
-	r.send(machine, reconciler.WarningEvent(eventRepaired, "Repair", "Making the instance anew: "+why))
+// recordRepair tells that a Machine's instance was recreated.
+func (r *recorder) recordRepair(machine *v1alpha1.Machine, why string) {
+	r.sendEvent(machine, reconciler.WarningEvent(eventRepaired, "Repair", "Making the instance anew: "+why))
 }
 
-func (r *recorder) send(machine *v1alpha1.Machine, e reconciler.Event) {
-	if !r.accepts(machine, e) {
+func (r *recorder) sendEvent(machine *v1alpha1.Machine, e reconciler.Event) {
+	if !r.acceptsEvent(machine, e) {
 		r.metrics.droppedEvents.WithLabelValues(e.Type).Inc()
 		return
 	}

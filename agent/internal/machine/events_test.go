@@ -78,28 +78,28 @@ func TestEventsAreBoundedAndTheDroppedOnesCounted(t *testing.T) {
 	dropped := func(kind string) float64 { return testutil.ToFloat64(metrics.droppedEvents.WithLabelValues(kind)) }
 
 	for range 40 {
-		r.send(machine("flaps"), warning)
+		r.sendEvent(machine("flaps"), warning)
 	}
 	g.Expect(sent()).To(Equal(turnsBurstOfOne))
 	g.Expect(dropped(corev1.EventTypeWarning)).To(Equal(40.0 - turnsBurstOfOne))
 	for range 40 {
-		r.send(machine("drains"), usual)
+		r.sendEvent(machine("drains"), usual)
 	}
 	g.Expect(sent()).To(Equal(usualBurst))
 	g.Expect(dropped(corev1.EventTypeNormal)).To(Equal(40.0 - usualBurst))
-	r.send(machine("fails"), warning)
+	r.sendEvent(machine("fails"), warning)
 	g.Expect(sent()).To(Equal(1), "neither one that flaps nor drains keep a warning of another back")
 
 	clock.SetTime(clock.Now().Add(time.Minute))
 	for range 2 {
-		r.send(machine("flaps"), warning)
+		r.sendEvent(machine("flaps"), warning)
 	}
 	g.Expect(sent()).To(Equal(1), "one a minute")
 	for i := range 300 {
-		r.send(machine(string(rune('a'+i))), warning)
+		r.sendEvent(machine(string(rune('a'+i))), warning)
 	}
 	g.Expect(sent()).To(Equal(turnsBurst-1), "a host that is lost with all its machines")
-	r.forget("flaps")
+	r.forgetMachine("flaps")
 	_, found := r.ofOne.Load(types.UID("flaps"))
 	g.Expect(found).To(BeFalse())
 }

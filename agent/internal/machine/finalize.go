@@ -23,22 +23,22 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-// finalize takes a deleted Machine apart, as far as it goes now.
-func (c *Controller) finalize(ctx context.Context, machine *v1alpha1.Machine) (reconciler.Next, error) {
+// finalizeMachine takes a deleted Machine apart, as far as it goes now.
+func (c *Controller) finalizeMachine(ctx context.Context, machine *v1alpha1.Machine) (reconciler.Next, error) {
 	s := &scope{}
-	s.Machine, s.Frozen = machine, c.frozen()
+	s.Machine, s.Frozen = machine, c.isFrozen()
 	if !controllerutil.ContainsFinalizer(machine, v1alpha1.MachineFinalizer) {
 		return reconciler.Next{}, c.reportHolders(ctx, s)
 	}
 	if s.Frozen {
-		c.compute(s)
+		c.computeStatus(s)
 		return reconciler.Next{}, nil
 	}
 	ordered, err := c.deletionOrdered(ctx, machine)
 	var frozen *freeze.Error
 	if errors.As(err, &frozen) {
 		s.Frozen = true
-		c.compute(s)
+		c.computeStatus(s)
 	}
 	if err != nil || !ordered {
 		return reconciler.Next{After: conflictRetry}, err
@@ -47,8 +47,8 @@ func (c *Controller) finalize(ctx context.Context, machine *v1alpha1.Machine) (r
 		c.observeInstances, c.prepareRemoval, c.removeInstances, c.removeNode,
 	} {
 		if done, err := step(ctx, s); err != nil || !done {
-			s.explain(err)
-			c.compute(s)
+			s.noteHolder(err)
+			c.computeStatus(s)
 			return reconciler.Next{After: s.recheckAfter}, err
 		}
 	}
@@ -88,22 +88,22 @@ func (c *Controller) reportHolders(ctx context.Context, s *scope) error {
 			}
 		}
 	}
-	c.compute(s)
+	c.computeStatus(s)
 	if s.Frozen {
 		return nil
 	}
 	return err
 }
 
-// explain notes for the status what keeps a deletion: an error, or what others hold.
-func (s *scope) explain(err error) {
+// noteHolder notes for the status what keeps a deletion: an error, or what others hold.
+func (s *scope) noteHolder(err error) {
 	var frozen *freeze.Error
 	switch {
 	case errors.As(err, &frozen), apierrors.IsConflict(err):
 	case err != nil:
 		s.held = err.Error()
 	case s.Node != nil && !s.Node.DeletionTimestamp.IsZero():
-		s.held, s.heldByFinalizers = sentence("Node "+s.Node.Name+" is being deleted", heldBy(s.Node.Finalizers)), len(s.Node.Finalizers) > 0
+		s.held, s.heldByFinalizers = joinWithSemicolons("Node "+s.Node.Name+" is being deleted", heldBy(s.Node.Finalizers)), len(s.Node.Finalizers) > 0
 	case s.Instance != nil && s.Instance.State == Deleting:
 		s.held = s.Instance.Message
 	}
@@ -112,7 +112,7 @@ func (s *scope) explain(err error) {
 // deletionOrdered asks the hub's API server whether this very Machine is to be deleted. Neither a cache nor a
 // Machine that is missing gives that order, and a freeze suspends it.
 func (c *Controller) deletionOrdered(ctx context.Context, machine *v1alpha1.Machine) (bool, error) {
-	live, err := c.live(ctx, machine)
+	live, err := c.readLive(ctx, machine)
 	if err != nil {
 		return false, err
 	}
@@ -123,11 +123,11 @@ func (c *Controller) deletionOrdered(ctx context.Context, machine *v1alpha1.Mach
 	if live.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
-	return true, c.permitted(ctx)
+	return true, c.checkPermitted(ctx)
 }
 
-// live asks the hub's API server for this very Machine; nil if it has none.
-func (c *Controller) live(ctx context.Context, machine *v1alpha1.Machine) (*v1alpha1.Machine, error) {
+// readLive asks the hub's API server for this very Machine; nil if it has none.
+func (c *Controller) readLive(ctx context.Context, machine *v1alpha1.Machine) (*v1alpha1.Machine, error) {
 	live := &v1alpha1.Machine{}
 	err := c.HubReader.Get(ctx, client.ObjectKeyFromObject(machine), live)
 	if apierrors.IsNotFound(err) || err == nil && live.UID != machine.UID {
@@ -139,9 +139,9 @@ func (c *Controller) live(ctx context.Context, machine *v1alpha1.Machine) (*v1al
 	return live, nil
 }
 
-// permitted asks whether the agent is frozen. A freeze that was ordered a moment ago counts too.
-func (c *Controller) permitted(ctx context.Context) error {
-	if err := c.refreshes.do(ctx, c.Refresh); err != nil {
+// checkPermitted asks whether the agent is frozen. A freeze that was ordered a moment ago counts too.
+func (c *Controller) checkPermitted(ctx context.Context) error {
+	if err := c.refreshes.refreshOnce(ctx, c.Refresh); err != nil {
 		return fmt.Errorf("asking the hub whether the cluster is frozen: %w", err)
 	}
 	return c.Freeze.Check()
@@ -159,7 +159,7 @@ func (c *Controller) observeInstances(ctx context.Context, s *scope) (bool, erro
 		case err != nil:
 			return false, fmt.Errorf("looking for the instance at provider %q: %w", name, err)
 		default:
-			s.take(instance)
+			s.adoptInstance(instance)
 			s.ending = s.ending && instance.State == driver.Deleting
 		}
 	}
@@ -175,7 +175,7 @@ func (c *Controller) prepareRemoval(ctx context.Context, s *scope) (bool, error)
 	}
 	step, hooks := BeforeDrain(Removal{Machine: s.Machine, Ending: s.ending, SkipDrain: s.Limits.SkipDrain})
 	// An instance that is already gone or ending is not counted against the limit.
-	if step != AwaitHooks && !s.ending && c.limited(s) {
+	if step != AwaitHooks && !s.ending && c.isRateLimited(s) {
 		s.drain = limitedReport()
 		return false, nil
 	}
@@ -208,11 +208,11 @@ func awaitingHooks(drained *drain.Report, hooks []string) *drain.Report {
 // observeLimits finds out how a Machine that is being deleted wants to be drained. Without its class the defaults
 // delay.
 func (c *Controller) observeLimits(ctx context.Context, s *scope) error {
-	s.Elapsed = c.elapsed(s.Machine)
+	s.Elapsed = c.elapsedTimes(s.Machine)
 	var class *v1alpha1.MachineClass
 	if reference := s.Machine.Spec.ProviderConfig.ValueRef; reference != nil {
 		var err error
-		if class, err = c.class(ctx, s.Machine.Namespace, reference.Name); err != nil {
+		if class, err = c.findClass(ctx, s.Machine.Namespace, reference.Name); err != nil {
 			return err
 		}
 	}
@@ -307,8 +307,8 @@ func newRefreshes(clock clock.PassiveClock) *refreshes {
 	return &refreshes{clock: clock, turn: make(chan struct{}, 1)}
 }
 
-// do calls refresh, unless it has just been answered.
-func (r *refreshes) do(ctx context.Context, refresh func(context.Context) error) error {
+// refreshOnce calls refresh, unless it has just been answered.
+func (r *refreshes) refreshOnce(ctx context.Context, refresh func(context.Context) error) error {
 	select {
 	case r.turn <- struct{}{}:
 	case <-ctx.Done():

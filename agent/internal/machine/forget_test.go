@@ -28,7 +28,7 @@ func remembering(uid types.UID) (*Controller, *pace) {
 	return c, told
 }
 
-// Edge case: Forced Machines were remembered for ever.
+// Edge case: Forced Machines were remembered forever.
 func TestMachinesThatAreGoneAreForgotten(t *testing.T) {
 	machine := func(uid types.UID) *v1alpha1.Machine {
 		m := &v1alpha1.Machine{}

@@ -23,12 +23,12 @@ func setHealthy(status *v1alpha1.MachineStatus, in Input) bool {
 	bad := badCondition(in)
 	switch {
 	case !in.NodeKnown, !in.Machine.DeletionTimestamp.IsZero():
-		return keep(status, condition, in, "the node could not be looked at")
+		return keepCondition(status, condition, in, "the node could not be looked at")
 	case ready.Status == metav1.ConditionTrue && bad == nil:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonHealthy
 	case ready.Status == metav1.ConditionTrue:
 		condition.Reason = v1alpha1.ReasonUnhealthyNodeCondition
-		condition.Message = sentence(fmt.Sprintf("the node's condition %s is True", bad.Type), bad.Message)
+		condition.Message = joinWithSemicolons(fmt.Sprintf("the node's condition %s is True", bad.Type), bad.Message)
 	case wasUp(in.Machine.Status):
 		condition.Reason, condition.Message = ready.Reason, ready.Message
 	default:
@@ -53,25 +53,25 @@ func badCondition(in Input) *corev1.NodeCondition {
 	return nil
 }
 
-// wasUp tells whether the Machine's Node was ever Ready.
+// wasUp reports whether the Machine's Node was ever Ready.
 func wasUp(status v1alpha1.MachineStatus) bool {
 	healthy := meta.FindStatusCondition(status.Conditions, v1alpha1.MachineHealthyCondition)
 	return healthy != nil && healthy.Status != metav1.ConditionUnknown ||
 		slices.Contains([]v1alpha1.MachinePhase{v1alpha1.MachineRunning, v1alpha1.MachineUnknown}, status.Phase)
 }
 
-// isTimeout tells whether a terminal error is one that only the Machine's recovery takes back.
+// isTimeout reports whether a terminal error is one that only the Machine's recovery takes back.
 func isTimeout(reason string) bool {
 	return reason == v1alpha1.ErrorCreationTimeout || reason == v1alpha1.ErrorHealthTimeout
 }
 
-// timeout returns the timeout that the Machine has run into, nil if there is none. One that it ran into before
-// stays until the Node is well, or until the user changes the Machine: an agent that starts anew, or freezes,
+// expiredTimeout returns the timeout that the Machine has run into, nil if there is none. One that it ran into before
+// stays until the Node is well, or until the user changes the Machine: an agent that starts over, or freezes,
 // forgives nothing. A Machine that recovers before it is replaced loses its error.
-func timeout(status v1alpha1.MachineStatus, in Input) *Terminal {
+func expiredTimeout(status v1alpha1.MachineStatus, in Input) *Terminal {
 	before := in.Machine.Status
 	kept := &Terminal{Reason: before.ErrorReason, Message: before.ErrorMessage}
-	counted, limit := counting(status, in)
+	counted, limit := pendingTimeout(status, in)
 	switch {
 	case (!in.Machine.DeletionTimestamp.IsZero() || in.Unresolved != nil) && isTimeout(before.ErrorReason):
 		return kept
@@ -84,7 +84,7 @@ func timeout(status v1alpha1.MachineStatus, in Input) *Terminal {
 		return nil
 	}
 	healthy := meta.FindStatusCondition(status.Conditions, v1alpha1.MachineHealthyCondition)
-	message := fmt.Sprintf("the machine was unhealthy for %s: %s", limit.timeout, sentence(healthy.Reason, healthy.Message))
+	message := fmt.Sprintf("the machine was unhealthy for %s: %s", limit.timeout, joinWithSemicolons(healthy.Reason, healthy.Message))
 	if counted == v1alpha1.ErrorCreationTimeout {
 		message = fmt.Sprintf("the node was not Ready within %s of the machine's creation: %s", limit.timeout, holdUp(status))
 	}
@@ -98,8 +98,8 @@ func holdUp(status v1alpha1.MachineStatus) string {
 
 type limit struct{ elapsed, timeout time.Duration }
 
-// counting returns the error that the Machine is on its way to, empty if none.
-func counting(status v1alpha1.MachineStatus, in Input) (string, limit) {
+// pendingTimeout returns the error that the Machine is on its way to, empty if none.
+func pendingTimeout(status v1alpha1.MachineStatus, in Input) (string, limit) {
 	healthy := meta.FindStatusCondition(status.Conditions, v1alpha1.MachineHealthyCondition)
 	switch {
 	case !in.Machine.DeletionTimestamp.IsZero(), in.Terminal != nil, in.Unresolved != nil:
@@ -116,7 +116,7 @@ func counting(status v1alpha1.MachineStatus, in Input) (string, limit) {
 
 // Deadline returns the time until the Machine runs into a timeout, 0 if it is not on its way to one.
 func Deadline(status v1alpha1.MachineStatus, in Input) time.Duration {
-	counted, limit := counting(status, in)
+	counted, limit := pendingTimeout(status, in)
 	if counted == "" || in.Frozen || status.ErrorReason != "" {
 		return 0
 	}

@@ -57,7 +57,7 @@ func TestHealth(t *testing.T) {
 		b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorHealthTimeout))
 		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineFailed))
 
-		// An agent that starts anew counts what was before as frozen, and takes nothing back.
+		// An agent that starts over counts what was before as frozen, and takes nothing back.
 		b.start()
 		b.frozenFor = 100 * time.Hour
 		b.reconcile(machine)

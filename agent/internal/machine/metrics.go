@@ -5,7 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Why an instance is made anew.
+// Why an instance is recreated.
 const (
 	causeLost  = "lost"
 	causeEnded = "ended"
@@ -54,4 +54,4 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) repaired(cause string) { m.repairs.WithLabelValues(cause).Inc() }
+func (m *Metrics) countRepair(cause string) { m.repairs.WithLabelValues(cause).Inc() }

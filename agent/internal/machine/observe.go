@@ -56,14 +56,14 @@ type scope struct {
 func (c *Controller) observe(ctx context.Context, machine *v1alpha1.Machine) (*scope, error) {
 	s := &scope{}
 	s.Machine = machine
-	s.Frozen = c.frozen()
+	s.Frozen = c.isFrozen()
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	var resolveErr error
 	s.Limits = LimitsOf(machine, nil)
-	s.Elapsed = c.elapsed(machine)
-	if s.Terminal = c.validate(machine); s.Terminal == nil {
-		resolveErr = c.resolve(ctx, s)
+	s.Elapsed = c.elapsedTimes(machine)
+	if s.Terminal = c.validateMachine(machine); s.Terminal == nil {
+		resolveErr = c.resolveClass(ctx, s)
 	}
 	var instanceErr error
 	if s.Unresolved == nil {
@@ -76,26 +76,26 @@ func (c *Controller) observe(ctx context.Context, machine *v1alpha1.Machine) (*s
 	return s, errors.Join(resolveErr, instanceErr, nodeErr, c.observeUpdate(ctx, s))
 }
 
-// elapsed tells how much of its times a Machine has used up.
-func (c *Controller) elapsed(machine *v1alpha1.Machine) Elapsed {
+// elapsedTimes tells how much of its times a Machine has used up.
+func (c *Controller) elapsedTimes(machine *v1alpha1.Machine) Elapsed {
 	var elapsed Elapsed
-	elapsed.Creation = c.since(machine.CreationTimestamp.Time)
+	elapsed.Creation = c.countedSince(machine.CreationTimestamp.Time)
 	switch valid := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineConfigurationValidCondition); {
 	case valid == nil:
 	case valid.Status != metav1.ConditionTrue:
 		elapsed.Creation = 0
 	default:
-		elapsed.Creation = min(elapsed.Creation, c.since(valid.LastTransitionTime.Time))
+		elapsed.Creation = min(elapsed.Creation, c.countedSince(valid.LastTransitionTime.Time))
 	}
 	if healthy := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineHealthyCondition); healthy != nil {
-		elapsed.Unhealthy = c.since(healthy.LastTransitionTime.Time)
+		elapsed.Unhealthy = c.countedSince(healthy.LastTransitionTime.Time)
 	}
 	if !machine.DeletionTimestamp.IsZero() {
 		// The hub's clock has written the one time and the agent's the other: an agent whose clock is ahead must not give a
 		// drain up before its time.
-		elapsed.Drain = min(c.since(machine.DeletionTimestamp.Time), c.since(c.drainBegun(machine)))
+		elapsed.Drain = min(c.countedSince(machine.DeletionTimestamp.Time), c.countedSince(c.drainBegun(machine)))
 	} else if begun := DrainingSince(machine); !begun.IsZero() {
-		elapsed.Drain = c.since(begun)
+		elapsed.Drain = c.countedSince(begun)
 	}
 	return elapsed
 }
@@ -112,8 +112,8 @@ func (c *Controller) drainBegun(machine *v1alpha1.Machine) time.Time {
 	return begun
 }
 
-// since returns the time since t that counts.
-func (c *Controller) since(t time.Time) time.Duration {
+// countedSince returns the time since t that counts.
+func (c *Controller) countedSince(t time.Time) time.Duration {
 	return max(c.Clock.Since(t)-c.Downtime.FrozenSince(t), 0)
 }
 
@@ -126,7 +126,7 @@ func (c *Controller) observeUpdate(ctx context.Context, s *scope) error {
 	if !OutOfDate(s.Observation) || !Joined(s.Observation) {
 		return nil
 	}
-	err := s.driver.CheckUpdate(ctx, s.request())
+	err := s.driver.CheckUpdate(ctx, s.driverRequest())
 	var unsupported *driver.InPlaceUnsupportedError
 	var invalid *driver.InvalidConfigurationError
 	switch {
@@ -145,8 +145,8 @@ func (c *Controller) observeUpdate(ctx context.Context, s *scope) error {
 	return err
 }
 
-// validate checks what the hub's API server cannot, before anything is made.
-func (c *Controller) validate(machine *v1alpha1.Machine) *Terminal {
+// validateMachine checks what the hub's API server cannot, before anything is made.
+func (c *Controller) validateMachine(machine *v1alpha1.Machine) *Terminal {
 	if machine.Spec.ClusterName != c.ClusterName {
 		return &Terminal{
 			Reason: v1alpha1.ErrorInvalidConfiguration, Node: true,
@@ -159,8 +159,8 @@ func (c *Controller) validate(machine *v1alpha1.Machine) *Terminal {
 	return nil
 }
 
-// resolve finds driver and class, or the terminal error that keeps it from doing so.
-func (c *Controller) resolve(ctx context.Context, s *scope) error {
+// resolveClass finds driver and class, or the terminal error that keeps it from doing so.
+func (c *Controller) resolveClass(ctx context.Context, s *scope) error {
 	config := s.Machine.Spec.ProviderConfig
 	provider := config.Provider
 	if provider == "" {
@@ -169,9 +169,9 @@ func (c *Controller) resolve(ctx context.Context, s *scope) error {
 	s.class = &driver.Class{Path: "spec.providerConfig.value", Config: config.Value}
 	field, remedy := "spec.providerConfig.provider", "name one of these"
 	if config.ValueRef != nil {
-		class, err := c.class(ctx, s.Machine.Namespace, config.ValueRef.Name)
+		class, err := c.findClass(ctx, s.Machine.Namespace, config.ValueRef.Name)
 		if err != nil {
-			return unresolved(s, err)
+			return noteUnresolved(s, err)
 		}
 		if class == nil {
 			s.class = nil
@@ -191,16 +191,16 @@ func (c *Controller) resolve(ctx context.Context, s *scope) error {
 	if !ok {
 		s.class = nil
 		s.Terminal = &Terminal{Reason: v1alpha1.ErrorUnknownProvider, Message: fmt.Sprintf(
-			"%s: the agent of cluster %q has no provider %q: it has %s: %s", field, c.ClusterName, provider, c.providers(), remedy)}
+			"%s: the agent of cluster %q has no provider %q: it has %s: %s", field, c.ClusterName, provider, c.listProviders(), remedy)}
 		return nil
 	}
 	s.driver, s.provider = known, provider
 	return nil
 }
 
-// unresolved notes why the Machine's class could not be read. Without the class neither the driver nor the timeouts are known,
+// noteUnresolved notes why the Machine's class could not be read. Without the class neither the driver nor the timeouts are known,
 // so everything stays as it is. A class that cannot be decoded is no error: its repair comes with an event.
-func unresolved(s *scope, err error) error {
+func noteUnresolved(s *scope, err error) error {
 	s.class = nil
 	s.Unresolved = &Unresolved{Reason: v1alpha1.ReasonUnknown, Message: err.Error()}
 	var left *undecodable.Error
@@ -211,9 +211,9 @@ func unresolved(s *scope, err error) error {
 	return nil
 }
 
-// class returns a MachineClass, nil if there is none. That there is none is asked of the API server: the cache
+// findClass returns a MachineClass, nil if there is none. That there is none is asked of the API server: the cache
 // may not have seen yet what was created just before the Machine.
-func (c *Controller) class(ctx context.Context, namespace, name string) (*v1alpha1.MachineClass, error) {
+func (c *Controller) findClass(ctx context.Context, namespace, name string) (*v1alpha1.MachineClass, error) {
 	class := &v1alpha1.MachineClass{}
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	err := c.Hub.Get(ctx, key, class)
@@ -233,28 +233,28 @@ func (c *Controller) class(ctx context.Context, namespace, name string) (*v1alph
 // Machine, but what was made for it before is still there to be seen.
 func (c *Controller) observeInstance(ctx context.Context, s *scope) error {
 	if s.driver != nil {
-		return c.get(ctx, s, s.driver, s.request())
+		return c.getInstance(ctx, s, s.driver, s.driverRequest())
 	}
 	for _, name := range c.providerNames() {
-		if err := c.get(ctx, s, c.Drivers[name], driver.Request{Machine: s.Machine.DeepCopy()}); err != nil || s.Instance != nil {
+		if err := c.getInstance(ctx, s, c.Drivers[name], driver.Request{Machine: s.Machine.DeepCopy()}); err != nil || s.Instance != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// request asks a driver for the Machine as it is to be.
-func (s *scope) request() driver.Request {
+// driverRequest asks a driver for the Machine as it is to be.
+func (s *scope) driverRequest() driver.Request {
 	return driver.Request{Machine: s.Machine.DeepCopy(), Class: s.class, CreationTimeout: s.Limits.Creation}
 }
 
-func (c *Controller) get(ctx context.Context, s *scope, from driver.Driver, request driver.Request) error {
+func (c *Controller) getInstance(ctx context.Context, s *scope, from driver.Driver, request driver.Request) error {
 	instance, err := from.Get(ctx, request)
 	var notFound *driver.NotFoundError
 	switch {
 	case err == nil:
 		s.InstanceKnown = true
-		s.take(instance)
+		s.adoptInstance(instance)
 		c.judgeRepair(s)
 	case errors.As(err, &notFound):
 		s.InstanceKnown = true
@@ -269,17 +269,17 @@ func (c *Controller) get(ctx context.Context, s *scope, from driver.Driver, requ
 	return nil
 }
 
-// take puts what a driver said about the instance into s.
-func (s *scope) take(instance driver.Instance) {
+// adoptInstance puts what a driver said about the instance into s.
+func (s *scope) adoptInstance(instance driver.Instance) {
 	s.Instance = &Instance{State: State(instance.State), Message: instance.Message, UpToDate: instance.UpToDate}
 	s.ProviderID, s.taints, s.unwanted = instance.ProviderID, instance.Taints, instance.UnwantedTaints
 	s.providerIDs = append(s.providerIDs, instance.ProviderID)
 	if instance.RecheckAfter > 0 {
-		s.recheckAfter = sooner(s.recheckAfter, instance.RecheckAfter)
+		s.recheckAfter = soonerOf(s.recheckAfter, instance.RecheckAfter)
 	}
 }
 
-// judgeRepair says whether a failed instance may be made anew now, and if not, when.
+// judgeRepair says whether a failed instance may be recreated now, and if not, when.
 func (c *Controller) judgeRepair(s *scope) {
 	id, now := string(s.Machine.UID), c.Clock.Now()
 	s.MayRepair = true
@@ -287,8 +287,8 @@ func (c *Controller) judgeRepair(s *scope) {
 	case s.Instance.State != Failed:
 	case c.repairs.IsInBackOffSinceUpdate(id, now):
 		s.MayRepair = false
-		s.recheckAfter = sooner(s.recheckAfter, c.repairs.Get(id))
-	case !s.Frozen && s.Terminal == nil && c.limited(s):
+		s.recheckAfter = soonerOf(s.recheckAfter, c.repairs.Get(id))
+	case !s.Frozen && s.Terminal == nil && c.isRateLimited(s):
 		s.MayRepair, s.problem = false, limitedMessage
 	}
 }
@@ -323,7 +323,7 @@ func (c *Controller) observeNode(ctx context.Context, s *scope) error {
 	s.NodeKnown = true
 	if !proven {
 		s.NodeConflict = node.ConflictMessage(found, s.providerIDs)
-		s.recheckAfter = sooner(s.recheckAfter, conflictRecheck)
+		s.recheckAfter = soonerOf(s.recheckAfter, conflictRecheck)
 		return nil
 	}
 	s.Node = found
@@ -351,7 +351,7 @@ func (c *Controller) compareNode(s *scope, found *corev1.Node) error {
 	return nil
 }
 
-func sooner(a, b time.Duration) time.Duration {
+func soonerOf(a, b time.Duration) time.Duration {
 	if a == 0 || b < a {
 		return b
 	}

@@ -80,7 +80,7 @@ func (s *OrphanFinder) Start(ctx context.Context) error {
 // Find looks once, and logs what has changed since the last time. It reports whether anything has.
 func (s *OrphanFinder) Find(ctx context.Context) (news bool, err error) {
 	s.lasting = lasting{}
-	news, err = s.find(ctx)
+	news, err = s.findOrphans(ctx)
 	if err == nil {
 		s.reported.Store(orphansOf(s.lasting))
 	}
@@ -104,7 +104,7 @@ func orphansOf(found lasting) *v1alpha1.Orphans {
 	return orphans
 }
 
-func (s *OrphanFinder) find(ctx context.Context) (news bool, err error) {
+func (s *OrphanFinder) findOrphans(ctx context.Context) (news bool, err error) {
 	machines := &v1alpha1.MachineList{}
 	if err := s.controller.Hub.List(ctx, machines, client.InNamespace(s.controller.ClusterName), client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("listing machines: %w", err)
@@ -122,29 +122,29 @@ func (s *OrphanFinder) find(ctx context.Context) (news bool, err error) {
 		for _, instance := range instances {
 			names = append(names, instance.Name)
 		}
-		count, stayed, changed := s.report(ctx, "instances of provider "+provider, names, known)
+		count, stayed, changed := s.reportOrphans(ctx, "instances of provider "+provider, names, known)
 		s.controller.Metrics.orphanedInstances.WithLabelValues(provider).Set(count)
 		s.lasting.instances, news = append(s.lasting.instances, stayed...), news || changed
 	}
-	nodes, err := s.nodes(ctx)
+	nodes, err := s.listNodes(ctx)
 	if err != nil {
 		return news, err
 	}
-	count, stayed, changed := s.report(ctx, kindNodes, nodes, known)
+	count, stayed, changed := s.reportOrphans(ctx, kindNodes, nodes, known)
 	s.controller.Metrics.orphanedNodes.Set(count)
 	s.lasting.nodes, news = stayed, news || changed
 	requested, err := s.controller.Requests.Nodes(ctx)
 	if err != nil {
 		return news, err
 	}
-	count, stayed, changed = s.report(ctx, kindRequests, requested, known)
+	count, stayed, changed = s.reportOrphans(ctx, kindRequests, requested, known)
 	s.controller.Metrics.orphanedRequests.Set(count)
 	s.lasting.requests, news = stayed, news || changed
 	return news, nil
 }
 
-// nodes returns the names of the Nodes that were made for Machines of this cluster.
-func (s *OrphanFinder) nodes(ctx context.Context) ([]string, error) {
+// listNodes returns the names of the Nodes that were made for Machines of this cluster.
+func (s *OrphanFinder) listNodes(ctx context.Context) ([]string, error) {
 	nodes := &corev1.NodeList{}
 	if err := s.controller.Target.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
@@ -158,16 +158,16 @@ func (s *OrphanFinder) nodes(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// madeFor tells whether an agent of cluster has tied node to a Machine, or node has registered as a hollow one of cluster:
+// madeFor reports whether an agent of cluster has tied node to a Machine, or node has registered as a hollow one of cluster:
 // it may have lost its Machine before the agent came to it.
 func madeFor(cluster string, node *corev1.Node) bool {
 	return node.Annotations[v1alpha1.NodeClusterNamespaceAnnotation] == cluster ||
 		node.Labels[v1alpha1.HollowNodeLabel] != "" && strings.HasSuffix(node.Spec.ProviderID, "://"+cluster+"/"+node.Name)
 }
 
-// report logs those of names that are not known, if they are not the same as the last time, and returns how many
+// reportOrphans logs those of names that are not known, if they are not the same as the last time, and returns how many
 // they are, those of them that were so the last time, and whether they have changed since.
-func (s *OrphanFinder) report(ctx context.Context, what string, names []string, known sets.Set[string]) (count float64, stayed []string, news bool) {
+func (s *OrphanFinder) reportOrphans(ctx context.Context, what string, names []string, known sets.Set[string]) (count float64, stayed []string, news bool) {
 	orphaned := slices.DeleteFunc(slices.Clone(names), known.Has)
 	slices.Sort(orphaned)
 	last := s.last[what]

@@ -95,7 +95,7 @@ func TestOwnership(t *testing.T) {
 		machine := b.create("replaced-node")
 		own := b.ready(machine)
 		own = b.node(own.Name)
-		own.Spec.Unschedulable = true // A user has cordoned it: the update begins with the drain.
+		own.Spec.Unschedulable = true // A user has cordoned it: the update starts with the drain.
 		b.cachedNodes = map[string]*corev1.Node{own.Name: own}
 		b.Expect(b.admin.Delete(b.t.Context(), own.DeepCopy())).To(Succeed())
 		node, pod := b.realNode(own.Name, realID)

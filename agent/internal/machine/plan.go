@@ -86,7 +86,7 @@ type Elapsed struct {
 	// Creation is since the Machine was made, or since its configuration was put right.
 	Creation time.Duration
 	// Unhealthy is since the condition Healthy is False, as the hub has it; Drain is since the drain of an update
-	// in place began, or since the deletion.
+	// in place started, or since the deletion.
 	Unhealthy, Drain time.Duration
 }
 
@@ -97,7 +97,7 @@ type Action string
 const (
 	AddFinalizer   Action = "AddFinalizer"
 	CreateInstance Action = "CreateInstance"
-	// RemoveInstance takes away an instance that is over, so that it can be made anew.
+	// RemoveInstance takes away an instance that is over, so that it can be recreated.
 	RemoveInstance Action = "RemoveInstance"
 	SyncNode       Action = "SyncNode"
 	SetProviderID  Action = "SetProviderID"
@@ -114,7 +114,7 @@ func Decide(o Observation) []Action {
 		return nil
 	}
 	var actions []Action
-	if step := instance(o); step != "" {
+	if step := instanceAction(o); step != "" {
 		if step == CreateInstance && !slices.Contains(o.Machine.Finalizers, v1alpha1.MachineFinalizer) {
 			actions = append(actions, AddFinalizer)
 		}
@@ -122,12 +122,12 @@ func Decide(o Observation) []Action {
 	}
 	actions = append(actions, nodeActions(o)...)
 	if OutOfDate(o) {
-		actions = append(actions, update(o)...)
+		actions = append(actions, updateActions(o)...)
 	}
 	return actions
 }
 
-// OutOfDate tells whether there is an instance to be updated.
+// OutOfDate reports whether there is an instance to be updated.
 func OutOfDate(o Observation) bool {
 	return o.InstanceKnown && o.Terminal == nil && o.Instance != nil && !o.Instance.UpToDate &&
 		o.Instance.State != Deleting && o.Instance.State != Failed
@@ -146,13 +146,13 @@ func nodeActions(o Observation) []Action {
 	if o.Machine.Spec.ProviderID == nil && o.Node.Spec.ProviderID != "" && o.Node.Spec.ProviderID == o.ProviderID {
 		actions = append(actions, SetProviderID)
 	}
-	if uncordons(o) {
+	if shouldUncordon(o) {
 		actions = append(actions, UncordonNode)
 	}
 	return actions
 }
 
-func instance(o Observation) Action {
+func instanceAction(o Observation) Action {
 	switch {
 	case !o.InstanceKnown || o.Terminal != nil:
 		return ""
@@ -179,7 +179,7 @@ func PresetProviderID(o Observation) *Terminal {
 		*preset, o.ProviderID)}
 }
 
-// Lost tells whether a Machine has lost its instance: it has none, and once had one.
+// Lost reports whether a Machine has lost its instance: it has none, and once had one.
 func Lost(o Observation) bool {
 	return o.InstanceKnown && o.Instance == nil && o.Machine.Spec.ProviderID != nil
 }
@@ -220,14 +220,14 @@ func LimitsOf(machine *v1alpha1.Machine, class *v1alpha1.MachineClass) Limits {
 		if timeouts == nil {
 			continue
 		}
-		set(&limits.Creation, timeouts.Creation)
-		set(&limits.Health, timeouts.Health)
-		set(&limits.Drain, timeouts.Drain)
+		setLimit(&limits.Creation, timeouts.Creation)
+		setLimit(&limits.Health, timeouts.Health)
+		setLimit(&limits.Drain, timeouts.Drain)
 	}
 	return limits
 }
 
-func set(limit *time.Duration, to *metav1.Duration) {
+func setLimit(limit *time.Duration, to *metav1.Duration) {
 	if to != nil {
 		*limit = to.Duration
 	}

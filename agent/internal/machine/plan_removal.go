@@ -54,7 +54,7 @@ func AfterDrain(machine *v1alpha1.Machine) (RemovalStep, []string) {
 	return Remove, nil
 }
 
-// DeletionDrainSince returns since when the drain of a Machine that is being deleted goes on, as its status tells; zero if
+// DeletionDrainSince returns since when the drain of a Machine that is being deleted continues, as its status tells; zero if
 // that tells nothing, or of another drain only.
 func DeletionDrainSince(machine *v1alpha1.Machine) time.Time {
 	drained := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineDrainedCondition)
@@ -64,7 +64,7 @@ func DeletionDrainSince(machine *v1alpha1.Machine) time.Time {
 	return drained.LastTransitionTime.Time
 }
 
-// DrainsAnew tells whether what the condition Drained says is of a drain before the present one. A deletion makes another
+// DrainsAnew reports whether what the condition Drained says is of a drain before the current one. A deletion makes another
 // generation of the Machine.
 func DrainsAnew(machine *v1alpha1.Machine) bool {
 	if machine.DeletionTimestamp.IsZero() {
@@ -74,7 +74,7 @@ func DrainsAnew(machine *v1alpha1.Machine) bool {
 	return drained != nil && drained.ObservedGeneration != machine.Generation
 }
 
-// Forced tells whether the user wants the Machine gone without drain and hooks.
+// Forced reports whether the user wants the Machine gone without drain and hooks.
 func Forced(machine *v1alpha1.Machine) bool {
 	return machine.Labels[v1alpha1.ForceDeletionLabel] == "true"
 }

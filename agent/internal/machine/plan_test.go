@@ -27,7 +27,7 @@ func observation(change func(*Observation)) Observation {
 	return o
 }
 
-// begun makes o an update in place that is under way: the node is cordoned, the instance out of date.
+// started makes o an update in place that is under way: the node is cordoned, the instance out of date.
 func begun(o *Observation) {
 	o.Instance.UpToDate, o.Node.Spec.Unschedulable, o.Update.Cordoned = false, true, true
 }

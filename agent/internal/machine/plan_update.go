@@ -16,26 +16,26 @@ import (
 type Update struct {
 	// Unsupported says why the driver cannot update in place; empty if it can.
 	Unsupported string
-	// Waiting says what a Machine whose update has not begun has to wait for; empty for nothing.
+	// Waiting says what a Machine whose update has not started has to wait for; empty for nothing.
 	Waiting string
-	// Limited says what any update has to wait for after a freeze, begun or not; empty for nothing.
+	// Limited says what any update has to wait for after a freeze, started or not; empty for nothing.
 	Limited string
 	// Cordoned: the agent has cordoned the Node for the update.
 	Cordoned bool
 }
 
-// Joined tells whether pods may run on the Machine's Node, so that an update has to drain it.
+// Joined reports whether pods may run on the Machine's Node, so that an update has to drain it.
 func Joined(o Observation) bool { return o.Node != nil && o.Machine.Spec.ProviderID != nil }
 
-// Begun tells whether an update in place has begun and not come to its end.
+// Started reports whether an update in place has started and not come to its end.
 func Begun(o Observation) bool {
 	updated := meta.FindStatusCondition(o.Machine.Status.Conditions, v1alpha1.MachineUpdatedCondition)
 	return o.Update.Cordoned || updated != nil && slices.Contains(
 		[]string{v1alpha1.ReasonDraining, v1alpha1.ReasonUpdating, v1alpha1.ReasonUpdateFailed}, updated.Reason)
 }
 
-// DrainingSince returns since when the drain of the update in place that is under way goes on; zero if it has yet to
-// begin. What the conditions tell of an earlier drain gives no later one less time.
+// DrainingSince returns since when the drain of the update in place that is under way continues; zero if it has yet to
+// start. What the conditions tell of an earlier drain gives no later one less time.
 func DrainingSince(machine *v1alpha1.Machine) time.Time {
 	drained := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineDrainedCondition)
 	updated := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineUpdatedCondition)
@@ -52,16 +52,16 @@ func DrainingSince(machine *v1alpha1.Machine) time.Time {
 	return time.Time{}
 }
 
-// Ordered tells whether the Machine itself was changed since its instance was last seen to be up to date. If not,
+// Ordered reports whether the Machine itself was changed since its instance was last seen to be up to date. If not,
 // it is its class that was changed, or the agent.
 func Ordered(machine *v1alpha1.Machine) bool {
 	updated := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineUpdatedCondition)
 	return updated != nil && machine.Generation > updated.ObservedGeneration
 }
 
-// update returns the steps of an update in place. The drain may take many rounds: what comes after DrainNode is
+// updateActions returns the steps of an update in place. The drain may take many rounds: what comes after DrainNode is
 // done only when the drain is over.
-func update(o Observation) []Action {
+func updateActions(o Observation) []Action {
 	switch {
 	case !o.NodeKnown || o.NodeConflict != "" || o.Update.Unsupported != "":
 		return nil
@@ -79,12 +79,12 @@ func update(o Observation) []Action {
 	return []Action{CordonNode, DrainNode, UpdateInstance}
 }
 
-// uncordons tells whether the agent takes back its cordon: the update is through, or will not happen.
-func uncordons(o Observation) bool {
+// shouldUncordon reports whether the agent takes back its cordon: the update is through, or will not happen.
+func shouldUncordon(o Observation) bool {
 	return o.Update.Cordoned && (Settled(o) || o.Terminal != nil || o.Update.Unsupported != "")
 }
 
-// BringsKubelet tells whether the Machine is about to get a kubelet that it has not run before. One that has lost its
+// BringsKubelet reports whether the Machine is about to get a kubelet that it has not run before. One that has lost its
 // instance gets the kubelet back that it had, however far the API server has moved on since: no user is served by one
 // Node less.
 func BringsKubelet(o Observation) bool {

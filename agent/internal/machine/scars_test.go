@@ -123,7 +123,7 @@ func TestStaleTimesForceNoDrain(t *testing.T) {
 	})
 }
 
-// restart starts an agent anew, which is handed what another one knew of when it could act, and lets it thaw.
+// restart starts an agent again, which is handed what another one knew of when it could act, and lets it thaw.
 func (b *bed) restart(handed freeze.Uptime) *freeze.Monitor {
 	b.t.Helper()
 	never := func(context.Context) error { return errors.New("the test says what comes of a probe") }

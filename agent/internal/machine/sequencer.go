@@ -28,8 +28,8 @@ func newTurns() *sequencer {
 	return &sequencer{holder: map[types.UID]types.UID{}, waiting: map[types.UID]sets.Set[string]{}}
 }
 
-// take gives machine the turn of its set, unless one of its siblings has it or needs the others to stay.
-func (t *sequencer) take(set types.UID, machine *v1alpha1.Machine, siblings []v1alpha1.Machine) bool {
+// takeTurn gives machine the turn of its set, unless one of its siblings has it or needs the others to stay.
+func (t *sequencer) takeTurn(set types.UID, machine *v1alpha1.Machine, siblings []v1alpha1.Machine) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	free := true
@@ -39,7 +39,7 @@ func (t *sequencer) take(set types.UID, machine *v1alpha1.Machine, siblings []v1
 			continue
 		}
 		if sibling.NotDecoded() != "" {
-			continue // It is left alone until it is repaired, which may take for ever.
+			continue // It is left alone until it is repaired, which may take forever.
 		}
 		if t.holder[set] == sibling.UID || holdsUp(sibling) {
 			free = false
@@ -60,8 +60,8 @@ func (t *sequencer) take(set types.UID, machine *v1alpha1.Machine, siblings []v1
 	return true
 }
 
-// release returns the Machine to wake, if one waits, when machine is Ready and up to date on the hub, or gone.
-func (t *sequencer) release(machine *v1alpha1.Machine) string {
+// releaseTurn returns the Machine to wake, if one waits, when machine is Ready and up to date on the hub, or gone.
+func (t *sequencer) releaseTurn(machine *v1alpha1.Machine) string {
 	owner := metav1.GetControllerOfNoCopy(machine)
 	if owner == nil {
 		return ""
@@ -85,7 +85,7 @@ func memberOf(machine *v1alpha1.Machine, set types.UID) bool {
 	return owner != nil && owner.UID == set
 }
 
-// holdsUp tells whether its siblings have to wait for a Machine: it is being updated, or it is on its way to
+// holdsUp reports whether its siblings have to wait for a Machine: it is being updated, or it is on its way to
 // Ready with what the others wait for. One that has failed, or waits itself, holds up no other.
 func holdsUp(machine *v1alpha1.Machine) bool {
 	updated := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineUpdatedCondition)
@@ -109,10 +109,10 @@ func (c *Controller) observeTurn(ctx context.Context, s *scope) error {
 		s.Update.Waiting = "its siblings are not known"
 		return fmt.Errorf("listing the machines of %s %s: %w", owner.Kind, owner.Name, err)
 	}
-	if !c.turns.take(owner.UID, s.Machine, siblings.Items) {
-		// The message does not name the Machine that goes first: it must not be written anew with every turn.
+	if !c.turns.takeTurn(owner.UID, s.Machine, siblings.Items) {
+		// The message does not name the Machine that goes first: it must not be written again with every turn.
 		s.Update.Waiting = fmt.Sprintf("the machines of %s %s are updated one at a time, each when the one before is Ready", owner.Kind, owner.Name)
-		s.recheckAfter = sooner(s.recheckAfter, turnRecheck)
+		s.recheckAfter = soonerOf(s.recheckAfter, turnRecheck)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (c *Controller) endTurn(s *scope) {
 }
 
 func (c *Controller) wakeNext(machine *v1alpha1.Machine) {
-	if name := c.turns.release(machine); name != "" {
+	if name := c.turns.releaseTurn(machine); name != "" {
 		c.Wake(name)
 	}
 }

@@ -24,7 +24,7 @@ type Input struct {
 	Problem string
 	// Drain is what came of the drain; nil if nothing was drained at this look.
 	Drain *drain.Report
-	// DrainSince is when the drain of a Machine that is being deleted began.
+	// DrainSince is when the drain of a Machine that is being deleted started.
 	DrainSince time.Time
 	// Updating: the driver has just been told to update the instance. UpdateProblem is why it could not.
 	Updating      bool
@@ -79,7 +79,7 @@ func Compute(in Input) v1alpha1.MachineStatus {
 func setError(status *v1alpha1.MachineStatus, in Input) {
 	found := in.Terminal
 	if found == nil {
-		found = timeout(*status, in)
+		found = expiredTimeout(*status, in)
 	}
 	if found == nil {
 		found = &Terminal{}
@@ -113,23 +113,23 @@ func setPodRunning(status *v1alpha1.MachineStatus, in Input) bool {
 	case in.NameConflict != "":
 		condition.Reason, condition.Message = v1alpha1.ReasonNameConflict, in.NameConflict
 	case !in.InstanceKnown:
-		return keep(status, condition, in, sentence("the instance could not be looked at", in.Problem))
+		return keepCondition(status, condition, in, joinWithSemicolons("the instance could not be looked at", in.Problem))
 	case in.Instance == nil && in.NodeConflict != "":
-		condition.Reason, condition.Message = v1alpha1.ReasonNodeNameConflict, sentence(in.NodeConflict, in.Problem)
+		condition.Reason, condition.Message = v1alpha1.ReasonNodeNameConflict, joinWithSemicolons(in.NodeConflict, in.Problem)
 	case in.Instance == nil:
-		condition.Reason, condition.Message = v1alpha1.ReasonPodMissing, sentence(missing(in), in.Problem)
+		condition.Reason, condition.Message = v1alpha1.ReasonPodMissing, joinWithSemicolons(describeMissing(in), in.Problem)
 	case in.Instance.State == Running:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonPodRunning
-		condition.Message = sentence(in.Instance.Message, in.Problem)
+		condition.Message = joinWithSemicolons(in.Instance.Message, in.Problem)
 	case in.Instance.State == Failing, in.Instance.State == Failed:
-		condition.Reason, condition.Message = v1alpha1.ReasonPodFailed, sentence(in.Instance.Message, in.Problem)
+		condition.Reason, condition.Message = v1alpha1.ReasonPodFailed, joinWithSemicolons(in.Instance.Message, in.Problem)
 	default:
-		condition.Reason, condition.Message = v1alpha1.ReasonPodPending, sentence(in.Instance.Message, in.Problem)
+		condition.Reason, condition.Message = v1alpha1.ReasonPodPending, joinWithSemicolons(in.Instance.Message, in.Problem)
 	}
 	return conditions.Set(&status.Conditions, condition, in.Now)
 }
 
-func missing(in Input) string {
+func describeMissing(in Input) string {
 	switch {
 	case !in.Machine.DeletionTimestamp.IsZero():
 		return "the pod is gone"
@@ -148,7 +148,7 @@ func setNodeReady(status *v1alpha1.MachineStatus, in Input) bool {
 	}
 	switch {
 	case !in.NodeKnown:
-		return keep(status, condition, in, "the node could not be looked at")
+		return keepCondition(status, condition, in, "the node could not be looked at")
 	case in.NodeConflict != "":
 		condition.Reason, condition.Message = v1alpha1.ReasonNodeNameConflict, in.NodeConflict
 	case in.Node == nil && in.Machine.Spec.ProviderID == nil:
@@ -158,14 +158,14 @@ func setNodeReady(status *v1alpha1.MachineStatus, in Input) bool {
 	case in.Machine.Spec.ProviderID == nil:
 		condition.Reason, condition.Message = v1alpha1.ReasonNodeNotReady, "the node has registered and is not tied to its machine yet"
 	default:
-		condition.Status, condition.Reason, condition.Message = readiness(in.Node)
+		condition.Status, condition.Reason, condition.Message = nodeReadiness(in.Node)
 	}
 	return conditions.Set(&status.Conditions, condition, in.Now)
 }
 
-func readiness(node *corev1.Node) (status metav1.ConditionStatus, reason, message string) {
+func nodeReadiness(node *corev1.Node) (status metav1.ConditionStatus, reason, message string) {
 	if !node.DeletionTimestamp.IsZero() {
-		return metav1.ConditionFalse, v1alpha1.ReasonNodeDeleting, sentence("the node is being deleted", heldBy(node.Finalizers))
+		return metav1.ConditionFalse, v1alpha1.ReasonNodeDeleting, joinWithSemicolons("the node is being deleted", heldBy(node.Finalizers))
 	}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type != corev1.NodeReady {
@@ -184,8 +184,8 @@ func readiness(node *corev1.Node) (status metav1.ConditionStatus, reason, messag
 	return metav1.ConditionUnknown, v1alpha1.ReasonNodeStatusUnknown, "the node has not reported its readiness yet"
 }
 
-// keep leaves a condition as it was last reported; the first time it is Unknown.
-func keep(status *v1alpha1.MachineStatus, condition metav1.Condition, in Input, message string) bool {
+// keepCondition leaves a condition as it was last reported; the first time it is Unknown.
+func keepCondition(status *v1alpha1.MachineStatus, condition metav1.Condition, in Input, message string) bool {
 	if meta.FindStatusCondition(status.Conditions, condition.Type) != nil {
 		return false
 	}
@@ -197,7 +197,7 @@ func readyOf(status v1alpha1.MachineStatus, in Input) metav1.Condition {
 	if !in.Machine.DeletionTimestamp.IsZero() {
 		deleting := metav1.Condition{
 			Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDeleting,
-			Message: sentence("the machine is being deleted", in.Held), ObservedGeneration: in.Machine.Generation,
+			Message: joinWithSemicolons("the machine is being deleted", in.Held), ObservedGeneration: in.Machine.Generation,
 		}
 		if in.HeldByFinalizers {
 			deleting.Reason = v1alpha1.ReasonHeldByFinalizers
@@ -208,7 +208,7 @@ func readyOf(status v1alpha1.MachineStatus, in Input) metav1.Condition {
 		return deleting
 	}
 	table := startingTable
-	if up(status) {
+	if isUp(status) {
 		table = runningTable
 	}
 	if reasonOf(status, v1alpha1.MachineHealthyCondition) == v1alpha1.ReasonUnhealthyNodeCondition {
@@ -225,8 +225,8 @@ func heldBy(finalizers []string) string {
 	return "it stays until others remove their finalizers: " + strings.Join(finalizers, ", ")
 }
 
-// up tells whether pod and Node are well.
-func up(status v1alpha1.MachineStatus) bool {
+// isUp reports whether pod and Node are well.
+func isUp(status v1alpha1.MachineStatus) bool {
 	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.MachinePodRunningCondition) &&
 		meta.IsStatusConditionTrue(status.Conditions, v1alpha1.MachineNodeReadyCondition)
 }
@@ -278,9 +278,9 @@ func phaseOf(status v1alpha1.MachineStatus, in Input) v1alpha1.MachinePhase {
 	switch {
 	case !in.Machine.DeletionTimestamp.IsZero():
 		return v1alpha1.MachineTerminating
-	case isTimeout(status.ErrorReason), status.ErrorReason != "" && !up(status):
+	case isTimeout(status.ErrorReason), status.ErrorReason != "" && !isUp(status):
 		return v1alpha1.MachineFailed
-	case updating(status):
+	case isUpdating(status):
 		return v1alpha1.MachineUpdating
 	case nodeReady.Status == metav1.ConditionTrue:
 		return v1alpha1.MachineRunning
@@ -296,8 +296,8 @@ func phaseOf(status v1alpha1.MachineStatus, in Input) v1alpha1.MachinePhase {
 	return v1alpha1.MachinePending
 }
 
-// sentence joins what there is of its parts with semicolons.
-func sentence(parts ...string) string {
+// joinWithSemicolons joins what there is of its parts with semicolons.
+func joinWithSemicolons(parts ...string) string {
 	var joined string
 	for _, part := range parts {
 		switch {

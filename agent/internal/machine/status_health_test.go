@@ -184,7 +184,7 @@ func TestDeadlineIsExact(t *testing.T) {
 	}
 }
 
-// The creation timeout counts from the machine's birth, and anew from when the user has put its configuration right.
+// The creation timeout counts from the machine's birth, and again from when the user has put its configuration right.
 func TestConfigurationIsValidSinceTheCreation(t *testing.T) {
 	machine := fresh()
 	machine.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))

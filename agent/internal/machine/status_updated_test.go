@@ -74,7 +74,7 @@ func TestUpdated(t *testing.T) {
 	}
 }
 
-// What the machine was last seen to be in line with tells whether an update was ordered for it or for all of its class.
+// What the machine was last seen to be in line with reports whether an update was ordered for it or for all of its class.
 func TestUpdatedRemembersTheGeneration(t *testing.T) {
 	generation := func(machine *v1alpha1.Machine) int64 {
 		return meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineUpdatedCondition).ObservedGeneration

@@ -12,11 +12,11 @@ import (
 )
 
 // setUpdated says whether the instance is what the Machine's spec wants, and how far an update in place is. The
-// condition's observedGeneration is the last for which the instance was up to date, or begun to be made so: while
+// condition's observedGeneration is the last for which the instance was up to date, or started to be made so: while
 // a Machine waits for its update it stays.
 func setUpdated(status *v1alpha1.MachineStatus, in Input) bool {
 	before := meta.FindStatusCondition(status.Conditions, v1alpha1.MachineUpdatedCondition)
-	state, reason, message := updated(in)
+	state, reason, message := updatedCondition(in)
 	if reason == "" {
 		return false
 	}
@@ -30,8 +30,8 @@ func setUpdated(status *v1alpha1.MachineStatus, in Input) bool {
 	return conditions.Set(&status.Conditions, condition, in.Now)
 }
 
-// updated returns status, reason and message of Updated; no reason leaves it as it is.
-func updated(in Input) (state metav1.ConditionStatus, reason, message string) {
+// updatedCondition returns status, reason and message of Updated; no reason leaves it as it is.
+func updatedCondition(in Input) (state metav1.ConditionStatus, reason, message string) {
 	begun := Begun(in.Observation)
 	switch {
 	case !in.Machine.DeletionTimestamp.IsZero(), !in.InstanceKnown:
@@ -50,12 +50,12 @@ func updated(in Input) (state metav1.ConditionStatus, reason, message string) {
 	case !in.Instance.UpToDate:
 		return outOfDate(in, begun)
 	case in.Update.Cordoned, begun && !Settled(in.Observation):
-		return metav1.ConditionFalse, v1alpha1.ReasonUpdating, awaited(in)
+		return metav1.ConditionFalse, v1alpha1.ReasonUpdating, describeAwaited(in)
 	}
 	return metav1.ConditionTrue, v1alpha1.ReasonUpToDate, ""
 }
 
-// Settled tells whether instance and Node are as the Machine's current spec wants them.
+// Settled reports whether instance and Node are as the Machine's current spec wants them.
 func Settled(o Observation) bool {
 	return o.Instance != nil && o.Instance.State == Running && o.Instance.UpToDate &&
 		o.Node != nil && node.Ready(o.Node) && runsVersion(o)
@@ -80,10 +80,10 @@ func outOfDate(in Input, begun bool) (state metav1.ConditionStatus, reason, mess
 	case in.Frozen:
 		return metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate, "nothing is updated while the agent is frozen"
 	}
-	return metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate, sentence(in.Update.Waiting, in.Update.Limited)
+	return metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate, joinWithSemicolons(in.Update.Waiting, in.Update.Limited)
 }
 
-func awaited(in Input) string {
+func describeAwaited(in Input) string {
 	if want := in.Machine.Spec.Versions.Kubelet; want != "" {
 		return fmt.Sprintf("waiting for the node to be Ready with kubelet %s", want)
 	}
@@ -106,14 +106,14 @@ func setDrained(status *v1alpha1.MachineStatus, in Input) bool {
 			Type: v1alpha1.MachineDrainedCondition, Status: in.Drain.Status, Reason: in.Drain.Reason,
 			Message: in.Drain.Message, ObservedGeneration: in.Machine.Generation,
 		}, since)
-	case in.Machine.DeletionTimestamp.IsZero() && !updating(*status):
+	case in.Machine.DeletionTimestamp.IsZero() && !isUpdating(*status):
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MachineDrainedCondition)
 	}
 	return false
 }
 
-// updating tells whether an update in place is under way.
-func updating(status v1alpha1.MachineStatus) bool {
+// isUpdating reports whether an update in place is under way.
+func isUpdating(status v1alpha1.MachineStatus) bool {
 	switch reasonOf(status, v1alpha1.MachineUpdatedCondition) {
 	case v1alpha1.ReasonDraining, v1alpha1.ReasonUpdating, v1alpha1.ReasonUpdateFailed:
 		return true

@@ -15,7 +15,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// Urgent tells whether a change of status is written at once. What is not urgent is a machine on its way to
+// Urgent reports whether a change of status is written at once. What is not urgent is a machine on its way to
 // Ready, or on its way out: it is written only when it makes no progress for a while.
 func Urgent(before, after v1alpha1.MachineStatus) bool {
 	switch {
@@ -28,13 +28,13 @@ func Urgent(before, after v1alpha1.MachineStatus) bool {
 		return true
 	case after.Phase == v1alpha1.MachineTerminating:
 		return false
-	case updating(after) && reasonOf(before, v1alpha1.MachineUpdatedCondition) != reasonOf(after, v1alpha1.MachineUpdatedCondition):
+	case isUpdating(after) && reasonOf(before, v1alpha1.MachineUpdatedCondition) != reasonOf(after, v1alpha1.MachineUpdatedCondition):
 		// The deadline of the drain counts from here, and its siblings wait for it.
 		return true
-	case healthy(before) != healthy(after) && healthy(before) == metav1.ConditionTrue:
+	case healthyStatus(before) != healthyStatus(after) && healthyStatus(before) == metav1.ConditionTrue:
 		// The health timeout counts from here.
 		return true
-	case ready(before) == metav1.ConditionTrue, ready(after) == metav1.ConditionTrue:
+	case readyStatus(before) == metav1.ConditionTrue, readyStatus(after) == metav1.ConditionTrue:
 		return true
 	case before.ErrorReason != after.ErrorReason || before.ErrorMessage != after.ErrorMessage:
 		return true
@@ -42,7 +42,7 @@ func Urgent(before, after v1alpha1.MachineStatus) bool {
 	return newlyBlocked(before, after)
 }
 
-// newlyBlocked tells whether there is a cause, which was not there before, that a Machine cannot come up by itself.
+// newlyBlocked reports whether there is a cause, which was not there before, that a Machine cannot come up by itself.
 func newlyBlocked(before, after v1alpha1.MachineStatus) bool {
 	return podFails(after) && !podFails(before) || nodeConflict(after) && !nodeConflict(before) ||
 		nameConflict(after) && !nameConflict(before)
@@ -64,17 +64,17 @@ func nodeConflict(status v1alpha1.MachineStatus) bool {
 	return reasonOf(status, v1alpha1.MachineNodeReadyCondition) == v1alpha1.ReasonNodeNameConflict
 }
 
-// needsAPerson tells whether a drain goes on, or went, in a way that an operator should know of.
+// needsAPerson reports whether a drain continues, or went, in a way that an operator should know of.
 func needsAPerson(status v1alpha1.MachineStatus) bool {
 	reason := reasonOf(status, v1alpha1.MachineDrainedCondition)
 	return reason == v1alpha1.ReasonMisconfiguredBudget || reason == v1alpha1.ReasonPodsComeBack || reason == v1alpha1.ReasonDrainTimedOut
 }
 
-func ready(status v1alpha1.MachineStatus) metav1.ConditionStatus {
+func readyStatus(status v1alpha1.MachineStatus) metav1.ConditionStatus {
 	return statusOf(status, v1alpha1.ReadyCondition)
 }
 
-func healthy(status v1alpha1.MachineStatus) metav1.ConditionStatus {
+func healthyStatus(status v1alpha1.MachineStatus) metav1.ConditionStatus {
 	return statusOf(status, v1alpha1.MachineHealthyCondition)
 }
 
@@ -107,7 +107,7 @@ func Progress(status v1alpha1.MachineStatus) string {
 	return strings.Join(steps, " ")
 }
 
-// stalls knows since when each Machine has made no step. It is only a memory: after a restart the wait begins anew.
+// stalls knows since when each Machine has made no step. It is only a memory: after a restart the wait starts over.
 type stalls struct {
 	after time.Duration
 	mu    sync.Mutex
@@ -123,8 +123,8 @@ func newStalls(after time.Duration) *stalls {
 	return &stalls{after: after, byUID: map[types.UID]stall{}}
 }
 
-// delay returns for how long the status in machine, which was stored before, is not to be written; 0 is now.
-func (s *stalls) delay(machine *v1alpha1.Machine, stored v1alpha1.MachineStatus, now time.Time) time.Duration {
+// writeDelay returns for how long the status in machine, which was stored before, is not to be written; 0 is now.
+func (s *stalls) writeDelay(machine *v1alpha1.Machine, stored v1alpha1.MachineStatus, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if equality.Semantic.DeepEqual(stored, machine.Status) || Urgent(stored, machine.Status) {
@@ -140,7 +140,7 @@ func (s *stalls) delay(machine *v1alpha1.Machine, stored v1alpha1.MachineStatus,
 	return max(s.after-now.Sub(last.since), 0)
 }
 
-func (s *stalls) forget(uid types.UID) {
+func (s *stalls) forgetMachine(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byUID, uid)

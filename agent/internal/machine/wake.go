@@ -41,7 +41,7 @@ func (w *Waker) Wake(machine string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.queue != nil {
-		w.queue.Add(w.request(machine))
+		w.queue.Add(w.requestFor(machine))
 	}
 }
 
@@ -65,7 +65,7 @@ func (w *Waker) wakeAll(ctx context.Context) {
 	}
 }
 
-func (w *Waker) request(machine string) reconcile.Request {
+func (w *Waker) requestFor(machine string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: w.namespace, Name: machine}}
 }
 
@@ -87,21 +87,21 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // are two versions of one object.
 func (f *forgetting) Update(ctx context.Context, change machineevent.TypedUpdateEvent[*v1alpha1.Machine], to queue) {
 	if change.ObjectOld.UID != change.ObjectNew.UID {
-		f.controller.forget(change.ObjectOld)
+		f.controller.forgetMachine(change.ObjectOld)
 	}
 	f.TypedEnqueueRequestForObject.Update(ctx, change, to)
 }
 
 // Delete implements handler.TypedEventHandler.
 func (f *forgetting) Delete(ctx context.Context, gone machineevent.TypedDeleteEvent[*v1alpha1.Machine], to queue) {
-	f.controller.forget(gone.Object)
+	f.controller.forgetMachine(gone.Object)
 	f.TypedEnqueueRequestForObject.Delete(ctx, gone, to)
 }
 
-// forget lets go of all that is remembered of a Machine, and gives its turn to the next.
-func (c *Controller) forget(machine *v1alpha1.Machine) {
-	c.stalls.forget(machine.UID)
-	c.events.forget(machine.UID)
+// forgetMachine lets go of all that is remembered of a Machine, and gives its turn to the next.
+func (c *Controller) forgetMachine(machine *v1alpha1.Machine) {
+	c.stalls.forgetMachine(machine.UID)
+	c.events.forgetMachine(machine.UID)
 	c.replaced.Delete(machine.UID)
 	c.drains.Delete(machine.UID)
 	c.registering.Delete(machine.UID)
@@ -144,7 +144,7 @@ func NewPreThawSync(waker *Waker, clock clock.PassiveClock) *PreThawSync {
 }
 
 // Run returns for how many Machines the agent has not yet written the state to the hub since a freeze. The first call for a
-// freeze enqueues all Machines; a reconciliation that began before it does not count.
+// freeze enqueues all Machines; a reconciliation that started before it does not count.
 func (r *PreThawSync) Run(ctx context.Context, freeze uint64) (left int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,22 +171,22 @@ func (r *PreThawSync) Run(ctx context.Context, freeze uint64) (left int, err err
 // Wrap returns inner with a check after each result: a success counts for its Machine.
 func (r *PreThawSync) Wrap(inner reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-		owed := r.owed(request.Name)
+		owed := r.owedAnswer(request.Name)
 		result, err := inner.Reconcile(ctx, request)
 		if owed != nil {
-			r.answered(ctx, request.Name, owed, err == nil && result.RequeueAfter != reconciler.StaleRetry)
+			r.markAnswered(ctx, request.Name, owed, err == nil && result.RequeueAfter != reconciler.StaleRetry)
 		}
 		return result, err
 	})
 }
 
-func (r *PreThawSync) owed(machine string) *answer {
+func (r *PreThawSync) owedAnswer(machine string) *answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.open[machine]
 }
 
-func (r *PreThawSync) answered(ctx context.Context, machine string, owed *answer, told bool) {
+func (r *PreThawSync) markAnswered(ctx context.Context, machine string, owed *answer, told bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.open[machine] != owed {

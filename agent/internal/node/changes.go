@@ -27,7 +27,7 @@ type Changes struct {
 	AppliedTaints string
 }
 
-// Any tells whether there is anything to change.
+// Any reports whether there is anything to change.
 func (c Changes) Any() bool { return c.Apply || c.SetTaints || c.removes() }
 
 func (c Changes) removes() bool { return len(c.RemoveLabels)+len(c.RemoveAnnotations) > 0 }
@@ -36,14 +36,14 @@ func (c Changes) removes() bool { return len(c.RemoveLabels)+len(c.RemoveAnnotat
 func ChangesOf(node *corev1.Node, desired Desired) (Changes, error) {
 	var changes Changes
 	labels, annotations := ownedKeys(node)
-	changes.RemoveLabels = surplus(labels, desired.Labels, node.Labels)
-	changes.RemoveAnnotations = surplus(annotations, desired.Annotations, node.Annotations)
-	changes.Apply = lacks(node.Labels, labels, desired.Labels) || lacks(node.Annotations, annotations, desired.Annotations)
+	changes.RemoveLabels = findSurplus(labels, desired.Labels, node.Labels)
+	changes.RemoveAnnotations = findSurplus(annotations, desired.Annotations, node.Annotations)
+	changes.Apply = lacksAny(node.Labels, labels, desired.Labels) || lacksAny(node.Annotations, annotations, desired.Annotations)
 	return changes.withTaints(node, desired)
 }
 
-// surplus returns those of owned that are not desired and still there.
-func surplus(owned []string, desired, present map[string]string) []string {
+// findSurplus returns those of owned that are not desired and still there.
+func findSurplus(owned []string, desired, present map[string]string) []string {
 	var keys []string
 	for _, key := range owned {
 		_, wanted := desired[key]
@@ -56,7 +56,7 @@ func surplus(owned []string, desired, present map[string]string) []string {
 	return keys
 }
 
-func lacks(present map[string]string, owned []string, desired map[string]string) bool {
+func lacksAny(present map[string]string, owned []string, desired map[string]string) bool {
 	for key, want := range desired {
 		if have, there := present[key]; !there || have != want || !slices.Contains(owned, key) {
 			return true
@@ -79,7 +79,7 @@ func (c Changes) withTaints(node *corev1.Node, desired Desired) (Changes, error)
 		return before.Has(id) && !slices.Contains(want, id)
 	})
 	for _, taint := range desired.Taints {
-		taints = put(taints, taint)
+		taints = putTaint(taints, taint)
 	}
 	if len(want) > 0 || node.Annotations[v1alpha1.NodeAppliedTaintsAnnotation] != "" {
 		remember, err := json.Marshal(want)
@@ -109,7 +109,7 @@ func rememberedTaints(node *corev1.Node) sets.Set[taintID] {
 	return sets.New(before...)
 }
 
-// claimedByAgent tells whether an agent has written to node before.
+// claimedByAgent reports whether an agent has written to node before.
 func claimedByAgent(node *corev1.Node) bool {
 	_, claimed := node.Annotations[v1alpha1.NodeMachineAnnotation]
 	_, tainted := node.Annotations[v1alpha1.NodeAppliedTaintsAnnotation]
@@ -119,7 +119,7 @@ func claimedByAgent(node *corev1.Node) bool {
 // hollowTaintID is the default taint of hollow Nodes.
 var hollowTaintID = taintID{Key: v1alpha1.HollowNodeTaint, Effect: corev1.TaintEffectNoSchedule}
 
-// keepsHollowTaint tells whether node keeps the default taint that is the agent's, although nothing asks for it now: whether
+// keepsHollowTaint reports whether node keeps the default taint that is the agent's, although nothing asks for it now: whether
 // it has it was decided when it registered, and ordinary pods must not come because that is asked again.
 func keepsHollowTaint(node *corev1.Node, before sets.Set[taintID], desired Desired) bool {
 	is := func(taint corev1.Taint) bool { return idOf(taint) == hollowTaintID }
@@ -131,8 +131,8 @@ func containsTaint(taints []corev1.Taint, taint corev1.Taint) bool {
 	return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return idOf(t) == idOf(taint) })
 }
 
-// put adds taint, or gives the one of its key and effect its value.
-func put(taints []corev1.Taint, taint corev1.Taint) []corev1.Taint {
+// putTaint adds taint, or gives the one of its key and effect its value.
+func putTaint(taints []corev1.Taint, taint corev1.Taint) []corev1.Taint {
 	for i := range taints {
 		if idOf(taints[i]) == idOf(taint) {
 			taints[i].Value = taint.Value
@@ -208,13 +208,13 @@ func keysOf(fields map[string]json.RawMessage) []string {
 	return keys
 }
 
-// OnlyHeartbeat tells whether two versions of a Node differ in nothing but the times of its heartbeats, and in
+// OnlyHeartbeat reports whether two versions of a Node differ in nothing but the times of its heartbeats, and in
 // what the API server keeps count of.
 func OnlyHeartbeat(before, after *corev1.Node) bool {
 	if before.UID != after.UID || len(before.Status.Conditions) != len(after.Status.Conditions) {
 		return false
 	}
-	if !equality.Semantic.DeepEqual(still(before.ObjectMeta), still(after.ObjectMeta)) ||
+	if !equality.Semantic.DeepEqual(stableMetadata(before.ObjectMeta), stableMetadata(after.ObjectMeta)) ||
 		!equality.Semantic.DeepEqual(before.Spec, after.Spec) {
 		return false
 	}
@@ -230,8 +230,8 @@ func OnlyHeartbeat(before, after *corev1.Node) bool {
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-// still is metadata without what every write changes.
-func still(metadata metav1.ObjectMeta) metav1.ObjectMeta {
+// stableMetadata is metadata without what every write changes.
+func stableMetadata(metadata metav1.ObjectMeta) metav1.ObjectMeta {
 	metadata.ResourceVersion, metadata.ManagedFields, metadata.Generation = "", nil, 0
 	return metadata
 }

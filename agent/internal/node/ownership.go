@@ -20,7 +20,7 @@ import (
 // UnknownProviderID stands for the answer of a driver that cannot tell the provider ID of a Machine without an instance.
 const UnknownProviderID = ""
 
-// IsOf tells whether node was made for machine. providerIDs are what the drivers say the Machine's Node has; what the
+// IsOf reports whether node was made for machine. providerIDs are what the drivers say the Machine's Node has; what the
 // Machine itself says in spec.providerID is no proof, because users can write it.
 //
 // A Node gets its provider ID when it registers, and the API server refuses to change it after that. So a Node with the
@@ -37,7 +37,7 @@ func IsOf(node *corev1.Node, machine *v1alpha1.Machine, providerIDs []string) bo
 	return slices.Contains(providerIDs, UnknownProviderID) && Claimed(node, machine)
 }
 
-// Claimed tells whether node has the annotations that the agent writes on the Node of machine.
+// Claimed reports whether node has the annotations that the agent writes on the Node of machine.
 func Claimed(node *corev1.Node, machine *v1alpha1.Machine) bool {
 	for key, want := range claimOf(machine) {
 		if node.Annotations[key] != want {

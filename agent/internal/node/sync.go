@@ -38,7 +38,7 @@ func Sync(ctx context.Context, writer client.Client, node *corev1.Node, desired 
 	if !changes.Apply && !changes.removes() {
 		return current.ResourceVersion, nil
 	}
-	// With its UID the Node is never made anew if it is gone. Force: the kubelet has registered the Node with
+	// With its UID the Node is never recreated if it is gone. Force: the kubelet has registered the Node with
 	// some of these labels, and what the Machine says goes.
 	applied := corev1ac.Node(node.Name).WithUID(node.UID).WithLabels(desired.Labels).WithAnnotations(desired.Annotations)
 	if err := writer.Apply(ctx, applied, client.ForceOwnership, client.FieldOwner(FieldManager)); err != nil {

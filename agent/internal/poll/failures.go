@@ -17,7 +17,7 @@ type Failures struct {
 	last map[string]string
 }
 
-// Note takes in how something ended. doing says what it is, as the begin of a sentence such as "Reading for checks"; the keys and values
+// Note takes in how something ended. doing says what it is, as the start of a sentence such as "Reading for checks"; the keys and values
 // tell attempts of one kind apart from each other in the log, and doing has to differ where they do.
 func (f *Failures) Note(doing string, err error, keysAndValues ...any) {
 	before, failed := f.last[doing]

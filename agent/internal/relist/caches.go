@@ -47,18 +47,18 @@ func (c *Caches) NewInformer(server string) func(toolscache.ListerWatcher, runti
 	}
 }
 
-func (c *Caches) all() []informer {
+func (c *Caches) allInformers() []informer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.informers)
 }
 
-// list reads all pages from the API server. Without a resource version the answer is not older than the request.
-func (i informer) list(ctx context.Context) (Listing, error) {
+// listPages reads all pages from the API server. Without a resource version the answer is not older than the request.
+func (i informer) listPages(ctx context.Context) (Listing, error) {
 	listing := Listing{Objects: map[string]string{}}
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
-		page, err := i.page(ctx, options)
+		page, err := i.listPage(ctx, options)
 		if err != nil {
 			return listing, fmt.Errorf("listing %s: %w", i.what, err)
 		}
@@ -69,7 +69,7 @@ func (i informer) list(ctx context.Context) (Listing, error) {
 		err = meta.EachListItem(page, func(object runtime.Object) error {
 			key, err := toolscache.MetaNamespaceKeyFunc(object)
 			if err == nil {
-				listing.Objects[key] = version(object)
+				listing.Objects[key] = versionOf(object)
 			}
 			return err
 		})
@@ -83,22 +83,22 @@ func (i informer) list(ctx context.Context) (Listing, error) {
 	}
 }
 
-func (i informer) page(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+func (i informer) listPage(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	return i.lister.ListWithContext(ctx, options)
 }
 
-// cached implements Cache.
-func (i informer) cached(key string) (string, bool) {
+// cachedVersion implements Cache.
+func (i informer) cachedVersion(key string) (string, bool) {
 	object, there, err := i.shared.GetStore().GetByKey(key)
 	if err != nil || !there {
 		return "", false
 	}
-	return version(object), true
+	return versionOf(object), true
 }
 
-func version(object any) string {
+func versionOf(object any) string {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return ""

@@ -13,7 +13,7 @@ import (
 func TestACacheIsNamedInPlainWords(t *testing.T) {
 	caches := &Caches{}
 	caches.NewInformer("hub")(&toolscache.ListWatch{}, &v1alpha1.Machine{}, 0, toolscache.Indexers{})
-	if got := caches.all()[0].what; got != "Machine objects of the hub" {
+	if got := caches.allInformers()[0].what; got != "Machine objects of the hub" {
 		t.Errorf("the cache is called %q", got)
 	}
 }

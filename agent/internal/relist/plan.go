@@ -55,7 +55,7 @@ func (d *Demand) Relax(later Listing) {
 func (d *Demand) Behind(keys []string, cached Cache) int {
 	behind := 0
 	for key, version := range d.objects {
-		if shown, there := cached(key); !there || older(shown, version) {
+		if shown, there := cached(key); !there || isOlder(shown, version) {
 			behind++
 		}
 	}
@@ -67,18 +67,18 @@ func (d *Demand) Behind(keys []string, cached Cache) int {
 		if !went {
 			limit = d.version
 		}
-		if shown, there := cached(key); there && !newer(shown, limit) {
+		if shown, there := cached(key); there && !isNewer(shown, limit) {
 			behind++
 		}
 	}
 	return behind
 }
 
-// WentBack tells whether a list is older than what a cache had seen before the list was made. That cannot be: the
+// WentBack reports whether a list is older than what a cache had seen before the list was made. That cannot be: the
 // API server was given an older state, and its watches tell nothing until it has come as far again.
-func WentBack(listed Listing, seen string) bool { return newer(seen, listed.Version) }
+func WentBack(listed Listing, seen string) bool { return isNewer(seen, listed.Version) }
 
-func older(a, b string) bool {
+func isOlder(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	if err != nil {
 		return a != b
@@ -86,7 +86,7 @@ func older(a, b string) bool {
 	return order < 0
 }
 
-func newer(a, b string) bool {
+func isNewer(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order > 0
 }

@@ -105,7 +105,7 @@ func (w *world) list() Listing {
 
 // A cache goes through the history of the world as a watch tells it, some way behind, and now and then leaps to a
 // later state as after a broken watch. Once it is said to be behind in nothing, it shows nothing that is older than the
-// first list, and all of it that has not gone since. And it gets there, however the world goes on changing: at the latest when it is where the world was at
+// first list, and all of it that has not gone since. And it gets there, however the world keeps changing: at the latest when it is where the world was at
 // the last list.
 func TestACacheThatIsBehindInNothingHasCaughtUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -143,7 +143,7 @@ func TestACacheThatIsBehindInNothingHasCaughtUp(t *testing.T) {
 // is still there at last.
 func (w *world) expectCaughtUp(t *rapid.T, first, last, position int) {
 	for key, version := range w.at[first] {
-		if shown, there := w.at[position][key]; there && older(shown, version) {
+		if shown, there := w.at[position][key]; there && isOlder(shown, version) {
 			t.Fatalf("%s is at %s and was listed at %s", key, shown, version)
 		}
 		_, shown := w.at[position][key]
@@ -152,7 +152,7 @@ func (w *world) expectCaughtUp(t *rapid.T, first, last, position int) {
 		}
 	}
 	for key, shown := range w.at[position] {
-		if _, there := w.at[first][key]; !there && !newer(shown, fmt.Sprint(first)) {
+		if _, there := w.at[first][key]; !there && !isNewer(shown, fmt.Sprint(first)) {
 			t.Fatalf("%s is cached at %s and was gone at %d", key, shown, first)
 		}
 	}

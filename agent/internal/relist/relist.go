@@ -36,12 +36,12 @@ const (
 )
 
 // ErrWentBack says that an API server has gone back to an older state, such as one that was restored from a backup.
-// The watches of the caches wait for what comes after what they have seen, so that the caches have to be made anew.
+// The watches of the caches wait for what comes after what they have seen, so that the caches have to be recreated.
 var ErrWentBack = errors.New("an API server has gone back to an older state")
 
 // Freeze is what a Relister has to know of the freeze monitor, and tells it.
 type Freeze interface {
-	// Relist tells whether it is time to list, and the number of the freeze for which that is.
+	// Relist reports whether it is time to list, and the number of the freeze for which that is.
 	Relist() (freeze uint64, due bool)
 	// Relisting says how far that is; Relisted that it is through.
 	Relisting(freeze uint64, message string)
@@ -76,11 +76,11 @@ func New(deps Deps) (*Relister, error) {
 }
 
 // Start lists whenever it is due, until ctx ends. It implements manager.Runnable. The error is ErrWentBack when the
-// caches have to be made anew.
+// caches have to be recreated.
 func (r *Relister) Start(ctx context.Context) error {
 	for {
 		if freeze, due := r.Freeze.Relist(); due && ctx.Err() == nil {
-			if err := r.relist(ctx, freeze); err != nil {
+			if err := r.relistAll(ctx, freeze); err != nil {
 				return err
 			}
 			continue
@@ -108,12 +108,14 @@ type round struct {
 	err    error
 }
 
-func (r *round) through() bool { return r.demand != nil && r.behind == 0 }
+func (r *round) isThrough() bool { return r.demand != nil && r.behind == 0 }
 
-func (r *round) compare() { r.behind = r.demand.Behind(r.shared.GetStore().ListKeys(), r.cached) }
+func (r *round) compareCache() {
+	r.behind = r.demand.Behind(r.shared.GetStore().ListKeys(), r.cachedVersion)
+}
 
-// relist brings the agent through the thaw of one freeze, or returns when something else freezes it.
-func (r *Relister) relist(ctx context.Context, freeze uint64) error {
+// relistAll brings the agent through the thaw of one freeze, or returns when something else freezes it.
+func (r *Relister) relistAll(ctx context.Context, freeze uint64) error {
 	begun := r.Clock.Now()
 	var rounds []*round
 	for ctx.Err() == nil {
@@ -121,10 +123,10 @@ func (r *Relister) relist(ctx context.Context, freeze uint64) error {
 			return nil
 		}
 		if rounds == nil {
-			rounds = r.rounds(ctx, freeze)
+			rounds = r.startRounds(ctx, freeze)
 		}
 		for _, one := range rounds {
-			if err := r.step(ctx, one); err != nil {
+			if err := r.advanceRound(ctx, one); err != nil {
 				r.Metrics.rebuilds.Inc()
 				return err
 			}
@@ -143,10 +145,10 @@ func (r *Relister) relist(ctx context.Context, freeze uint64) error {
 	return nil
 }
 
-// allReported tells whether all caches are right, and the hub knows how every Machine is by them. If not, it says what is missing.
+// allReported reports whether all caches are right, and the hub knows how every Machine is by them. If not, it says what is missing.
 func (r *Relister) allReported(ctx context.Context, freeze uint64, rounds []*round) bool {
-	if slices.ContainsFunc(rounds, func(one *round) bool { return !one.through() }) {
-		r.Freeze.Relisting(freeze, progress(rounds))
+	if slices.ContainsFunc(rounds, func(one *round) bool { return !one.isThrough() }) {
+		r.Freeze.Relisting(freeze, describeProgress(rounds))
 		return false
 	}
 	left, err := r.Tell(ctx, freeze)
@@ -159,8 +161,8 @@ func (r *Relister) allReported(ctx context.Context, freeze uint64, rounds []*rou
 	return err == nil && left == 0
 }
 
-// rounds returns one round for each kind, nil while not all informers can be made.
-func (r *Relister) rounds(ctx context.Context, freeze uint64) []*round {
+// startRounds returns one round for each kind, nil while not all informers can be made.
+func (r *Relister) startRounds(ctx context.Context, freeze uint64) []*round {
 	bounded, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	if err := r.Prepare(bounded); err != nil {
@@ -168,29 +170,29 @@ func (r *Relister) rounds(ctx context.Context, freeze uint64) []*round {
 		return nil
 	}
 	rounds := []*round{}
-	for _, one := range r.Caches.all() {
+	for _, one := range r.Caches.allInformers() {
 		rounds = append(rounds, &round{informer: one, again: againStart})
 	}
 	return rounds
 }
 
-// step lists a kind if it is time to, else it looks what its cache still lacks.
-func (r *Relister) step(ctx context.Context, one *round) error {
+// advanceRound lists a kind if it is time to, else it looks what its cache still lacks.
+func (r *Relister) advanceRound(ctx context.Context, one *round) error {
 	now := r.Clock.Now()
 	switch {
-	case one.through():
+	case one.isThrough():
 		return nil
 	case !one.shared.HasSynced():
 		return nil
 	case now.Before(one.listAt):
 		if one.demand != nil {
-			one.compare()
+			one.compareCache()
 		}
 		return nil
 	}
 	one.listAt, one.again = now.Add(one.again), min(2*one.again, againMax)
 	seen := one.shared.LastSyncResourceVersion()
-	listing, err := one.list(ctx)
+	listing, err := one.listPages(ctx)
 	if one.err = err; err != nil {
 		return nil //nolint:nilerr // it is told with the progress, and tried again
 	}
@@ -199,17 +201,17 @@ func (r *Relister) step(ctx context.Context, one *round) error {
 	}
 	if one.demand != nil {
 		one.demand.Relax(listing)
-		one.compare()
+		one.compareCache()
 		return nil
 	}
 	one.demand = DemandOf(listing)
-	one.compare()
+	one.compareCache()
 	r.Metrics.behind.Add(float64(one.behind))
 	return nil
 }
 
-// progress says what the thaw waits for.
-func progress(rounds []*round) string {
+// describeProgress says what the thaw waits for.
+func describeProgress(rounds []*round) string {
 	for _, one := range rounds {
 		switch {
 		case one.err != nil:

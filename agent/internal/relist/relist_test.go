@@ -63,7 +63,7 @@ func (s *server) cache(name, version string) {
 	}
 }
 
-// ListWithContext lists in pages of the size that is asked for. A continue token is the name to go on with.
+// ListWithContext lists in pages of the size that is asked for. A continue token is the name to continue with.
 func (s *server) ListWithContext(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +197,7 @@ func (b *bed) listed() int {
 	return b.lists
 }
 
-// Claim: The hub knows every Machine's state before an agent unfreezes. Broken: the thaw does not wait; a look counts that began before. Also: "should have the hub told before the thaw, by caches that are right"; agent/internal/machine TestRollCall.
+// Claim: The hub knows every Machine's state before an agent unfreezes. Broken: the thaw does not wait; a look counts that started before. Also: "should have the hub told before the thaw, by caches that are right"; agent/internal/machine TestRollCall.
 func TestRelister(t *testing.T) {
 	t.Run("should list once for each freeze, and not at rest", func(t *testing.T) {
 		b := newBed(t)

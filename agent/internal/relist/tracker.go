@@ -39,7 +39,7 @@ func (t *Tracker) Forget(key client.ObjectKey) {
 	delete(t.told, key)
 }
 
-// Behind tells whether an object from the cache is older than what the API server told last of its name: then the API
+// Behind reports whether an object from the cache is older than what the API server told last of its name: then the API
 // server has to be asked again. Versions are compared also between two objects of one name, of which one came after
 // the other. A version that is not a number is never behind.
 func (t *Tracker) Behind(cached client.Object) bool {

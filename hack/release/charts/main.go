@@ -40,7 +40,7 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 	for _, name := range names {
-		path, err := pack(filepath.Join(from, name), to, version)
+		path, err := packChart(filepath.Join(from, name), to, version)
 		if err != nil {
 			return fmt.Errorf("packaging chart %s: %w", name, err)
 		}
@@ -62,8 +62,8 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, content, 0o644)
 }
 
-// pack writes a chart to a file of the directory to, and returns its path.
-func pack(from, to, version string) (string, error) {
+// packChart writes a chart to a file of the directory to, and returns its path.
+func packChart(from, to, version string) (string, error) {
 	loaded, err := loader.Load(from)
 	if err != nil {
 		return "", err

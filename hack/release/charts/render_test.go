@@ -181,7 +181,7 @@ func checkPod(g Gomega, objects []client.Object, work workload) {
 			mounts[mount.Name] = true
 		}
 		if len(container.Ports) == 0 {
-			continue // It ends before the others begin.
+			continue // It ends before the others start.
 		}
 		for _, probe := range []*corev1.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
 			g.Expect(hasPort(container.Ports, probe.HTTPGet.Port)).To(BeTrue(), "probe %s", probe.HTTPGet.Path)

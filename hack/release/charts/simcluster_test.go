@@ -183,7 +183,7 @@ func (i installed) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableR
 	return i.client.Resource(version.WithResource(strings.ToLower(kind) + "s")), true, err
 }
 
-// A cluster goes on with the authority that it has begun with, also when cert-manager has come since.
+// A cluster continues with the authority that it has started with, also when cert-manager has come since.
 func TestAnUpgradeKeepsTheAuthority(t *testing.T) {
 	g := NewWithT(t)
 	o := simclusterChart

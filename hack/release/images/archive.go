@@ -71,7 +71,7 @@ func addImage(archive *tar.Writer, image v1.Image, manifest tarball.Manifest) er
 }
 
 func addFile(archive *tar.Writer, name string, content []byte) error {
-	if err := archive.WriteHeader(header(name, 0o644, int64(len(content)))); err != nil {
+	if err := archive.WriteHeader(tarHeader(name, 0o644, int64(len(content)))); err != nil {
 		return err
 	}
 	_, err := archive.Write(content)

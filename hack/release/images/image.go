@@ -30,13 +30,13 @@ type row struct {
 	archive, materials string
 }
 
-// write makes the image of the program at path, and writes it and its SBOM to directory.
-func (b build) write(p program, path, directory string) (row, error) {
-	image, err := b.image(p, path)
+// writeImage makes the image of the program at path, and writes it and its SBOM to directory.
+func (b build) writeImage(p program, path, directory string) (row, error) {
+	image, err := b.buildImage(p, path)
 	if err != nil {
 		return row{}, err
 	}
-	tags, err := b.tags(p)
+	tags, err := b.imageTags(p)
 	if err != nil {
 		return row{}, err
 	}
@@ -50,16 +50,16 @@ func (b build) write(p program, path, directory string) (row, error) {
 	if err := b.writeSBOM(p, path, r.materials); err != nil {
 		return row{}, fmt.Errorf("writing %s: %w", r.materials, err)
 	}
-	if r.size, r.packed, err = sizes(image); err != nil {
+	if r.size, r.packed, err = imageSizes(image); err != nil {
 		return row{}, err
 	}
 	r.digest, err = image.Digest()
 	return r, err
 }
 
-// tags are the names of the image: its version, and "latest", which is what the agent's default name of the hollow-node image
+// imageTags are the names of the image: its version, and "latest", which is what the agent's default name of the hollow-node image
 // means.
-func (b build) tags(p program) ([]name.Tag, error) {
+func (b build) imageTags(p program) ([]name.Tag, error) {
 	var tags []name.Tag
 	for _, version := range []string{b.version, "latest"} {
 		tag, err := name.NewTag(repository + p.name + ":" + version)
@@ -71,7 +71,7 @@ func (b build) tags(p program) ([]name.Tag, error) {
 	return tags, nil
 }
 
-func (b build) image(p program, path string) (v1.Image, error) {
+func (b build) buildImage(p program, path string) (v1.Image, error) {
 	architecture, err := checkStatic(path)
 	if err != nil {
 		return nil, err
@@ -96,15 +96,15 @@ func (b build) image(p program, path string) (v1.Image, error) {
 	config.OS, config.Architecture = "linux", architecture
 	config.Created = v1.Time{Time: b.created}
 	config.Config = v1.Config{
-		User: user + ":" + user, Entrypoint: []string{"/" + p.name}, WorkingDir: "/", Labels: b.labels(p),
+		User: user + ":" + user, Entrypoint: []string{"/" + p.name}, WorkingDir: "/", Labels: b.imageLabels(p),
 		Env: []string{"PATH=/"},
 	}
 	config.History = nil
 	return mutate.ConfigFile(image, config)
 }
 
-// labels are those of the OCI image specification. What is not known is left out.
-func (b build) labels(p program) map[string]string {
+// imageLabels are those of the OCI image specification. What is not known is left out.
+func (b build) imageLabels(p program) map[string]string {
 	const prefix = "org.opencontainers.image."
 	labels := map[string]string{
 		prefix + "title":       p.title,

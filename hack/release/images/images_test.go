@@ -47,20 +47,20 @@ func TestTheSameProgramGivesTheSameImage(t *testing.T) {
 	g := NewWithT(t)
 	p, file := testProgram(t)
 	first, second, other := t.TempDir(), t.TempDir(), t.TempDir()
-	one, err := testBuild.write(p, file, first)
+	one, err := testBuild.writeImage(p, file, first)
 	g.Expect(err).NotTo(HaveOccurred())
 
 	copied := filepath.Join(t.TempDir(), filepath.Base(file))
 	content := read(t, file)
 	g.Expect(os.WriteFile(copied, content, 0o700)).To(Succeed(), "later, with another mode, from another directory")
-	two, err := testBuild.write(p, copied, second)
+	two, err := testBuild.writeImage(p, copied, second)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(two.digest).To(Equal(one.digest))
 	g.Expect(bytes.Equal(read(t, two.archive), read(t, one.archive))).To(BeTrue(), "the archives are the same, byte for byte")
 	g.Expect(bytes.Equal(read(t, two.materials), read(t, one.materials))).To(BeTrue(), "and so are the SBOMs")
 
 	g.Expect(os.WriteFile(copied, append(content, 0), 0o700)).To(Succeed())
-	three, err := testBuild.write(p, copied, other)
+	three, err := testBuild.writeImage(p, copied, other)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(three.digest).NotTo(Equal(one.digest), "of a program with one byte more")
 }
@@ -86,7 +86,7 @@ func files(t *testing.T, image v1.Image) map[string]*tar.Header {
 func TestWhatAnImageHas(t *testing.T) {
 	g := NewWithT(t)
 	p, file := testProgram(t)
-	r, err := testBuild.write(p, file, t.TempDir())
+	r, err := testBuild.writeImage(p, file, t.TempDir())
 	g.Expect(err).NotTo(HaveOccurred())
 	var image v1.Image
 	for _, version := range []string{"v1.2.3", "latest"} {
@@ -130,7 +130,7 @@ func TestAProgramStartsInItsImage(t *testing.T) {
 	}
 	g := NewWithT(t)
 	p, file := testProgram(t)
-	image, err := testBuild.image(p, file)
+	image, err := testBuild.buildImage(p, file)
 	g.Expect(err).NotTo(HaveOccurred())
 	root := t.TempDir()
 	content := mutate.Extract(image)
@@ -195,9 +195,9 @@ func TestSBOM(t *testing.T) {
 func TestSizes(t *testing.T) {
 	g := NewWithT(t)
 	p, file := testProgram(t)
-	image, err := testBuild.image(p, file)
+	image, err := testBuild.buildImage(p, file)
 	g.Expect(err).NotTo(HaveOccurred())
-	size, packed, err := sizes(image)
+	size, packed, err := imageSizes(image)
 	g.Expect(err).NotTo(HaveOccurred())
 	info, err := os.Stat(file)
 	g.Expect(err).NotTo(HaveOccurred())

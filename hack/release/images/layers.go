@@ -39,7 +39,7 @@ func systemFiles(p program) []entry {
 		{"etc/group", 0o644, []byte(group)},
 	}
 	if p.roots {
-		files = append(files, entry{"etc/ssl/", 0o755, nil}, entry{"etc/ssl/certs/", 0o755, nil}, entry{rootsFile, 0o644, roots()})
+		files = append(files, entry{"etc/ssl/", 0o755, nil}, entry{"etc/ssl/certs/", 0o755, nil}, entry{rootsFile, 0o644, publicAuthorities()})
 	}
 	if p.temporary {
 		files = append(files, entry{"tmp/", 0o1777, nil})
@@ -47,9 +47,9 @@ func systemFiles(p program) []entry {
 	return files
 }
 
-// roots are the public certificate authorities that Mozilla trusts, in the format of ca-certificates.crt. An authority that
+// publicAuthorities are the public certificate authorities that Mozilla trusts, in the format of ca-certificates.crt. An authority that
 // is trusted with a restriction is left out, because that format cannot state it.
-func roots() []byte {
+func publicAuthorities() []byte {
 	var all bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint == nil {
@@ -64,7 +64,7 @@ func systemLayer(files []entry) (v1.Layer, error) {
 	var archive bytes.Buffer
 	writer := tar.NewWriter(&archive)
 	for _, file := range files {
-		if err := writer.WriteHeader(header(file.name, file.mode, int64(len(file.content)))); err != nil {
+		if err := writer.WriteHeader(tarHeader(file.name, file.mode, int64(len(file.content)))); err != nil {
 			return nil, err
 		}
 		if _, err := writer.Write(file.content); err != nil {
@@ -99,7 +99,7 @@ func programLayer(name, path string) (v1.Layer, error) {
 
 func writeProgram(to io.Writer, name string, program io.Reader, size int64) error {
 	archive := tar.NewWriter(to)
-	if err := archive.WriteHeader(header(name, 0o755, size)); err != nil {
+	if err := archive.WriteHeader(tarHeader(name, 0o755, size)); err != nil {
 		return err
 	}
 	if _, err := io.Copy(archive, program); err != nil {
@@ -108,8 +108,8 @@ func writeProgram(to io.Writer, name string, program io.Reader, size int64) erro
 	return archive.Close()
 }
 
-// header has nothing that changes from one build to the next: no time, no names of this machine's users.
-func header(name string, mode, size int64) *tar.Header {
+// tarHeader has nothing that changes from one build to the next: no time, no names of this machine's users.
+func tarHeader(name string, mode, size int64) *tar.Header {
 	kind := byte(tar.TypeReg)
 	if name[len(name)-1] == '/' {
 		kind = tar.TypeDir

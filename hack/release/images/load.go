@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
 )
 
-// load loads the archives of the images into every node of a kind cluster.
-func load(name, from string, images []string, out io.Writer) error {
+// loadIntoKind loads the archives of the images into every node of a kind cluster.
+func loadIntoKind(name, from string, images []string, out io.Writer) error {
 	for _, image := range images {
-		if _, err := os.Stat(archive(from, image)); err != nil {
+		if _, err := os.Stat(archivePath(from, image)); err != nil {
 			return fmt.Errorf("%w: make images writes it", err)
 		}
 	}
@@ -26,16 +26,16 @@ func load(name, from string, images []string, out io.Writer) error {
 	}
 	for _, member := range members {
 		for _, image := range images {
-			if err := loadOne(member, archive(from, image)); err != nil {
-				return fmt.Errorf("loading %s into %s: %w", archive(from, image), member, err)
+			if err := loadOne(member, archivePath(from, image)); err != nil {
+				return fmt.Errorf("loading %s into %s: %w", archivePath(from, image), member, err)
 			}
-			fmt.Fprintf(out, "loaded %s into %s\n", archive(from, image), member)
+			fmt.Fprintf(out, "loaded %s into %s\n", archivePath(from, image), member)
 		}
 	}
 	return nil
 }
 
-func archive(from, image string) string { return filepath.Join(from, image+".tar") }
+func archivePath(from, image string) string { return filepath.Join(from, image+".tar") }
 
 func loadOne(node nodes.Node, path string) error {
 	file, err := os.Open(path)

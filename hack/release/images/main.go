@@ -63,7 +63,7 @@ func runBuild(args []string, out io.Writer) error {
 	}
 	var rows []row
 	for _, p := range programs {
-		r, err := b.write(p, filepath.Join(bin, p.name), to)
+		r, err := b.writeImage(p, filepath.Join(bin, p.name), to)
 		if err != nil {
 			return fmt.Errorf("making the image of %s: %w", p.name, err)
 		}
@@ -82,15 +82,15 @@ func runLoad(args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	names, err := selected(only)
+	names, err := selectPrograms(only)
 	if err != nil {
 		return err
 	}
-	return load(cluster, from, names, out)
+	return loadIntoKind(cluster, from, names, out)
 }
 
-// selected are the names of the programs that only names, or of all.
-func selected(only string) ([]string, error) {
+// selectPrograms are the names of the programs that only names, or of all.
+func selectPrograms(only string) ([]string, error) {
 	var all []string
 	for _, p := range programs {
 		all = append(all, p.name)

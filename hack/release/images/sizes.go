@@ -9,8 +9,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// sizes are how much an image takes on a node and how much is transferred to it, in bytes.
-func sizes(image v1.Image) (unpacked, packed int64, err error) {
+// imageSizes are how much an image takes on a node and how much is transferred to it, in bytes.
+func imageSizes(image v1.Image) (unpacked, packed int64, err error) {
 	layers, err := image.Layers()
 	if err != nil {
 		return 0, 0, err
@@ -39,18 +39,18 @@ func printTable(out io.Writer, rows []row) {
 	defer table.Flush()
 	fmt.Fprintln(table, "IMAGE\tSIZE\tCOMPRESSED\tDIGEST")
 	for _, r := range rows {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.image, megabytes(r.size), megabytes(r.packed), r.digest)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.image, formatMegabytes(r.size), formatMegabytes(r.packed), r.digest)
 	}
 }
 
-func megabytes(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/megabyte) }
+func formatMegabytes(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/megabyte) }
 
 // checkSizes names each image that is larger than it may be.
 func checkSizes(rows []row) error {
 	var problems []error
 	for _, r := range rows {
 		if r.limit != 0 && r.size > r.limit {
-			problems = append(problems, fmt.Errorf("%s has %s, and may have at most %s", r.image, megabytes(r.size), megabytes(r.limit)))
+			problems = append(problems, fmt.Errorf("%s has %s, and may have at most %s", r.image, formatMegabytes(r.size), formatMegabytes(r.limit)))
 		}
 	}
 	return errors.Join(problems...)

@@ -9,7 +9,7 @@
 //
 // What the hub has in memory beside its caches is as wrong as they are: the process ends, and the supervisor that keeps
 // it running starts it again. After a start a hub acts only for agents that it has heard itself. A hub that waits to be
-// elected looks too, because it would begin with the same old caches.
+// elected looks too, because it would start with the same old caches.
 //
 // Every kind goes back together, so one is looked at: Machines, of which at most one is read. That is one request a
 // minute, and a few more after a request that has broken off. What has been seen may be as old: the cache of a quiet kind
@@ -68,7 +68,7 @@ type Deps struct {
 // Watcher looks whether the API server has gone back.
 type Watcher struct {
 	Deps
-	// seen is the newest version that cache or lists have shown. The cache alone forgets it when it lists anew.
+	// seen is the newest version that cache or lists have shown. The cache alone forgets it when it lists again.
 	seen string
 	// doubted: the last answer was older than what had been seen.
 	doubted bool
@@ -93,11 +93,11 @@ func (w *Watcher) Start(ctx context.Context) error {
 		return fmt.Errorf("getting the informer of Machines: %T does not tell its resource version", informer)
 	}
 	for {
-		well, err := w.check(ctx, versioned.LastSyncResourceVersion())
+		well, err := w.checkVersions(ctx, versioned.LastSyncResourceVersion())
 		if err != nil {
 			return err
 		}
-		if !w.wait(ctx, well) {
+		if !w.waitForLook(ctx, well) {
 			return nil
 		}
 	}
@@ -106,9 +106,9 @@ func (w *Watcher) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: a hub that waits to be elected looks too.
 func (w *Watcher) NeedLeaderElection() bool { return false }
 
-// wait returns true when the next look is due, false when ctx has ended. Broken requests hasten no more than one look
+// waitForLook returns true when the next look is due, false when ctx has ended. Broken requests hasten no more than one look
 // in a while.
-func (w *Watcher) wait(ctx context.Context, well bool) bool {
+func (w *Watcher) waitForLook(ctx context.Context, well bool) bool {
 	timer := w.Clock.NewTimer(again)
 	defer timer.Stop()
 	select {
@@ -130,9 +130,9 @@ func (w *Watcher) wait(ctx context.Context, well bool) bool {
 	return true
 }
 
-// check holds what the API server lists now against what had been seen before, and tells whether all is well.
-func (w *Watcher) check(ctx context.Context, cached string) (well bool, err error) {
-	if newer(cached, w.seen) {
+// checkVersions holds what the API server lists now against what had been seen before, and reports whether all is well.
+func (w *Watcher) checkVersions(ctx context.Context, cached string) (well bool, err error) {
+	if isNewer(cached, w.seen) {
 		w.seen = cached
 	}
 	bounded, cancel := context.WithTimeout(ctx, longestLook)
@@ -142,7 +142,7 @@ func (w *Watcher) check(ctx context.Context, cached string) (well bool, err erro
 		// The API server is away, which others tell of. Whatever it is afterwards is looked at.
 		return false, nil
 	}
-	if newer(w.seen, list.ResourceVersion) {
+	if isNewer(w.seen, list.ResourceVersion) {
 		if w.doubted {
 			return false, fmt.Errorf("%w: Machines were seen at version %s, and are listed at %s; this process has to start anew", ErrWentBack, w.seen, list.ResourceVersion)
 		}
@@ -154,8 +154,8 @@ func (w *Watcher) check(ctx context.Context, cached string) (well bool, err erro
 	return true, nil
 }
 
-// newer compares versions of one kind, which are numbers that grow. What is no number is newer than nothing.
-func newer(a, b string) bool {
+// isNewer compares versions of one kind, which are numbers that grow. What is no number is newer than nothing.
+func isNewer(a, b string) bool {
 	if b == "" {
 		return a != ""
 	}

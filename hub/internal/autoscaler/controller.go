@@ -75,12 +75,12 @@ func (c *Controller[T, P]) Reconcile(ctx context.Context, request reconcile.Requ
 		Held: group.paused || freeze.OfCondition("", current, group.conditions).Frozen,
 	}
 	var err error
-	if in.Class, err = c.class(ctx, current.GetNamespace(), group.template); err != nil {
+	if in.Class, err = c.findClass(ctx, current.GetNamespace(), group.template); err != nil {
 		return reconcile.Result{}, err
 	}
 	if decided := Decide(in); decided.Write {
 		klog.FromContext(ctx).V(2).Info("Writing annotations for cluster-autoscaler", "annotations", decided.Annotations)
-		return reconcile.Result{}, c.apply(ctx, current, decided.Annotations)
+		return reconcile.Result{}, c.applyAnnotations(ctx, current, decided.Annotations)
 	}
 	return reconcile.Result{}, nil
 }
@@ -104,7 +104,7 @@ func groupOf(object client.Object) (group, bool) {
 	return group{}, false
 }
 
-func (c *Controller[T, P]) class(ctx context.Context, namespace string, template v1alpha1.MachineTemplateBody) (*v1alpha1.MachineClass, error) {
+func (c *Controller[T, P]) findClass(ctx context.Context, namespace string, template v1alpha1.MachineTemplateBody) (*v1alpha1.MachineClass, error) {
 	reference := template.ProviderConfig.ValueRef
 	if reference == nil {
 		return nil, nil
@@ -119,9 +119,9 @@ func (c *Controller[T, P]) class(ctx context.Context, namespace string, template
 	return class, nil
 }
 
-// apply writes annotations by server-side apply, which takes away what this controller wrote before and does not
+// applyAnnotations writes annotations by server-side apply, which takes away what this controller wrote before and does not
 // want any more, and refuses what another client has set to another value. Those are left out.
-func (c *Controller[T, P]) apply(ctx context.Context, to client.Object, annotations map[string]string) error {
+func (c *Controller[T, P]) applyAnnotations(ctx context.Context, to client.Object, annotations map[string]string) error {
 	kind, err := apiutil.GVKForObject(to, c.client.Scheme())
 	if err != nil {
 		return fmt.Errorf("finding the kind: %w", err)
@@ -132,11 +132,11 @@ func (c *Controller[T, P]) apply(ctx context.Context, to client.Object, annotati
 		wanted.SetGroupVersionKind(kind)
 		wanted.SetNamespace(to.GetNamespace())
 		wanted.SetName(to.GetName())
-		// Without it, apply would make an object that is gone anew.
+		// Without it, apply would make an object that is gone again.
 		wanted.SetUID(to.GetUID())
 		wanted.SetAnnotations(annotations)
 		err = c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), options...)
-		others := conflicts(err)
+		others := conflictingAnnotations(err)
 		if len(others) == 0 {
 			break
 		}
@@ -148,7 +148,7 @@ func (c *Controller[T, P]) apply(ctx context.Context, to client.Object, annotati
 			delete(annotations, key)
 		}
 	}
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) && len(conflicts(err)) == 0 {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) && len(conflictingAnnotations(err)) == 0 {
 		return nil // Gone, or another of its name.
 	} else if err != nil {
 		return fmt.Errorf("writing annotations for cluster-autoscaler: %w", err)
@@ -156,8 +156,8 @@ func (c *Controller[T, P]) apply(ctx context.Context, to client.Object, annotati
 	return nil
 }
 
-// conflicts returns the annotations that belong to others, if that is what err says.
-func conflicts(err error) []string {
+// conflictingAnnotations returns the annotations that belong to others, if that is what err says.
+func conflictingAnnotations(err error) []string {
 	status := apierrors.APIStatus(nil)
 	if !apierrors.IsConflict(err) || !errors.As(err, &status) || status.Status().Details == nil {
 		return nil

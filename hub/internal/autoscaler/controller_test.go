@@ -185,6 +185,6 @@ func TestWhatIsGoneIsNotMadeAnew(t *testing.T) {
 	controller, err := New[v1alpha1.MachineDeployment](f.client)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(f.client.Delete(t.Context(), f.deployment)).To(Succeed())
-	f.Expect(controller.apply(t.Context(), f.deployment, map[string]string{cpu: "4"})).To(Succeed())
+	f.Expect(controller.applyAnnotations(t.Context(), f.deployment, map[string]string{cpu: "4"})).To(Succeed())
 	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(f.deployment), f.deployment)).NotTo(Succeed())
 }

@@ -50,14 +50,14 @@ type Plan struct {
 // hash is right was set by a user, and stays.
 func Decide(in Input) Plan {
 	wanted := map[string]string{}
-	for name, value := range capacity(in) {
+	for name, value := range describeCapacity(in) {
 		wanted[v1alpha1.AutoscalerCapacityPrefix+name] = value
 	}
 	if in.Held {
 		wanted[v1alpha1.AutoscalerPausedAnnotation] = "true"
 	}
 	if len(wanted) > 0 {
-		wanted[v1alpha1.AutoscalingHashAnnotation] = hash(wanted)
+		wanted[v1alpha1.AutoscalingHashAnnotation] = hashOf(wanted)
 	}
 	write := in.Annotations[v1alpha1.AutoscalingHashAnnotation] != wanted[v1alpha1.AutoscalingHashAnnotation]
 	for key := range wanted {
@@ -67,8 +67,8 @@ func Decide(in Input) Plan {
 	return Plan{Write: write, Annotations: wanted}
 }
 
-// capacity describes a Node of the template, by the names after the prefix.
-func capacity(in Input) map[string]string {
+// describeCapacity describes a Node of the template, by the names after the prefix.
+func describeCapacity(in Input) map[string]string {
 	described := map[string]string{}
 	resources, podLimit := resourcesOf(in)
 	put := func(name string, resource corev1.ResourceName) {
@@ -182,7 +182,7 @@ func taintsOf(all []corev1.Taint) string {
 	return strings.Join(list, ",")
 }
 
-func hash(annotations map[string]string) string {
+func hashOf(annotations map[string]string) string {
 	sum := fnv.New64a()
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		fmt.Fprintf(sum, "%s=%q\n", key, annotations[key])

@@ -66,9 +66,9 @@ func newBundle(out io.Writer, now time.Time) *bundle {
 	return &bundle{files: tar.NewWriter(zipped), zipped: zipped, now: now}
 }
 
-// collect adds all files. What cannot be read is noted in one of them, and keeps no other out.
-func (b *bundle) collect(ctx context.Context, c client.Client, versions string) error {
-	if err := b.add("versions.txt", []byte(versions)); err != nil {
+// collectFiles adds all files. What cannot be read is noted in one of them, and keeps no other out.
+func (b *bundle) collectFiles(ctx context.Context, c client.Client, versions string) error {
+	if err := b.addFile("versions.txt", []byte(versions)); err != nil {
 		return err
 	}
 	for _, part := range content {
@@ -77,14 +77,14 @@ func (b *bundle) collect(ctx context.Context, c client.Client, versions string) 
 			b.problems = append(b.problems, fmt.Sprintf("%s: %v", part.file, err))
 			continue
 		}
-		if err := b.add(part.file, text); err != nil {
+		if err := b.addFile(part.file, text); err != nil {
 			return err
 		}
 	}
 	if len(b.problems) == 0 {
 		return nil
 	}
-	return b.add("problems.txt", []byte(strings.Join(b.problems, "\n")+"\n"))
+	return b.addFile("problems.txt", []byte(strings.Join(b.problems, "\n")+"\n"))
 }
 
 // readObjects lists objects as JSON, because YAML takes no control characters, and a message may have some. It leaves out what is of
@@ -118,7 +118,7 @@ func readObjects(ctx context.Context, c client.Client, list client.ObjectList, k
 	return json.MarshalIndent(list, "", "  ")
 }
 
-func (b *bundle) add(name string, text []byte) error {
+func (b *bundle) addFile(name string, text []byte) error {
 	header := &tar.Header{Name: "hollowfleet-support/" + name, Mode: 0o600, Size: int64(len(text)), ModTime: b.now}
 	if err := b.files.WriteHeader(header); err != nil {
 		return fmt.Errorf("writing %s to the bundle: %w", name, err)
@@ -129,8 +129,8 @@ func (b *bundle) add(name string, text []byte) error {
 	return nil
 }
 
-// close ends the archive.
-func (b *bundle) close() error {
+// closeArchive ends the archive.
+func (b *bundle) closeArchive() error {
 	if err := b.files.Close(); err != nil {
 		return fmt.Errorf("ending the bundle: %w", err)
 	}

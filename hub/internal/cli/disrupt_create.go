@@ -60,7 +60,7 @@ see all that was expected.`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
 		RunE: func(command *cobra.Command, args []string) error { return d.run(command.Context(), args) },
 	}
-	d.flags.add(command)
+	d.flags.addFlags(command)
 	command.Flags().StringVarP(&d.file, "filename", "f", "", "file with the NodeDisruption, instead of all other flags that describe one")
 	command.Flags().BoolVar(&d.wait, "wait", false, "follow it to its end")
 	command.Flags().DurationVar(&d.timeout, "timeout", 0, "how long --wait or --dry-run waits; default to the end of the disruption, or 30s")
@@ -73,7 +73,7 @@ func (d *disruptCreate) run(ctx context.Context, args []string) error {
 	if err := d.output.Check(); err != nil {
 		return err
 	}
-	disruption, err := d.read(args)
+	disruption, err := d.readDisruption(args)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (d *disruptCreate) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if d.dryRun.Active() {
-		return d.preview(ctx, c, disruption)
+		return d.previewNodes(ctx, c, disruption)
 	}
 	err = c.Create(ctx, disruption)
 	if apierrors.IsAlreadyExists(err) {
@@ -97,16 +97,16 @@ func (d *disruptCreate) run(ctx context.Context, args []string) error {
 	telling := d.output.Telling(d.hub)
 	telling.Say("nodedisruption.hollowfleet.io/%s created", disruption.Name)
 	if d.wait {
-		err = d.follow(ctx, telling, c, disruption)
+		err = d.followRuns(ctx, telling, c, disruption)
 	}
 	return errors.Join(d.output.Result(d.hub, disruption, cmdutil.Fact{Name: "Message", Value: disruption.Status.Message}), err)
 }
 
-// read makes the disruption of the flags or of the file.
-func (d *disruptCreate) read(args []string) (*v1alpha1.NodeDisruption, error) {
+// readDisruption makes the disruption of the flags or of the file.
+func (d *disruptCreate) readDisruption(args []string) (*v1alpha1.NodeDisruption, error) {
 	disruption := &v1alpha1.NodeDisruption{}
 	if d.file != "" {
-		if given := d.flags.given(); len(given) > 0 {
+		if given := d.flags.givenFlags(); len(given) > 0 {
 			return nil, cmdutil.Usage("-f says what is disrupted, and so does --%s: leave one of them out", given[0])
 		}
 		text, err := os.ReadFile(d.file)
@@ -127,7 +127,7 @@ func (d *disruptCreate) read(args []string) (*v1alpha1.NodeDisruption, error) {
 		}
 		disruption.ObjectMeta, disruption.Spec = raw.ObjectMeta, raw.Spec
 	} else {
-		spec, err := d.flags.spec()
+		spec, err := d.flags.specOf()
 		if err != nil {
 			return nil, err
 		}
@@ -146,8 +146,8 @@ func (d *disruptCreate) read(args []string) (*v1alpha1.NodeDisruption, error) {
 	return disruption, nil
 }
 
-// preview asks all agents what would be hit.
-func (d *disruptCreate) preview(ctx context.Context, c client.WithWatch, wanted *v1alpha1.NodeDisruption) error {
+// previewNodes asks all agents what would be hit.
+func (d *disruptCreate) previewNodes(ctx context.Context, c client.WithWatch, wanted *v1alpha1.NodeDisruption) error {
 	const patience, mostName = 30 * time.Second, 38
 	if d.timeout == 0 {
 		d.timeout = patience
@@ -164,7 +164,7 @@ func (d *disruptCreate) preview(ctx context.Context, c client.WithWatch, wanted 
 	if err := c.Create(ctx, shown); err != nil {
 		return fmt.Errorf("creating the dry run: %w", err)
 	}
-	defer d.forget(context.WithoutCancel(ctx), c, shown)
+	defer d.deleteDryRun(context.WithoutCancel(ctx), c, shown)
 	clusters := &v1alpha1.ClusterList{}
 	if err := c.List(ctx, clusters, client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return fmt.Errorf("listing clusters: %w", err)
@@ -179,7 +179,7 @@ func (d *disruptCreate) preview(ctx context.Context, c client.WithWatch, wanted 
 	if shown.Status.Phase == v1alpha1.NodeDisruptionFailed {
 		return cmdutil.Refusal("%s", shown.Status.Message)
 	}
-	d.show(shown, len(clusters.Items))
+	d.printPreview(shown, len(clusters.Items))
 	wanted.Status = shown.Status
 	if err == nil && hitsNothing(shown) {
 		err = errors.New("no Node would be hit, and the disruption would fail: choose more")
@@ -196,14 +196,14 @@ func (d *disruptCreate) preview(ctx context.Context, c client.WithWatch, wanted 
 	return nil
 }
 
-// hitsNothing tells whether a preview has no Node, and none may come.
+// hitsNothing reports whether a preview has no Node, and none may come.
 func hitsNothing(shown *v1alpha1.NodeDisruption) bool {
 	comes := slices.ContainsFunc(shown.Spec.Faults, func(f disrupt.Fault) bool { return f.Type == disrupt.NeverJoin })
 	return !comes && !slices.ContainsFunc(shown.Status.Preview, func(p v1alpha1.DisruptionPreview) bool { return p.Selected > 0 })
 }
 
-// forget deletes the dry run, also for a user who has interrupted the command.
-func (d *disruptCreate) forget(ctx context.Context, c client.Client, shown *v1alpha1.NodeDisruption) {
+// deleteDryRun deletes the dry run, also for a user who has interrupted the command.
+func (d *disruptCreate) deleteDryRun(ctx context.Context, c client.Client, shown *v1alpha1.NodeDisruption) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	if err := c.Delete(ctx, shown); client.IgnoreNotFound(err) != nil {
@@ -211,8 +211,8 @@ func (d *disruptCreate) forget(ctx context.Context, c client.Client, shown *v1al
 	}
 }
 
-// show prints a preview.
-func (d *disruptCreate) show(shown *v1alpha1.NodeDisruption, clusters int) {
+// printPreview prints a preview.
+func (d *disruptCreate) printPreview(shown *v1alpha1.NodeDisruption, clusters int) {
 	telling := d.dryRun.Telling(d.output.Telling(d.hub))
 	nodes := 0
 	for _, one := range shown.Status.Preview {
@@ -232,8 +232,8 @@ func (d *disruptCreate) show(shown *v1alpha1.NodeDisruption, clusters int) {
 	telling.Say("would hit %s in %d of %d clusters", plural.Count(nodes, "Node"), len(shown.Status.Preview), clusters)
 }
 
-// follow tells of each cluster whenever its run gets on, until all are over.
-func (d *disruptCreate) follow(ctx context.Context, telling *cmdutil.Hub, c client.WithWatch, disruption *v1alpha1.NodeDisruption) error {
+// followRuns tells of each cluster whenever its run gets on, until all are over.
+func (d *disruptCreate) followRuns(ctx context.Context, telling *cmdutil.Hub, c client.WithWatch, disruption *v1alpha1.NodeDisruption) error {
 	if d.timeout == 0 {
 		d.timeout = longestDisruption
 	}

@@ -31,8 +31,8 @@ type disruptFlags struct {
 	all []*pflag.Flag
 }
 
-// given are the names of those that the command line has.
-func (f *disruptFlags) given() (names []string) {
+// givenFlags are the names of those that the command line has.
+func (f *disruptFlags) givenFlags() (names []string) {
 	for _, flag := range f.all {
 		if flag.Changed {
 			names = append(names, flag.Name)
@@ -41,8 +41,8 @@ func (f *disruptFlags) given() (names []string) {
 	return names
 }
 
-// add adds the flags to a command that has no others yet.
-func (f *disruptFlags) add(command *cobra.Command) {
+// addFlags adds the flags to a command that has no others yet.
+func (f *disruptFlags) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&f.clusters, "clusters", "", "label selector of Clusters; default all")
 	flags.StringVarP(&f.machines, "selector", "l", "", "label selector of Machines; default all")
@@ -66,8 +66,8 @@ func (f *disruptFlags) add(command *cobra.Command) {
 	flags.VisitAll(func(flag *pflag.Flag) { f.all = append(f.all, flag) })
 }
 
-// validate returns what is wrong with flags that need or contradict each other.
-func (f *disruptFlags) validate() error {
+// validateFlags returns what is wrong with flags that need or contradict each other.
+func (f *disruptFlags) validateFlags() error {
 	switch {
 	case (f.mode == disrupt.ModeFixed || f.mode == disrupt.ModePercent) && f.value <= 0:
 		return cmdutil.Usage("--mode %s needs --value, more than 0", f.mode)
@@ -79,14 +79,14 @@ func (f *disruptFlags) validate() error {
 	return nil
 }
 
-// spec is what the flags say.
-func (f *disruptFlags) spec() (v1alpha1.NodeDisruptionSpec, error) {
+// specOf is what the flags say.
+func (f *disruptFlags) specOf() (v1alpha1.NodeDisruptionSpec, error) {
 	spec := v1alpha1.NodeDisruptionSpec{Schedule: f.schedule}
-	if err := f.validate(); err != nil {
+	if err := f.validateFlags(); err != nil {
 		return spec, err
 	}
 	spec.Target.MachineDeployment, spec.Target.Zones = f.deployment, f.zones
-	if slices.Contains(f.given(), "seed") {
+	if slices.Contains(f.givenFlags(), "seed") {
 		spec.Seed = &f.seed
 	}
 	spec.Target.Mode, spec.Target.Value = f.mode, f.value

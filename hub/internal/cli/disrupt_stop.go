@@ -61,7 +61,7 @@ func (d *disruptStop) run(ctx context.Context, name string) error {
 	waits := d.wait && !d.dryRun.Active()
 	var ill []string
 	if waits {
-		if ill, err = d.restore(ctx, c, disruption); err != nil {
+		if ill, err = d.restoreNodes(ctx, c, disruption); err != nil {
 			d.hub.Note("The disruption is not deleted. To delete it without waiting: kubectl hollow disrupt stop %s --wait=false", name)
 			return err
 		}
@@ -73,7 +73,7 @@ func (d *disruptStop) run(ctx context.Context, name string) error {
 	if !waits {
 		return nil
 	}
-	if err := d.gone(ctx, c, name); err != nil {
+	if err := d.awaitGone(ctx, c, name); err != nil {
 		return err
 	}
 	if len(ill) > 0 {
@@ -82,15 +82,15 @@ func (d *disruptStop) run(ctx context.Context, name string) error {
 	return nil
 }
 
-// restore pauses a disruption, and waits until no run of it has Nodes that are not well again. It returns the clusters where some
+// restoreNodes pauses a disruption, and waits until no run of it has Nodes that are not healthy again. It returns the clusters where some
 // are when the time is over.
-func (d *disruptStop) restore(ctx context.Context, c client.Client, disruption *v1alpha1.NodeDisruption) ([]string, error) {
+func (d *disruptStop) restoreNodes(ctx context.Context, c client.Client, disruption *v1alpha1.NodeDisruption) ([]string, error) {
 	runs := &v1alpha1.NodeDisruptionRunList{}
 	of := client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: disruption.Name}
 	if err := c.List(ctx, runs, of); err != nil {
 		return nil, fmt.Errorf("listing its runs: %w", err)
 	}
-	if len(ill(runs)) == 0 {
+	if len(unrestoredNodes(runs)) == 0 {
 		return nil, nil
 	}
 	patch := client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"paused":true}}`))
@@ -104,7 +104,7 @@ func (d *disruptStop) restore(ctx context.Context, c client.Client, disruption *
 		if err := c.List(ctx, runs, of); err != nil {
 			return nil, fmt.Errorf("waiting for the Nodes: %w", err)
 		}
-		now := ill(runs)
+		now := unrestoredNodes(runs)
 		if len(now) == 0 {
 			d.hub.Say("its Nodes are well again")
 			return nil, nil
@@ -123,8 +123,8 @@ func (d *disruptStop) restore(ctx context.Context, c client.Client, disruption *
 	}
 }
 
-// ill says of each cluster whose agent has not restored all Nodes how many it has yet to restore, by name.
-func ill(runs *v1alpha1.NodeDisruptionRunList) []string {
+// unrestoredNodes says of each cluster whose agent has not restored all Nodes how many it has yet to restore, by name.
+func unrestoredNodes(runs *v1alpha1.NodeDisruptionRunList) []string {
 	count := map[string]int32{}
 	for i := range runs.Items {
 		run := &runs.Items[i]
@@ -145,8 +145,8 @@ func ill(runs *v1alpha1.NodeDisruptionRunList) []string {
 	return texts
 }
 
-// gone waits until the runs of a deleted disruption are gone.
-func (d *disruptStop) gone(ctx context.Context, c client.Client, name string) error {
+// awaitGone waits until the runs of a deleted disruption are gone.
+func (d *disruptStop) awaitGone(ctx context.Context, c client.Client, name string) error {
 	bounded, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	for {

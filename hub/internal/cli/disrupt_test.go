@@ -22,7 +22,7 @@ func (f *fixture) disruption() (*v1alpha1.NodeDisruption, error) {
 	return disruption, f.client.Get(context.WithoutCancel(f.t.Context()), client.ObjectKey{Name: f.name}, disruption)
 }
 
-// hub writes the status of the first disruption whose name begins with the fixture's, as the hub would.
+// hub writes the status of the first disruption whose name starts with the fixture's, as the hub would.
 func (f *fixture) hub(change func(*v1alpha1.NodeDisruptionStatus)) {
 	go func() {
 		ctx := f.t.Context()
@@ -82,7 +82,7 @@ func TestADisruptionIsMadeOfFlags(t *testing.T) {
 	f.fails(3, "does not exist: see kubectl hollow disrupt list", "disrupt pause NAME")
 }
 
-// disruptionRun makes a run of the fixture's disruption in a namespace of its own, on whose Nodes a fault goes on.
+// disruptionRun makes a run of the fixture's disruption in a namespace of its own, on whose Nodes a fault continues.
 func (f *fixture) disruptionRun() *v1alpha1.NodeDisruptionRun {
 	f.namespace()
 	run := &v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: f.name, Labels: map[string]string{v1alpha1.NodeDisruptionNameLabel: f.name}}}

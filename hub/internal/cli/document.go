@@ -56,12 +56,12 @@ type versionDocument struct {
 	APIServer  string       `json:"apiServer,omitempty"`
 }
 
-func (f *fleet) document() statusDocument {
+func (f *fleet) newDocument() statusDocument {
 	document := statusDocument{
 		APIVersion: documentVersion, Kind: "Status", Time: metav1.NewTime(f.now), Hub: documentOfHub(f.hub, f.hubUnread),
 		RemovedKinds: f.removed, Kinds: append([]health.Count{}, f.report.Counts...), Objects: append([]health.Finding{}, f.report.Findings...),
 	}
-	if err := f.verdict(); err != nil {
+	if err := f.verdictError(); err != nil {
 		document.Problem = err.Error()
 	}
 	document.Healthy = document.Problem == ""
@@ -89,7 +89,7 @@ func (o *documentOutput) addFlag(command *cobra.Command) {
 	command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)) //nolint:errcheck // It fails for a flag that does not exist.
 }
 
-func (o *documentOutput) check() error {
+func (o *documentOutput) checkFormat() error {
 	switch o.format {
 	case "", "json", "yaml":
 		return nil
@@ -97,7 +97,7 @@ func (o *documentOutput) check() error {
 	return cmdutil.Usage("-o: unknown format %q: want one of json, yaml", o.format)
 }
 
-func (o *documentOutput) print(out io.Writer, document any) error {
+func (o *documentOutput) printDocument(out io.Writer, document any) error {
 	text, err := json.MarshalIndent(document, "", "  ")
 	if err == nil && o.format == "yaml" {
 		text, err = yaml.JSONToYAML(text)

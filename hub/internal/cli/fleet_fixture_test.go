@@ -88,7 +88,7 @@ func (f *fleetFixture) reconcile() {
 	}
 }
 
-// report plays the rollout in a cluster: it is complete, or cannot go on.
+// report plays the rollout in a cluster: it is complete, or cannot continue.
 func (f *fleetFixture) report(cluster *v1alpha1.Cluster, failing bool) {
 	f.t.Helper()
 	d := &v1alpha1.MachineDeployment{}
@@ -105,7 +105,7 @@ func (f *fleetFixture) report(cluster *v1alpha1.Cluster, failing bool) {
 	f.Expect(f.client.Status().Update(f.t.Context(), d)).To(Succeed())
 }
 
-// settle rolls the present template out everywhere.
+// settle rolls the current template out everywhere.
 func (f *fleetFixture) settle() {
 	f.t.Helper()
 	for range 3 {

@@ -114,8 +114,8 @@ func TestAFleetSaysWhichHealthConditionIsMissing(t *testing.T) {
 		` .* Progressing .*condition example.com/FrontendAvailable is missing on Cluster ` + f.clusters[0].Name))
 }
 
-// Who ends the watching is told that the upgrade goes on. In a terminal there is a bar for each cluster and one for all.
-// Claim: Ctrl-C ends the watching, not the upgrade. Broken: nothing is said; the bar of a cluster that was just begun is full.
+// Who ends the watching is told that the upgrade continues. In a terminal there is a bar for each cluster and one for all.
+// Claim: Ctrl-C ends the watching, not the upgrade. Broken: nothing is said; the bar of a cluster that was just started is full.
 func TestAnUpgradeIsFollowedToItsEnd(t *testing.T) {
 	f := newFleetFixture(t)
 	f.settle()

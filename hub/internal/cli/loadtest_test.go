@@ -221,7 +221,7 @@ func TestATestThatIsDeletedWhileItIsFollowedDoesNotContinue(t *testing.T) {
 }
 
 func TestEachClusterHasALineOrABar(t *testing.T) {
-	running := v1alpha1.LoadTestRunStatus{Phase: v1alpha1.LoadTestRunning, Message: "m", Progress: v1alpha1.LoadProgress{Step: "create (1/2)", Steps: 1, StepsTotal: 3, Requests: 12, Failed: 1, PodsCreated: 5, PodsReady: 4}}
+	running := v1alpha1.LoadTestRunStatus{Phase: v1alpha1.LoadTestRunPhaseRunning, Message: "m", Progress: v1alpha1.LoadProgress{Step: "create (1/2)", Steps: 1, StepsTotal: 3, Requests: 12, Failed: 1, PodsCreated: 5, PodsReady: 4}}
 	evil := running
 	evil.Progress.Step = "\x1b[2Jcreate"
 	for _, bars := range []bool{false, true} {
@@ -255,7 +255,7 @@ func TestAReportIsWrittenAndCompared(t *testing.T) {
 	histograms, _, err := measured.Encode()
 	f.Expect(err).NotTo(HaveOccurred())
 	cluster := hubtest.Cluster(t, f.client).Name
-	f.loadRun(cluster, v1alpha1.LoadTestRunStatus{Phase: v1alpha1.LoadTestRunning, Histograms: histograms, Environment: &v1alpha1.LoadEnvironment{
+	f.loadRun(cluster, v1alpha1.LoadTestRunStatus{Phase: v1alpha1.LoadTestRunPhaseRunning, Histograms: histograms, Environment: &v1alpha1.LoadEnvironment{
 		KubernetesVersion: "v1.37.1", Nodes: 4, Processors: 2, Processor: "Some CPU", Profiles: []v1alpha1.LoadNodeCount{{Value: "Fast", Nodes: 4}},
 	}})
 	f.Expect(f.succeeds("loadtest report NAME")).To(And(ContainSubstring("It is partial"), MatchRegexp(`PodReady +10 +2s`), ContainSubstring(cluster+": Running")), "what is there so far is merged")

@@ -47,18 +47,18 @@ hub: what was not looked at is named, and does not count as healthy.`,
   kubectl hollow status -o json | jq -r '.objects[] | select(.state == "Problem") | "\(.kind) \(.namespace)/\(.name): \(.message)"'`,
 		Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := output.check(); err != nil {
+			if err := output.checkFormat(); err != nil {
 				return err
 			}
-			seen, err := look(command.Context(), hub, timeout)
+			seen, err := observeWithin(command.Context(), hub, timeout)
 			if err != nil && output.format != "" {
-				seen = &fleet{now: time.Now(), failed: hub.Explain(err), hubUnread: cause(err)}
-				return errors.Join(output.print(hub.Out, seen.document()), err)
+				seen = &fleet{now: time.Now(), failed: hub.Explain(err), hubUnread: rootCause(err)}
+				return errors.Join(output.printDocument(hub.Out, seen.newDocument()), err)
 			}
 			if err != nil {
 				return err
 			}
-			return seen.show(hub, output)
+			return seen.printFleet(hub, output)
 		},
 	}
 	output.addFlag(command)
@@ -82,8 +82,8 @@ type fleet struct {
 	took time.Duration
 }
 
-// look observes the fleet within a time.
-func look(ctx context.Context, hub *cmdutil.Hub, timeout time.Duration) (*fleet, error) {
+// observeWithin observes the fleet within a time.
+func observeWithin(ctx context.Context, hub *cmdutil.Hub, timeout time.Duration) (*fleet, error) {
 	if timeout <= 0 {
 		return nil, cmdutil.Usage("--timeout: want a time above 0, got %s", timeout)
 	}
@@ -114,7 +114,7 @@ func look(ctx context.Context, hub *cmdutil.Hub, timeout time.Duration) (*fleet,
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil && limited.Err() != nil:
-		return nil, fmt.Errorf("whether the fleet is healthy is not known: the hub's API server has not answered within %s: %s", timeout, cause(err))
+		return nil, fmt.Errorf("whether the fleet is healthy is not known: the hub's API server has not answered within %s: %s", timeout, rootCause(err))
 	case err != nil:
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func observeFleet(ctx context.Context, c client.Client, now time.Time) (*fleet, 
 	state, err := cmdutil.ReadHubState(ctx, c, now)
 	switch {
 	case apierrors.IsForbidden(err):
-		f.hubUnread, f.hubForbidden = "you may not read its Lease: "+cause(err), true
+		f.hubUnread, f.hubForbidden = "you may not read its Lease: "+rootCause(err), true
 		state = cmdutil.HubState{Version: cmdutil.UnknownVersion}
 	case err != nil:
 		return nil, err
@@ -172,14 +172,14 @@ func (f *fleet) noteUnread(kind string, err error) {
 	case meta.IsNoMatchError(err):
 		f.report.NotLooked(kind, cmdutil.MissingKind, false)
 	case apierrors.IsForbidden(err):
-		f.report.NotLooked(kind, "you may not list them: "+cause(err), true)
+		f.report.NotLooked(kind, "you may not list them: "+rootCause(err), true)
 	default:
-		f.report.NotLooked(kind, "they could not be listed: "+cause(err), false)
+		f.report.NotLooked(kind, "they could not be listed: "+rootCause(err), false)
 	}
 }
 
-// cause is an error of the API server without what it is wrapped in.
-func cause(err error) string {
+// rootCause is an error of the API server without what it is wrapped in.
+func rootCause(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		return status.Status().Message
@@ -187,13 +187,13 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// show prints the fleet. The error counts what is wrong.
-func (f *fleet) show(hub *cmdutil.Hub, output documentOutput) error {
+// printFleet prints the fleet. The error counts what is wrong.
+func (f *fleet) printFleet(hub *cmdutil.Hub, output documentOutput) error {
 	if output.format != "" {
-		if err := output.print(hub.Out, f.document()); err != nil {
+		if err := output.printDocument(hub.Out, f.newDocument()); err != nil {
 			return err
 		}
-		return f.verdict()
+		return f.verdictError()
 	}
 	hub.Say("%-19s%s", "Hub:", f.hubLine())
 	if len(f.removed) > 0 {
@@ -208,7 +208,7 @@ func (f *fleet) show(hub *cmdutil.Hub, output documentOutput) error {
 		for i := range rows {
 			row := &rows[i]
 			table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-				string(row.State), row.Kind, row.Namespace, row.Name, row.Reason, f.since(row.Since), row.Next, row.Message,
+				string(row.State), row.Kind, row.Namespace, row.Name, row.Reason, f.formatSince(row.Since), row.Next, row.Message,
 			}})
 		}
 		hub.Say("")
@@ -222,10 +222,10 @@ func (f *fleet) show(hub *cmdutil.Hub, output documentOutput) error {
 	if len(more) > 0 {
 		hub.Say("And %s: kubectl hollow status -o json lists all", strings.Join(more, ", "))
 	}
-	return f.verdict()
+	return f.verdictError()
 }
 
-// isEmpty tells whether there is nothing to judge.
+// isEmpty reports whether there is nothing to judge.
 func (f *fleet) isEmpty() bool {
 	return !slices.ContainsFunc(f.report.Counts, func(count health.Count) bool { return count.Total > 0 || count.NotLookedAt != "" })
 }
@@ -256,8 +256,8 @@ func countLine(count health.Count) string {
 	return line
 }
 
-// verdict is the error of a fleet that is not healthy, or was not looked at.
-func (f *fleet) verdict() error {
+// verdictError is the error of a fleet that is not healthy, or was not looked at.
+func (f *fleet) verdictError() error {
 	var problems, missing, forbidden []string
 	if f.failed != nil {
 		return f.failed
@@ -298,7 +298,7 @@ func (f *fleet) verdict() error {
 	return nil
 }
 
-func (f *fleet) since(at *metav1.Time) string {
+func (f *fleet) formatSince(at *metav1.Time) string {
 	if at == nil {
 		return "-"
 	}

@@ -45,7 +45,7 @@ func silentServer(t *testing.T) string {
 }
 
 // A hub whose API server hangs is not healthy: the command says so in time, in every format.
-// Edge case: `status` waited for ever.
+// Edge case: `status` waited forever.
 func TestStatusOfAnAPIServerThatDoesNotAnswerIsNotKnown(t *testing.T) {
 	g := NewWithT(t)
 	for _, format := range []string{"", "-o=json"} {

@@ -44,7 +44,7 @@ func writeBundle(ctx context.Context, hub *cmdutil.Hub, path string) (err error)
 		return err
 	}
 	versions := newVersionDocument()
-	unasked := versions.ask(ctx, hub)
+	unasked := versions.addHubVersions(ctx, hub)
 	if unasked != nil && !apierrors.IsForbidden(unasked) {
 		return unasked
 	}
@@ -67,10 +67,10 @@ func writeBundle(ctx context.Context, hub *cmdutil.Hub, path string) (err error)
 	case versions.Hub != nil && strings.HasPrefix(versions.Hub.Problem, notLooked):
 		archive.problems = append(archive.problems, "versions.txt: the hub: "+versions.Hub.Problem)
 	}
-	if err := archive.collect(ctx, c, versions.text()); err != nil {
+	if err := archive.collectFiles(ctx, c, versions.formatText()); err != nil {
 		return err
 	}
-	if err := archive.close(); err != nil {
+	if err := archive.closeArchive(); err != nil {
 		return err
 	}
 	hub.Say("Wrote %s", path)

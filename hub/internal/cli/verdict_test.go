@@ -14,11 +14,11 @@ import (
 func TestALookThatTookTooLongIsNoProof(t *testing.T) {
 	g := NewWithT(t)
 	healthy := fleet{report: health.Report{Counts: []health.Count{{Kind: health.Cluster, Total: 1, Healthy: 1}}}}
-	g.Expect(healthy.verdict()).To(Succeed())
+	g.Expect(healthy.verdictError()).To(Succeed())
 	late := healthy
 	late.took = time.Hour
-	g.Expect(late.verdict()).To(MatchError(ContainSubstring("it took 1h0m0s to look: run it again")))
-	g.Expect(cmdutil.Code(late.verdict())).To(Equal(cmdutil.Failed))
-	g.Expect(late.document().Healthy).To(BeFalse())
-	g.Expect(late.document().Problem).To(ContainSubstring("run it again"))
+	g.Expect(late.verdictError()).To(MatchError(ContainSubstring("it took 1h0m0s to look: run it again")))
+	g.Expect(cmdutil.Code(late.verdictError())).To(Equal(cmdutil.Failed))
+	g.Expect(late.newDocument().Healthy).To(BeFalse())
+	g.Expect(late.newDocument().Problem).To(ContainSubstring("run it again"))
 }

@@ -26,19 +26,19 @@ kubectl hollow cluster list.`,
   kubectl hollow version --client`,
 		Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := output.check(); err != nil {
+			if err := output.checkFormat(); err != nil {
 				return err
 			}
 			versions := newVersionDocument()
 			if !clientOnly {
-				if err := versions.ask(command.Context(), hub); err != nil {
+				if err := versions.addHubVersions(command.Context(), hub); err != nil {
 					return err
 				}
 			}
 			if output.format != "" {
-				return output.print(hub.Out, versions)
+				return output.printDocument(hub.Out, versions)
 			}
-			fmt.Fprint(hub.Out, versions.text())
+			fmt.Fprint(hub.Out, versions.formatText())
 			return nil
 		},
 	}
@@ -47,9 +47,9 @@ kubectl hollow cluster list.`,
 	return command
 }
 
-// ask adds the versions of the hub that works, and of its API server. A user who may not read the Lease of the hub is told so in
+// addHubVersions adds the versions of the hub that works, and of its API server. A user who may not read the Lease of the hub is told so in
 // place of its version.
-func (d *versionDocument) ask(ctx context.Context, hub *cmdutil.Hub) error {
+func (d *versionDocument) addHubVersions(ctx context.Context, hub *cmdutil.Hub) error {
 	c, err := hub.Client()
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (d *versionDocument) ask(ctx context.Context, hub *cmdutil.Hub) error {
 	state, err := cmdutil.ReadHubState(ctx, c, time.Now())
 	switch {
 	case apierrors.IsForbidden(err):
-		d.Hub = new(documentOfHub(cmdutil.HubState{Version: cmdutil.UnknownVersion}, cause(err)))
+		d.Hub = new(documentOfHub(cmdutil.HubState{Version: cmdutil.UnknownVersion}, rootCause(err)))
 	case err != nil:
 		return err
 	default:
@@ -69,7 +69,7 @@ func (d *versionDocument) ask(ctx context.Context, hub *cmdutil.Hub) error {
 	return nil
 }
 
-func (d *versionDocument) text() string {
+func (d *versionDocument) formatText() string {
 	text := "Client: " + d.Client + "\n"
 	if d.Hub == nil {
 		return text

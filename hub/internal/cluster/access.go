@@ -46,12 +46,12 @@ func accessOf(cluster *v1alpha1.Cluster, namespace namespaceState) access {
 	return access{
 		join:    cluster.Spec.Acceptance != v1alpha1.AcceptanceDenied,
 		agent:   cluster.Accepted() && namespace == namespaceReady,
-		account: tokens(cluster),
+		account: usesTokens(cluster),
 	}
 }
 
-// tokens tells whether the cluster's agent uses tokens of a ServiceAccount.
-func tokens(cluster *v1alpha1.Cluster) bool {
+// usesTokens reports whether the cluster's agent uses tokens of a ServiceAccount.
+func usesTokens(cluster *v1alpha1.Cluster) bool {
 	return cluster.Spec.Credential == v1alpha1.CredentialServiceAccountToken
 }
 
@@ -67,7 +67,7 @@ func agentRules(cluster string) []rbacv1.PolicyRule {
 
 // joinRules are what a join token is good for: to look at its own Cluster, and to ask for one certificate. RBAC
 // cannot bind create to a name; the ValidatingAdmissionPolicy hollowfleet-agents does. The request is not to be watched:
-// such a watch would go on when the cluster has been denied, and nothing could end it.
+// such a watch would continue when the cluster has been denied, and nothing could end it.
 func joinRules(cluster string) []rbacv1.PolicyRule {
 	requests := []string{"certificatesigningrequests"}
 	return []rbacv1.PolicyRule{
@@ -83,13 +83,13 @@ func joinRules(cluster string) []rbacv1.PolicyRule {
 	}
 }
 
-func group(name string) rbacv1.Subject {
+func groupSubject(name string) rbacv1.Subject {
 	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
 }
 
-// agents are the identities of a cluster's agent.
-func agents(cluster string, a access) []rbacv1.Subject {
-	subjects := []rbacv1.Subject{group(v1alpha1.AgentGroupPrefix + cluster)}
+// agentSubjects are the identities of a cluster's agent.
+func agentSubjects(cluster string, a access) []rbacv1.Subject {
+	subjects := []rbacv1.Subject{groupSubject(v1alpha1.AgentGroupPrefix + cluster)}
 	if a.account {
 		subjects = append(subjects, rbacv1.Subject{
 			Kind: rbacv1.ServiceAccountKind, Namespace: cluster, Name: v1alpha1.AgentServiceAccount,
@@ -106,8 +106,8 @@ func labelsOf(cluster string) map[string]string {
 	return map[string]string{v1alpha1.ClusterNameLabel: cluster, v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub}
 }
 
-// labeled tells whether the hub made object for the cluster of that name.
-func labeled(object client.Object, cluster string) bool {
+// isLabeledFor reports whether the hub made object for the cluster of that name.
+func isLabeledFor(object client.Object, cluster string) bool {
 	labels := maps.Clone(object.GetLabels())
 	maps.DeleteFunc(labels, func(key, _ string) bool {
 		return key != v1alpha1.ClusterNameLabel && key != v1alpha1.ManagedByLabel
@@ -115,12 +115,12 @@ func labeled(object client.Object, cluster string) bool {
 	return maps.Equal(labels, labelsOf(cluster))
 }
 
-// marked tells whether object has the marks that the hub gives it: its labels, and cluster as an owner. Owned
+// isMarkedFor reports whether object has the marks that the hub gives it: its labels, and cluster as an owner. Owned
 // access goes with its Cluster even if a user takes the hub's finalizer off.
-func marked(object client.Object, cluster *v1alpha1.Cluster) bool {
+func isMarkedFor(object client.Object, cluster *v1alpha1.Cluster) bool {
 	for _, owner := range object.GetOwnerReferences() {
 		if owner.UID == cluster.UID {
-			return labeled(object, cluster.Name)
+			return isLabeledFor(object, cluster.Name)
 		}
 	}
 	return false
@@ -153,7 +153,7 @@ func (c *Controller) ensureNamespace(ctx context.Context, cluster *v1alpha1.Clus
 		return namespaceNone, nil
 	case err != nil:
 		return namespaceUnknown, fmt.Errorf("getting namespace %s: %w", cluster.Name, err)
-	case !labeled(namespace, cluster.Name):
+	case !isLabeledFor(namespace, cluster.Name):
 		return namespaceForeign, nil
 	case namespace.DeletionTimestamp != nil:
 		return namespaceDeleting, nil

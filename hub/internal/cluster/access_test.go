@@ -174,7 +174,7 @@ func TestDriftedAccessIsRepaired(t *testing.T) {
 	binding.RoleRef.Name = "view"
 	joining := &rbacv1.ClusterRoleBinding{}
 	f.Expect(f.get(joining, "", JoinRoleName(name))).To(Succeed())
-	joining.Subjects = append(joining.Subjects, group("system:authenticated"))
+	joining.Subjects = append(joining.Subjects, groupSubject("system:authenticated"))
 	joining.OwnerReferences = nil
 	f.Expect(f.direct.Update(t.Context(), joining)).To(Succeed())
 	hubtest.Create(t, f.direct, binding)
@@ -185,6 +185,6 @@ func TestDriftedAccessIsRepaired(t *testing.T) {
 	f.Expect(binding.RoleRef.Name).To(Equal(AgentRole))
 	f.Expect(binding.Subjects).To(ConsistOf(HaveField("Name", v1alpha1.AgentGroupPrefix+name)))
 	f.Expect(f.get(joining, "", JoinRoleName(name))).To(Succeed())
-	f.Expect(joining.Subjects).To(ConsistOf(group(v1alpha1.JoinGroupPrefix + name)))
+	f.Expect(joining.Subjects).To(ConsistOf(groupSubject(v1alpha1.JoinGroupPrefix + name)))
 	f.Expect(joining.OwnerReferences).To(ConsistOf(HaveField("UID", f.cluster.UID)))
 }

@@ -62,7 +62,7 @@ type Controller struct {
 	throttle   reconciler.StatusThrottle
 }
 
-// countsInterval is that of the counts of Machines: the longer they go on changing, the less often they are written.
+// countsInterval is that of the counts of Machines: the longer they keep changing, the less often they are written.
 var countsInterval = reconciler.StatusBounds{First: 2 * reconciler.StatusInterval, Longest: reconciler.LongestStatusInterval}
 
 // New returns a Controller.
@@ -82,26 +82,26 @@ func (c *Controller) Status(cluster *v1alpha1.Cluster) any { return &cluster.Sta
 // Reconcile implements reconciler.Logic.
 func (c *Controller) Reconcile(ctx context.Context, cluster *v1alpha1.Cluster) (reconciler.Next, error) {
 	if cluster.DeletionTimestamp != nil {
-		return reconciler.Next{}, c.finish(ctx, cluster)
+		return reconciler.Next{}, c.endAccess(ctx, cluster)
 	}
-	if err := c.claim(ctx, cluster); err != nil {
+	if err := c.addFinalizer(ctx, cluster); err != nil {
 		return reconciler.Next{}, err
 	}
 	before := cluster.Status.DeepCopy()
 	now := c.Clock.Now()
-	namespace, accessErr := c.admit(ctx, cluster)
-	counts, countErr := c.count(ctx, cluster, now)
+	namespace, accessErr := c.admitCluster(ctx, cluster)
+	counts, countErr := c.countMachines(ctx, cluster, now)
 	cluster.Status.Heartbeat = new(cluster.Spec.Heartbeat.Or(c.Heartbeat))
 	cluster.Status.HubVersion = c.Version
-	heard := c.heartbeats.evaluate(cluster, now)
+	heard := c.heartbeats.evaluateAgent(cluster, now)
 	// A renewal that comes from here on counts at the next look: this one may miss what the agent has written before it.
-	renewed := c.heartbeats.renewed(cluster.Name)
+	renewed := c.heartbeats.isRenewed(cluster.Name)
 	if !renewed {
 		c.Agents.Forget(cluster.Name)
 	}
-	arrived, hearErr := c.arrived(ctx, cluster, renewed)
+	arrived, hearErr := c.hasArrived(ctx, cluster, renewed)
 	if !arrived {
-		heard = heard.held(cluster)
+		heard = heard.heldState(cluster)
 	}
 	if countErr == nil {
 		cluster.Status.Machines = counts
@@ -110,7 +110,7 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *v1alpha1.Cluster) (
 	if !heard.connected {
 		heard.noRole, roleErr = c.lacksRole(ctx)
 	}
-	decoded(cluster, c.Undecodable.In(cluster.Name), now)
+	decodedCondition(cluster, c.Undecodable.In(cluster.Name), now)
 	report(cluster, namespace, heard, now)
 	clustermetrics.Preset(cluster.Name)
 	c.emitEvents(before, cluster)
@@ -121,14 +121,14 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *v1alpha1.Cluster) (
 		next = next.NoLaterThan(wait)
 	}
 	told := equality.Semantic.DeepEqual(before, &cluster.Status) || onlyCounts(before, &cluster.Status)
-	if renewed && arrived && told && c.heartbeats.renewed(cluster.Name) {
+	if renewed && arrived && told && c.heartbeats.isRenewed(cluster.Name) {
 		c.Agents.Hear(cluster.Name)
 	}
 	return next, errors.Join(accessErr, countErr, hearErr, roleErr)
 }
 
-// claim puts the hub's finalizer on cluster, so that the agent's access ends with it.
-func (c *Controller) claim(ctx context.Context, cluster *v1alpha1.Cluster) error {
+// addFinalizer puts the hub's finalizer on cluster, so that the agent's access ends with it.
+func (c *Controller) addFinalizer(ctx context.Context, cluster *v1alpha1.Cluster) error {
 	before := cluster.DeepCopy()
 	if !controllerutil.AddFinalizer(cluster, v1alpha1.ClusterFinalizer) {
 		return nil
@@ -140,13 +140,13 @@ func (c *Controller) claim(ctx context.Context, cluster *v1alpha1.Cluster) error
 	return nil
 }
 
-// finish ends the access of the agent of a cluster that is being deleted. Its namespace and Machines stay,
+// endAccess ends the access of the agent of a cluster that is being deleted. Its namespace and Machines stay,
 // and so do its nodes, until the user deletes them.
-func (c *Controller) finish(ctx context.Context, cluster *v1alpha1.Cluster) error {
+func (c *Controller) endAccess(ctx context.Context, cluster *v1alpha1.Cluster) error {
 	if !controllerutil.ContainsFinalizer(cluster, v1alpha1.ClusterFinalizer) {
 		return nil
 	}
-	if err := c.withdraw(ctx, c.Live, cluster, access{}, namespaceUnknown); err != nil {
+	if err := c.withdrawAccess(ctx, c.Live, cluster, access{}, namespaceUnknown); err != nil {
 		return err
 	}
 	before := cluster.DeepCopy()
@@ -154,7 +154,7 @@ func (c *Controller) finish(ctx context.Context, cluster *v1alpha1.Cluster) erro
 	if err := c.Client.Patch(ctx, cluster, reconciler.MergeFromWithLock(before)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the finalizer: %w", err)
 	}
-	c.heartbeats.forget(cluster.Name)
+	c.heartbeats.forgetCluster(cluster.Name)
 	c.Agents.Forget(cluster.Name)
 	clustermetrics.Forget(cluster.Name)
 	return nil
@@ -164,11 +164,11 @@ func (c *Controller) finish(ctx context.Context, cluster *v1alpha1.Cluster) erro
 // that, such as that it is frozen or that this hub was restored from a backup, it writes on the Cluster before it renews
 // its Lease. But here the two come from different caches, and the other controllers go by a condition that this one
 // writes. So after the renewal the Cluster is read once more, from the API server: the agent is heard when the cache has
-// that version and there is nothing left to write about it. An agent that falls silent has to be heard anew.
+// that version and there is nothing left to write about it. An agent that falls silent has to be heard again.
 
-// arrived tells whether cluster, as the cache has it, holds all that its agent has written before it renewed its Lease, if
+// hasArrived reports whether cluster, as the cache has it, holds all that its agent has written before it renewed its Lease, if
 // it has. If not, a newer one comes with an event.
-func (c *Controller) arrived(ctx context.Context, cluster *v1alpha1.Cluster, renewed bool) (bool, error) {
+func (c *Controller) hasArrived(ctx context.Context, cluster *v1alpha1.Cluster, renewed bool) (bool, error) {
 	if !renewed || c.Agents.Heard(cluster.Name) {
 		return true, nil
 	}

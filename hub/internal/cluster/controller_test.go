@@ -211,7 +211,7 @@ func TestRemovedClusterLeavesNamespaceAndMachines(t *testing.T) {
 	f.Expect(apierrors.IsNotFound(f.get(&v1alpha1.Cluster{}, "", f.cluster.Name))).To(BeTrue())
 	f.expectNoAccess()
 	f.untouched(machine)
-	f.reconcile() // It is gone; that is no error.
+	f.reconcile() // It is gone; that is not an error.
 
 	again := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: f.cluster.Name}, Spec: v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted}}
 	hubtest.Create(t, f.direct, again)
@@ -244,7 +244,7 @@ func TestAgentThatFallsSilentFreezesItsCluster(t *testing.T) {
 	f := newFixture(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()
 	renew := func() {
-		f.logic.heartbeats.observe(&coordinationv1.Lease{
+		f.logic.heartbeats.observeLease(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("agent"), RenewTime: &metav1.MicroTime{Time: f.clock.Now()}},
 		}, false, f.clock.Now())
@@ -263,7 +263,7 @@ func TestAgentThatFallsSilentFreezesItsCluster(t *testing.T) {
 	f.Expect(f.writes.Counts()).To(BeEmpty(), "renewals cause no write")
 
 	f.clock.SetTime(f.clock.Now().Add(40 * time.Second))
-	silent, _ := f.logic.heartbeats.expired(f.clock.Now())
+	silent, _ := f.logic.heartbeats.expiredClusters(f.clock.Now())
 	f.Expect(silent).To(ConsistOf(f.cluster.Name))
 	f.reconcile()
 	f.Expect(f.condition(v1alpha1.ClusterAgentConnectedCondition).Status).To(Equal(metav1.ConditionUnknown))
@@ -303,10 +303,10 @@ func TestGraceIsTheClusters(t *testing.T) {
 	f.cluster.Spec.Heartbeat = v1alpha1.Heartbeat{PeriodSeconds: 2, GraceSeconds: 6}
 	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
 	f.reconcile()
-	f.logic.heartbeats.observe(&coordinationv1.Lease{
+	f.logic.heartbeats.observeLease(&coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, UID: "x"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("agent")}}, false, f.clock.Now())
 	f.reconcile()
-	_, next := f.logic.heartbeats.expired(f.clock.Now())
+	_, next := f.logic.heartbeats.expiredClusters(f.clock.Now())
 	f.Expect(next).To(Equal(6 * time.Second))
 }
 
@@ -330,7 +330,7 @@ func TestWhatTheAgentReportsStays(t *testing.T) {
 	f.reconcile()
 	f.refresh().Status.KubernetesVersion = "v1.37.1"
 	hubtest.SetCondition(t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.ClusterTargetReachableCondition, metav1.ConditionTrue, v1alpha1.ReasonReachable)
-	f.logic.heartbeats.observe(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, UID: "x"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("agent")}}, false, f.clock.Now())
+	f.logic.heartbeats.observeLease(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, UID: "x"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("agent")}}, false, f.clock.Now())
 	f.reconcile()
 	f.Expect(f.condition(v1alpha1.ClusterTargetReachableCondition).Message).To(Equal("said by the test"))
 	f.Expect(f.cluster.Status.KubernetesVersion).To(Equal("v1.37.1"))
@@ -342,7 +342,7 @@ func TestClockSkewIsWrittenOnceAndTold(t *testing.T) {
 	f.reconcile()
 	renew := func(ahead time.Duration) bool {
 		f.clock.Step(10 * time.Second)
-		return f.logic.heartbeats.observe(&coordinationv1.Lease{
+		return f.logic.heartbeats.observeLease(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("agent"), RenewTime: &metav1.MicroTime{Time: f.clock.Now().Add(ahead)}},
 		}, false, f.clock.Now())

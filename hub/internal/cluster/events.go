@@ -44,7 +44,7 @@ var told = []struct {
 }
 
 // turnEvents are the events of conditions that turned. A condition that appears in the state in which every
-// cluster begins tells nothing.
+// cluster starts tells nothing.
 func turnEvents(before, after []metav1.Condition) []reconciler.Event {
 	var turned []reconciler.Event
 	for _, row := range told {
@@ -63,7 +63,7 @@ func turnEvents(before, after []metav1.Condition) []reconciler.Event {
 			continue // It follows from a condition above, for the same reason.
 		}
 		kind := corev1.EventTypeNormal
-		if now.Status == row.warn && !starts(old, now, after) {
+		if now.Status == row.warn && !isFirstFreeze(old, now, after) {
 			kind = corev1.EventTypeWarning
 		}
 		note := fmt.Sprintf("%s is %s", now.Type, now.Status)
@@ -75,9 +75,9 @@ func turnEvents(before, after []metav1.Condition) []reconciler.Event {
 	return turned
 }
 
-// starts tells whether frozen is the freeze with which every agent begins: it proves both API servers and compares its
+// isFirstFreeze reports whether frozen is the freeze with which every agent starts: it proves both API servers and compares its
 // caches with them. It ends within seconds, and is no fault.
-func starts(before, frozen *metav1.Condition, list []metav1.Condition) bool {
+func isFirstFreeze(before, frozen *metav1.Condition, list []metav1.Condition) bool {
 	switch frozen.Reason {
 	case v1alpha1.ReasonHubUnchecked:
 		// An agent that has just joined compares the hub too. One that was at work and does so again has lost the hub before.

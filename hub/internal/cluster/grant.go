@@ -21,11 +21,11 @@ import (
 // fieldManager owns what the hub applies.
 const fieldManager = "hollowfleet-hub"
 
-// admit makes namespace and access match cluster's acceptance. A denied cluster loses its access whatever becomes
+// admitCluster makes namespace and access match cluster's acceptance. A denied cluster loses its access whatever becomes
 // of the rest.
-func (c *Controller) admit(ctx context.Context, cluster *v1alpha1.Cluster) (namespaceState, error) {
+func (c *Controller) admitCluster(ctx context.Context, cluster *v1alpha1.Cluster) (namespaceState, error) {
 	if cluster.Spec.Acceptance == v1alpha1.AcceptanceDenied {
-		revokeErr := c.withdraw(ctx, c.Client, cluster, access{account: tokens(cluster)}, namespaceUnknown)
+		revokeErr := c.withdrawAccess(ctx, c.Client, cluster, access{account: usesTokens(cluster)}, namespaceUnknown)
 		state, err := c.ensureNamespace(ctx, cluster)
 		return state, errors.Join(revokeErr, err)
 	}
@@ -34,17 +34,17 @@ func (c *Controller) admit(ctx context.Context, cluster *v1alpha1.Cluster) (name
 		return state, err
 	}
 	wanted := accessOf(cluster, state)
-	if err := c.withdraw(ctx, c.Client, cluster, wanted, state); err != nil {
+	if err := c.withdrawAccess(ctx, c.Client, cluster, wanted, state); err != nil {
 		return state, err
 	}
-	return state, c.grant(ctx, cluster, wanted)
+	return state, c.grantAccess(ctx, cluster, wanted)
 }
 
-// grant gives the access that is wanted. What is there already is not written again.
-func (c *Controller) grant(ctx context.Context, cluster *v1alpha1.Cluster, wanted access) error {
+// grantAccess gives the access that is wanted. What is there already is not written again.
+func (c *Controller) grantAccess(ctx context.Context, cluster *v1alpha1.Cluster, wanted access) error {
 	name := cluster.Name
 	if wanted.join {
-		subjects := []rbacv1.Subject{group(v1alpha1.JoinGroupPrefix + name)}
+		subjects := []rbacv1.Subject{groupSubject(v1alpha1.JoinGroupPrefix + name)}
 		if err := c.keepClusterRole(ctx, cluster, JoinRoleName(name), joinRules(name), subjects); err != nil {
 			return err
 		}
@@ -57,16 +57,16 @@ func (c *Controller) grant(ctx context.Context, cluster *v1alpha1.Cluster, wante
 			return err
 		}
 	}
-	subjects := agents(name, wanted)
+	subjects := agentSubjects(name, wanted)
 	if err := c.keepClusterRole(ctx, cluster, RoleName(name), agentRules(name), subjects); err != nil {
 		return err
 	}
 	return c.keepRoleBinding(ctx, cluster, subjects)
 }
 
-// withdraw takes away what is not wanted, as reader knows it: bindings before roles, because they give the access. The
+// withdrawAccess takes away what is not wanted, as reader knows it: bindings before roles, because they give the access. The
 // event about it names the state of the namespace if that is the cause.
-func (c *Controller) withdraw(ctx context.Context, reader client.Reader, cluster *v1alpha1.Cluster, wanted access, namespace namespaceState) error {
+func (c *Controller) withdrawAccess(ctx context.Context, reader client.Reader, cluster *v1alpha1.Cluster, wanted access, namespace namespaceState) error {
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 	inside := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: cluster.Name, Name: name} }
 	revoked := false
@@ -86,7 +86,7 @@ func (c *Controller) withdraw(ctx context.Context, reader client.Reader, cluster
 		}
 		key := client.ObjectKeyFromObject(unwanted.object)
 		err := reader.Get(ctx, key, unwanted.object)
-		if err == nil && labeled(unwanted.object, cluster.Name) {
+		if err == nil && isLabeledFor(unwanted.object, cluster.Name) {
 			err = c.Client.Delete(ctx, unwanted.object)
 			revoked = revoked || err == nil && !wanted.agent
 		}
@@ -103,29 +103,29 @@ func (c *Controller) withdraw(ctx context.Context, reader client.Reader, cluster
 // keepClusterRole keeps a ClusterRole and its binding of the same name.
 func (c *Controller) keepClusterRole(ctx context.Context, cluster *v1alpha1.Cluster, name string, rules []rbacv1.PolicyRule, subjects []rbacv1.Subject) error {
 	role := &rbacv1.ClusterRole{}
-	if err := c.get(ctx, client.ObjectKey{Name: name}, role); err != nil {
+	if err := c.getIfThere(ctx, client.ObjectKey{Name: name}, role); err != nil {
 		return err
 	}
-	if !equality.Semantic.DeepEqual(role.Rules, rules) || !marked(role, cluster) {
-		wanted := rbacv1ac.ClusterRole(name).WithLabels(labelsOf(cluster.Name)).WithOwnerReferences(owner(cluster))
+	if !equality.Semantic.DeepEqual(role.Rules, rules) || !isMarkedFor(role, cluster) {
+		wanted := rbacv1ac.ClusterRole(name).WithLabels(labelsOf(cluster.Name)).WithOwnerReferences(ownerReference(cluster))
 		for _, rule := range rules {
 			wanted.WithRules(rbacv1ac.PolicyRule().WithAPIGroups(rule.APIGroups...).WithResources(rule.Resources...).
 				WithResourceNames(rule.ResourceNames...).WithVerbs(rule.Verbs...))
 		}
-		if err := c.apply(ctx, wanted); err != nil {
+		if err := c.applyObject(ctx, wanted); err != nil {
 			return fmt.Errorf("applying ClusterRole %s: %w", name, err)
 		}
 	}
 	binding := &rbacv1.ClusterRoleBinding{}
-	if err := c.get(ctx, client.ObjectKey{Name: name}, binding); err != nil {
+	if err := c.getIfThere(ctx, client.ObjectKey{Name: name}, binding); err != nil {
 		return err
 	}
-	if bound(binding.RoleRef, name, binding.Subjects, subjects) && marked(binding, cluster) {
+	if isBound(binding.RoleRef, name, binding.Subjects, subjects) && isMarkedFor(binding, cluster) {
 		return nil
 	}
-	wanted := rbacv1ac.ClusterRoleBinding(name).WithLabels(labelsOf(cluster.Name)).WithOwnerReferences(owner(cluster)).
-		WithRoleRef(reference(name)).WithSubjects(applied(subjects)...)
-	if err := c.rebind(ctx, binding, binding.RoleRef, name, wanted); err != nil {
+	wanted := rbacv1ac.ClusterRoleBinding(name).WithLabels(labelsOf(cluster.Name)).WithOwnerReferences(ownerReference(cluster)).
+		WithRoleRef(roleReference(name)).WithSubjects(applySubjects(subjects)...)
+	if err := c.applyBinding(ctx, binding, binding.RoleRef, name, wanted); err != nil {
 		return fmt.Errorf("applying ClusterRoleBinding %s: %w", name, err)
 	}
 	return nil
@@ -134,15 +134,15 @@ func (c *Controller) keepClusterRole(ctx context.Context, cluster *v1alpha1.Clus
 func (c *Controller) keepRoleBinding(ctx context.Context, cluster *v1alpha1.Cluster, subjects []rbacv1.Subject) error {
 	binding := &rbacv1.RoleBinding{}
 	key := client.ObjectKey{Namespace: cluster.Name, Name: AgentRole}
-	if err := c.get(ctx, key, binding); err != nil {
+	if err := c.getIfThere(ctx, key, binding); err != nil {
 		return err
 	}
-	if bound(binding.RoleRef, AgentRole, binding.Subjects, subjects) && marked(binding, cluster) {
+	if isBound(binding.RoleRef, AgentRole, binding.Subjects, subjects) && isMarkedFor(binding, cluster) {
 		return nil
 	}
-	wanted := rbacv1ac.RoleBinding(AgentRole, cluster.Name).WithLabels(labelsOf(cluster.Name)).WithOwnerReferences(owner(cluster)).
-		WithRoleRef(reference(AgentRole)).WithSubjects(applied(subjects)...)
-	if err := c.rebind(ctx, binding, binding.RoleRef, AgentRole, wanted); err != nil {
+	wanted := rbacv1ac.RoleBinding(AgentRole, cluster.Name).WithLabels(labelsOf(cluster.Name)).WithOwnerReferences(ownerReference(cluster)).
+		WithRoleRef(roleReference(AgentRole)).WithSubjects(applySubjects(subjects)...)
+	if err := c.applyBinding(ctx, binding, binding.RoleRef, AgentRole, wanted); err != nil {
 		return fmt.Errorf("applying RoleBinding %s: %w", key, err)
 	}
 	return nil
@@ -151,58 +151,58 @@ func (c *Controller) keepRoleBinding(ctx context.Context, cluster *v1alpha1.Clus
 func (c *Controller) keepServiceAccount(ctx context.Context, cluster *v1alpha1.Cluster) error {
 	account := &corev1.ServiceAccount{}
 	key := client.ObjectKey{Namespace: cluster.Name, Name: v1alpha1.AgentServiceAccount}
-	if err := c.get(ctx, key, account); err != nil {
+	if err := c.getIfThere(ctx, key, account); err != nil {
 		return err
 	}
-	if marked(account, cluster) {
+	if isMarkedFor(account, cluster) {
 		return nil
 	}
-	wanted := corev1ac.ServiceAccount(key.Name, key.Namespace).WithLabels(labelsOf(cluster.Name)).WithOwnerReferences(owner(cluster))
-	if err := c.apply(ctx, wanted); err != nil {
+	wanted := corev1ac.ServiceAccount(key.Name, key.Namespace).WithLabels(labelsOf(cluster.Name)).WithOwnerReferences(ownerReference(cluster))
+	if err := c.applyObject(ctx, wanted); err != nil {
 		return fmt.Errorf("applying ServiceAccount %s: %w", key, err)
 	}
 	return nil
 }
 
-// lacksRole tells whether the ClusterRole does not exist to which the hub binds agents: they can do nothing then.
+// lacksRole reports whether the ClusterRole does not exist to which the hub binds agents: they can do nothing then.
 func (c *Controller) lacksRole(ctx context.Context) (bool, error) {
 	role := &rbacv1.ClusterRole{}
-	err := c.get(ctx, client.ObjectKey{Name: AgentRole}, role)
+	err := c.getIfThere(ctx, client.ObjectKey{Name: AgentRole}, role)
 	return err == nil && role.Name == "", err
 }
 
-// get leaves object empty if there is none.
-func (c *Controller) get(ctx context.Context, key client.ObjectKey, object client.Object) error {
+// getIfThere leaves object empty if there is none.
+func (c *Controller) getIfThere(ctx context.Context, key client.ObjectKey, object client.Object) error {
 	if err := c.Client.Get(ctx, key, object); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("getting %T %s: %w", object, key, err)
 	}
 	return nil
 }
 
-// rebind applies a binding; one to another role has to go first, because the role cannot be changed.
-func (c *Controller) rebind(ctx context.Context, existing client.Object, ref rbacv1.RoleRef, role string, wanted runtime.ApplyConfiguration) error {
+// applyBinding applies a binding; one to another role has to go first, because the role cannot be changed.
+func (c *Controller) applyBinding(ctx context.Context, existing client.Object, ref rbacv1.RoleRef, role string, wanted runtime.ApplyConfiguration) error {
 	if existing.GetName() != "" && ref != roleRef(role) {
 		if err := c.Client.Delete(ctx, existing); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
-	return c.apply(ctx, wanted)
+	return c.applyObject(ctx, wanted)
 }
 
-func (c *Controller) apply(ctx context.Context, wanted runtime.ApplyConfiguration) error {
+func (c *Controller) applyObject(ctx context.Context, wanted runtime.ApplyConfiguration) error {
 	return c.Client.Apply(ctx, wanted, client.FieldOwner(fieldManager), client.ForceOwnership)
 }
 
-func bound(ref rbacv1.RoleRef, role string, subjects, wanted []rbacv1.Subject) bool {
+func isBound(ref rbacv1.RoleRef, role string, subjects, wanted []rbacv1.Subject) bool {
 	return ref == roleRef(role) && equality.Semantic.DeepEqual(subjects, wanted)
 }
 
-func reference(role string) *rbacv1ac.RoleRefApplyConfiguration {
+func roleReference(role string) *rbacv1ac.RoleRefApplyConfiguration {
 	ref := roleRef(role)
 	return rbacv1ac.RoleRef().WithAPIGroup(ref.APIGroup).WithKind(ref.Kind).WithName(ref.Name)
 }
 
-func applied(subjects []rbacv1.Subject) []*rbacv1ac.SubjectApplyConfiguration {
+func applySubjects(subjects []rbacv1.Subject) []*rbacv1ac.SubjectApplyConfiguration {
 	var wanted []*rbacv1ac.SubjectApplyConfiguration
 	for _, subject := range subjects {
 		one := rbacv1ac.Subject().WithKind(subject.Kind).WithName(subject.Name)
@@ -217,7 +217,7 @@ func applied(subjects []rbacv1.Subject) []*rbacv1ac.SubjectApplyConfiguration {
 	return wanted
 }
 
-func owner(cluster *v1alpha1.Cluster) *metav1ac.OwnerReferenceApplyConfiguration {
+func ownerReference(cluster *v1alpha1.Cluster) *metav1ac.OwnerReferenceApplyConfiguration {
 	ref := ownerOf(cluster)
 	return metav1ac.OwnerReference().WithAPIVersion(ref.APIVersion).WithKind(ref.Kind).WithName(ref.Name).WithUID(ref.UID)
 }

@@ -26,7 +26,7 @@ func (f *fixture) agentSays(status metav1.ConditionStatus, reason string) {
 
 func (f *fixture) renew() bool {
 	f.t.Helper()
-	return f.logic.heartbeats.observe(lease(f.cluster.Name, f.clock.Now()), false, f.clock.Now())
+	return f.logic.heartbeats.observeLease(lease(f.cluster.Name, f.clock.Now()), false, f.clock.Now())
 }
 
 func TestAnAgentIsHeardWhenItsWordHasArrived(t *testing.T) {
@@ -73,20 +73,20 @@ func TestAnAgentIsNotHeardWithoutTheAPIServer(t *testing.T) {
 	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeFalse())
 }
 
-// The API server has gone back to an older state, and this process goes on.
+// The API server has gone back to an older state, and this process continues.
 func TestALeaseThatGoesBackIsNoRenewal(t *testing.T) {
 	g, h := NewWithT(t), newHeartbeats()
 	seen := func(version string, n int) bool {
 		lease := renewal(n)
 		lease.ResourceVersion = version
-		return h.observe(lease, false, start)
+		return h.observeLease(lease, false, start)
 	}
 	g.Expect(seen("100", 1)).To(BeTrue(), "the first renewal is news")
-	g.Expect(h.renewed("c")).To(BeTrue())
+	g.Expect(h.isRenewed("c")).To(BeTrue())
 	g.Expect(seen("20", 0)).To(BeTrue(), "so is that")
-	g.Expect(h.renewed("c")).To(BeFalse())
+	g.Expect(h.isRenewed("c")).To(BeFalse())
 	g.Expect(seen("30", 2)).To(BeFalse())
-	g.Expect(h.renewed("c")).To(BeFalse(), "the next one may have been on its way since before")
+	g.Expect(h.isRenewed("c")).To(BeFalse(), "the next one may have been on its way since before")
 	g.Expect(seen("40", 3)).To(BeTrue())
-	g.Expect(h.renewed("c")).To(BeTrue())
+	g.Expect(h.isRenewed("c")).To(BeTrue())
 }

@@ -30,7 +30,7 @@ type heartbeat struct {
 	// last is the Lease as last seen, and holder who held it then; empty if there is none.
 	last, holder string
 	// renewed is set once a renewal proves that the agent is there; at is when the last one came, else when this process
-	// began to look. hinted is set by one that proves nothing yet, and met stays once an agent was there.
+	// started to look. hinted is set by one that proves nothing yet, and met stays once an agent was there.
 	renewed, hinted, met bool
 	at                   time.Time
 	// version is the resource version of the Lease as last seen.
@@ -58,16 +58,16 @@ type agentState struct {
 	skew *metav1.Duration
 }
 
-// observe notes a Lease and reports whether its Cluster has to be looked at for it. initial means that the
+// observeLease notes a Lease and reports whether its Cluster has to be looked at for it. initial means that the
 // Lease was there before this process looked: its age is not known.
-func (h *heartbeats) observe(lease *coordinationv1.Lease, initial bool, now time.Time) (wake bool) {
+func (h *heartbeats) observeLease(lease *coordinationv1.Lease, initial bool, now time.Time) (wake bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	beat, known := h.clusters[lease.Namespace]
 	if !known {
-		beat = h.start(lease.Namespace, now)
+		beat = h.startHeartbeat(lease.Namespace, now)
 	}
-	seen := fingerprint(lease)
+	seen := fingerprintOf(lease)
 	if beat.last == seen {
 		return false
 	}
@@ -75,13 +75,13 @@ func (h *heartbeats) observe(lease *coordinationv1.Lease, initial bool, now time
 	beat.last, beat.version, beat.holder = seen, lease.ResourceVersion, ptr.Deref(lease.Spec.HolderIdentity, "")
 	if order, err := resourceversion.CompareResourceVersion(lease.ResourceVersion, version); err == nil && order < 0 {
 		// The API server has gone back to an older state, which is no renewal.
-		beat.doubt()
+		beat.resetProof()
 		return true
 	}
 	if initial {
 		return beat.quiet
 	}
-	if !beat.proves(holder, now) {
+	if !beat.provesAgent(holder, now) {
 		return false
 	}
 	first := !beat.renewed
@@ -90,20 +90,20 @@ func (h *heartbeats) observe(lease *coordinationv1.Lease, initial bool, now time
 		h.noteRenewal(lease.Namespace, now)
 	}
 	if lease.Spec.RenewTime != nil {
-		beat.skew.measure(lease.Spec.RenewTime.Sub(now))
+		beat.skew.measureSkew(lease.Spec.RenewTime.Sub(now))
 	}
-	return first || beat.quiet || beat.skew.moved()
+	return first || beat.quiet || beat.skew.hasMoved()
 }
 
-// proves tells whether a renewal at now proves that the agent is there. before is who held the Lease until then.
+// provesAgent reports whether a renewal at now proves that the agent is there. before is who held the Lease until then.
 //
 // The first one after a silence, or after the start of this process, proves nothing if its holder is the one from before: it
 // may have been under way since before a break of the connection, and arrive when that is over, while the agent has
 // frozen and not said so yet. The next one is made by an agent that knows of the break, and that has written on the
 // Cluster what follows from it. So is the first one of another holder.
-func (b *heartbeat) proves(before string, now time.Time) bool {
+func (b *heartbeat) provesAgent(before string, now time.Time) bool {
 	if b.renewed && b.grace > 0 && now.Sub(b.at) >= b.grace {
-		b.doubt() // It was silent, and was not reconciled yet.
+		b.resetProof() // It was silent, and was not reconciled yet.
 	}
 	switch {
 	case b.holder == "":
@@ -115,24 +115,24 @@ func (b *heartbeat) proves(before string, now time.Time) bool {
 	return false
 }
 
-// doubt lets the agent prove anew that it is there.
-func (b *heartbeat) doubt() { b.renewed, b.hinted = false, false }
+// resetProof lets the agent prove again that it is there.
+func (b *heartbeat) resetProof() { b.renewed, b.hinted = false, false }
 
-// renewed tells whether this process has seen renewals that prove that the cluster's agent is there.
-func (h *heartbeats) renewed(cluster string) bool {
+// isRenewed reports whether this process has seen renewals that prove that the cluster's agent is there.
+func (h *heartbeats) isRenewed(cluster string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	beat, known := h.clusters[cluster]
 	return known && beat.renewed
 }
 
-func (h *heartbeats) start(cluster string, now time.Time) *heartbeat {
+func (h *heartbeats) startHeartbeat(cluster string, now time.Time) *heartbeat {
 	beat := &heartbeat{at: now, quiet: true}
 	h.clusters[cluster] = beat
 	return beat
 }
 
-func fingerprint(lease *coordinationv1.Lease) string {
+func fingerprintOf(lease *coordinationv1.Lease) string {
 	text := string(lease.UID)
 	if lease.Spec.RenewTime != nil {
 		text += lease.Spec.RenewTime.UTC().Format(time.RFC3339Nano)
@@ -140,9 +140,9 @@ func fingerprint(lease *coordinationv1.Lease) string {
 	return text + ptr.Deref(lease.Spec.HolderIdentity, "")
 }
 
-// evaluate says whether cluster's agent is connected. An agent that was connected when this process started
+// evaluateAgent says whether cluster's agent is connected. An agent that was connected when this process started
 // stays so for one grace period: a new hub knows no better, and must not take its own absence for the agent's.
-func (h *heartbeats) evaluate(cluster *v1alpha1.Cluster, now time.Time) agentState {
+func (h *heartbeats) evaluateAgent(cluster *v1alpha1.Cluster, now time.Time) agentState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	connected := meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)
@@ -153,15 +153,15 @@ func (h *heartbeats) evaluate(cluster *v1alpha1.Cluster, now time.Time) agentSta
 	}
 	beat, known := h.clusters[cluster.Name]
 	if !known {
-		beat = h.start(cluster.Name, now)
+		beat = h.startHeartbeat(cluster.Name, now)
 	}
-	limit := grace(cluster)
-	v := agentState{seen: joined || beat.met, skew: beat.skew.publish(cluster.Status.ClockSkew)}
+	limit := gracePeriod(cluster)
+	v := agentState{seen: joined || beat.met, skew: beat.skew.publishSkew(cluster.Status.ClockSkew)}
 	if beat.renewed || connected {
 		v.connected = now.Sub(beat.at) < limit
 	}
 	if beat.renewed && !v.connected {
-		beat.doubt()
+		beat.resetProof()
 	}
 	if v.connected && (!beat.watched || beat.grace != limit) {
 		select {
@@ -173,9 +173,9 @@ func (h *heartbeats) evaluate(cluster *v1alpha1.Cluster, now time.Time) agentSta
 	return v
 }
 
-// expired returns the clusters whose agents have just fallen silent, each once, and the time until the next may: 0 if
+// expiredClusters returns the clusters whose agents have just fallen silent, each once, and the time until the next may: 0 if
 // none is watched.
-func (h *heartbeats) expired(now time.Time) (silent []string, next time.Duration) {
+func (h *heartbeats) expiredClusters(now time.Time) (silent []string, next time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for cluster, beat := range h.clusters {
@@ -193,22 +193,22 @@ func (h *heartbeats) expired(now time.Time) (silent []string, next time.Duration
 	return silent, next
 }
 
-// watch wakes each cluster at the moment when its agent has fallen silent, until ctx ends. A deadline that a renewal
+// watchSilence wakes each cluster at the moment when its agent has fallen silent, until ctx ends. A deadline that a renewal
 // has moved on wakes no controller: nothing is looked at in vain, however many agents there are.
-func (h *heartbeats) watch(ctx context.Context, clock clock.Clock, wake func(cluster string)) {
+func (h *heartbeats) watchSilence(ctx context.Context, clock clock.Clock, wake func(cluster string)) {
 	for {
-		silent, next := h.expired(clock.Now())
+		silent, next := h.expiredClusters(clock.Now())
 		for _, cluster := range silent {
 			wake(cluster)
 		}
-		if !h.wait(ctx, clock, next) {
+		if !h.waitForNext(ctx, clock, next) {
 			return
 		}
 	}
 }
 
-// wait returns when it is time to look again, at the latest after next, and reports false when ctx has ended.
-func (h *heartbeats) wait(ctx context.Context, clock clock.Clock, next time.Duration) bool {
+// waitForNext returns when it is time to look again, at the latest after next, and reports false when ctx has ended.
+func (h *heartbeats) waitForNext(ctx context.Context, clock clock.Clock, next time.Duration) bool {
 	var due <-chan time.Time
 	if next > 0 {
 		timer := clock.NewTimer(next)
@@ -224,15 +224,15 @@ func (h *heartbeats) wait(ctx context.Context, clock clock.Clock, next time.Dura
 	return true
 }
 
-func (h *heartbeats) forget(cluster string) {
+func (h *heartbeats) forgetCluster(cluster string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.clusters, cluster)
 }
 
-// gone forgets the Lease of a namespace in which no Cluster was ever looked for: it was another client's. What is known of
+// forgetNamespace forgets the Lease of a namespace in which no Cluster was ever looked for: it was another client's. What is known of
 // a Cluster's own agent stays, as its Lease may come back.
-func (h *heartbeats) gone(namespace string) {
+func (h *heartbeats) forgetNamespace(namespace string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if beat := h.clusters[namespace]; beat != nil && beat.grace == 0 {
@@ -240,20 +240,20 @@ func (h *heartbeats) gone(namespace string) {
 	}
 }
 
-// grace is how long the agent may be silent.
-func grace(cluster *v1alpha1.Cluster) time.Duration {
+// gracePeriod is how long the agent may be silent.
+func gracePeriod(cluster *v1alpha1.Cluster) time.Duration {
 	return time.Duration(cluster.Heartbeat().GraceSeconds) * time.Second
 }
 
-// held is what the hub knew before, while what the agent has written on cluster is still on its way here.
-func (v agentState) held(cluster *v1alpha1.Cluster) agentState {
+// heldState is what the hub knew before, while what the agent has written on cluster is still on its way here.
+func (v agentState) heldState(cluster *v1alpha1.Cluster) agentState {
 	v.seen = meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition)
 	v.connected = meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)
 	return v
 }
 
-// conditions of the agent, as the hub sees it.
-func (v agentState) conditions(cluster *v1alpha1.Cluster) (joined, connected metav1.Condition) {
+// agentConditions of the agent, as the hub sees it.
+func (v agentState) agentConditions(cluster *v1alpha1.Cluster) (joined, connected metav1.Condition) {
 	joined = metav1.Condition{Type: v1alpha1.ClusterJoinedCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNeverSeen,
 		Message: "No agent of this cluster has reported yet"}
 	connected = metav1.Condition{Type: v1alpha1.ClusterAgentConnectedCondition, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNeverSeen,
@@ -261,7 +261,7 @@ func (v agentState) conditions(cluster *v1alpha1.Cluster) (joined, connected met
 	if v.seen {
 		joined.Status, joined.Reason, joined.Message = metav1.ConditionTrue, v1alpha1.ReasonReady, ""
 		connected.Reason = v1alpha1.ReasonLeaseExpired
-		connected.Message = "The agent has not renewed its Lease for " + grace(cluster).String()
+		connected.Message = "The agent has not renewed its Lease for " + gracePeriod(cluster).String()
 	}
 	if v.noRole {
 		connected.Message += ". ClusterRole " + AgentRole + ", which gives agents their rights, does not exist on the hub: run hub install"

@@ -45,46 +45,46 @@ func TestHeartbeats(t *testing.T) {
 	h := newHeartbeats()
 	cluster := watched()
 	next := func(now time.Time) time.Duration {
-		silent, next := h.expired(now)
+		silent, next := h.expiredClusters(now)
 		g.Expect(silent).To(BeEmpty())
 		return next
 	}
-	g.Expect(h.evaluate(cluster, start)).To(Equal(agentState{}), "nothing seen")
+	g.Expect(h.evaluateAgent(cluster, start)).To(Equal(agentState{}), "nothing seen")
 	g.Expect(next(start)).To(BeZero(), "no cluster is watched")
-	g.Expect(h.observe(renewal(1), false, start)).To(BeTrue(), "the first renewal is news")
-	g.Expect(h.evaluate(cluster, start)).To(Equal(agentState{connected: true, seen: true}))
+	g.Expect(h.observeLease(renewal(1), false, start)).To(BeTrue(), "the first renewal is news")
+	g.Expect(h.evaluateAgent(cluster, start)).To(Equal(agentState{connected: true, seen: true}))
 	g.Expect(next(start)).To(Equal(40 * time.Second))
-	g.Expect(h.observe(renewal(2), false, start.Add(10*time.Second))).To(BeFalse(), "the next is none")
-	g.Expect(h.observe(renewal(2), false, start.Add(30*time.Second))).To(BeFalse(), "the same again is no renewal")
+	g.Expect(h.observeLease(renewal(2), false, start.Add(10*time.Second))).To(BeFalse(), "the next is none")
+	g.Expect(h.observeLease(renewal(2), false, start.Add(30*time.Second))).To(BeFalse(), "the same again is no renewal")
 	g.Expect(next(start.Add(40*time.Second))).To(Equal(10*time.Second), "a renewal moves the deadline and wakes no controller")
-	g.Expect(h.evaluate(cluster, start.Add(49*time.Second)).connected).To(BeTrue())
-	silent, _ := h.expired(start.Add(50 * time.Second))
+	g.Expect(h.evaluateAgent(cluster, start.Add(49*time.Second)).connected).To(BeTrue())
+	silent, _ := h.expiredClusters(start.Add(50 * time.Second))
 	g.Expect(silent).To(ConsistOf("c"))
 	g.Expect(next(start.Add(50*time.Second))).To(BeZero(), "it is told once")
-	g.Expect(h.evaluate(cluster, start.Add(50*time.Second))).To(Equal(agentState{seen: true}), "at expiry it is silent")
-	g.Expect(h.observe(renewal(3), false, start.Add(60*time.Second))).To(BeFalse(), "it may have been on its way since before")
-	g.Expect(h.evaluate(cluster, start.Add(60*time.Second))).To(Equal(agentState{seen: true}))
-	g.Expect(h.observe(renewal(4), false, start.Add(70*time.Second))).To(BeTrue(), "the next one is news")
-	g.Expect(h.evaluate(cluster, start.Add(70*time.Second)).connected).To(BeTrue())
+	g.Expect(h.evaluateAgent(cluster, start.Add(50*time.Second))).To(Equal(agentState{seen: true}), "at expiry it is silent")
+	g.Expect(h.observeLease(renewal(3), false, start.Add(60*time.Second))).To(BeFalse(), "it may have been on its way since before")
+	g.Expect(h.evaluateAgent(cluster, start.Add(60*time.Second))).To(Equal(agentState{seen: true}))
+	g.Expect(h.observeLease(renewal(4), false, start.Add(70*time.Second))).To(BeTrue(), "the next one is news")
+	g.Expect(h.evaluateAgent(cluster, start.Add(70*time.Second)).connected).To(BeTrue())
 	g.Expect(next(start.Add(70 * time.Second))).To(Equal(40 * time.Second))
-	h.forget("c")
+	h.forgetCluster("c")
 	g.Expect(next(start.Add(70 * time.Second))).To(BeZero())
-	g.Expect(h.evaluate(cluster, start.Add(70*time.Second))).To(Equal(agentState{}))
+	g.Expect(h.evaluateAgent(cluster, start.Add(70*time.Second))).To(Equal(agentState{}))
 }
 
 func TestAnotherGraceCountsAtOnce(t *testing.T) {
 	g := NewWithT(t)
 	h := newHeartbeats()
 	cluster := watched()
-	h.observe(renewal(1), false, start)
-	h.evaluate(cluster, start)
+	h.observeLease(renewal(1), false, start)
+	h.evaluateAgent(cluster, start)
 	<-h.armed
-	h.evaluate(cluster, start)
+	h.evaluateAgent(cluster, start)
 	g.Expect(h.armed).NotTo(Receive(), "nothing new to look at")
 	cluster.Spec.Heartbeat.GraceSeconds = 5
-	h.evaluate(cluster, start)
+	h.evaluateAgent(cluster, start)
 	g.Expect(h.armed).To(Receive())
-	_, next := h.expired(start)
+	_, next := h.expiredClusters(start)
 	g.Expect(next).To(Equal(5 * time.Second))
 }
 
@@ -93,7 +93,7 @@ func TestSilenceThatNobodySawIsSilence(t *testing.T) {
 	for name, look := range map[string]func(*heartbeats){
 		"before its deadline is seen to pass": func(*heartbeats) {},
 		"before the reconcile": func(h *heartbeats) {
-			if silent, _ := h.expired(start.Add(40 * time.Second)); len(silent) != 1 {
+			if silent, _ := h.expiredClusters(start.Add(40 * time.Second)); len(silent) != 1 {
 				t.Error("it is silent")
 			}
 		},
@@ -101,15 +101,15 @@ func TestSilenceThatNobodySawIsSilence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, h := NewWithT(t), newHeartbeats()
 			connected := watched(v1alpha1.ClusterJoinedCondition, v1alpha1.ClusterAgentConnectedCondition)
-			h.observe(renewal(1), false, start)
-			h.evaluate(connected, start)
+			h.observeLease(renewal(1), false, start)
+			h.evaluateAgent(connected, start)
 			look(h)
-			h.observe(renewal(2), false, start.Add(41*time.Second))
-			g.Expect(h.renewed("c")).To(BeFalse())
-			g.Expect(h.evaluate(connected, start.Add(42*time.Second)).connected).To(BeFalse())
-			g.Expect(h.observe(renewal(3), false, start.Add(51*time.Second))).To(BeTrue())
-			g.Expect(h.evaluate(connected, start.Add(52*time.Second)).connected).To(BeTrue())
-			_, next := h.expired(start.Add(52 * time.Second))
+			h.observeLease(renewal(2), false, start.Add(41*time.Second))
+			g.Expect(h.isRenewed("c")).To(BeFalse())
+			g.Expect(h.evaluateAgent(connected, start.Add(42*time.Second)).connected).To(BeFalse())
+			g.Expect(h.observeLease(renewal(3), false, start.Add(51*time.Second))).To(BeTrue())
+			g.Expect(h.evaluateAgent(connected, start.Add(52*time.Second)).connected).To(BeTrue())
+			_, next := h.expiredClusters(start.Add(52 * time.Second))
 			g.Expect(next).To(Equal(39*time.Second), "it is watched again")
 		})
 	}
@@ -117,13 +117,13 @@ func TestSilenceThatNobodySawIsSilence(t *testing.T) {
 
 func TestAnotherHolderIsNoLatecomer(t *testing.T) {
 	g, h := NewWithT(t), newHeartbeats()
-	h.observe(renewal(1), true, start)
+	h.observeLease(renewal(1), true, start)
 	given := renewal(2)
 	given.Spec.HolderIdentity = new("")
-	g.Expect(h.observe(given, false, start)).To(BeFalse())
-	g.Expect(h.renewed("c")).To(BeFalse(), "an agent that stops gives its Lease up")
-	g.Expect(h.observe(renewal(3), false, start)).To(BeTrue(), "its successor has begun by saying what it knows")
-	g.Expect(h.renewed("c")).To(BeTrue())
+	g.Expect(h.observeLease(given, false, start)).To(BeFalse())
+	g.Expect(h.isRenewed("c")).To(BeFalse(), "an agent that stops gives its Lease up")
+	g.Expect(h.observeLease(renewal(3), false, start)).To(BeTrue(), "its successor has begun by saying what it knows")
+	g.Expect(h.isRenewed("c")).To(BeTrue())
 }
 
 // lease is the agent's Lease of a cluster, renewed at a time.
@@ -145,7 +145,7 @@ func TestThousandLeasesWakeNobody(t *testing.T) {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
 	const leases = 1000
-	events := c.leases()
+	events := c.watchLeases()
 	renew := func(i int) {
 		name := fmt.Sprint("c", i)
 		renewed := lease(name, clock.Now())
@@ -155,13 +155,13 @@ func TestThousandLeasesWakeNobody(t *testing.T) {
 		renew(i)
 		cluster := watched()
 		cluster.Name, cluster.Status.Namespace = fmt.Sprint("c", i), fmt.Sprint("c", i)
-		c.heartbeats.evaluate(cluster, clock.Now())
+		c.heartbeats.evaluateAgent(cluster, clock.Now())
 	}
 	for range q.Len() { // Each first renewal was news.
 		request, _ := q.Get()
 		q.Done(request)
 	}
-	g.Expect(c.silences(ctx, q)).To(Succeed())
+	g.Expect(c.watchSilences(ctx, q)).To(Succeed())
 	const rounds = 30
 	for range rounds {
 		g.Eventually(clock.HasWaiters).WithTimeout(time.Minute).Should(BeTrue())
@@ -190,22 +190,22 @@ func TestNewHubKnowsNoBetterThanTheOldOne(t *testing.T) {
 	g := NewWithT(t)
 	h := newHeartbeats()
 	connected := watched(v1alpha1.ClusterJoinedCondition, v1alpha1.ClusterAgentConnectedCondition)
-	h.observe(renewal(1), true, start)
-	g.Expect(h.evaluate(connected, start.Add(time.Second))).To(Equal(agentState{connected: true, seen: true}), "connected stays for one grace period")
-	g.Expect(h.evaluate(connected, start.Add(40*time.Second)).connected).To(BeFalse(), "and no longer without a renewal")
+	h.observeLease(renewal(1), true, start)
+	g.Expect(h.evaluateAgent(connected, start.Add(time.Second))).To(Equal(agentState{connected: true, seen: true}), "connected stays for one grace period")
+	g.Expect(h.evaluateAgent(connected, start.Add(40*time.Second)).connected).To(BeFalse(), "and no longer without a renewal")
 
 	h = newHeartbeats()
 	silent := watched(v1alpha1.ClusterJoinedCondition)
-	h.observe(renewal(1), true, start)
-	g.Expect(h.evaluate(silent, start)).To(Equal(agentState{seen: true}), "a Lease of unknown age does not make a silent agent connected")
-	g.Expect(h.observe(renewal(2), false, start.Add(time.Second))).To(BeFalse(), "it may be from before that hub")
-	g.Expect(h.evaluate(silent, start.Add(time.Second)).connected).To(BeFalse())
-	g.Expect(h.observe(renewal(3), false, start.Add(2*time.Second))).To(BeTrue())
-	g.Expect(h.evaluate(silent, start.Add(2*time.Second)).connected).To(BeTrue())
+	h.observeLease(renewal(1), true, start)
+	g.Expect(h.evaluateAgent(silent, start)).To(Equal(agentState{seen: true}), "a Lease of unknown age does not make a silent agent connected")
+	g.Expect(h.observeLease(renewal(2), false, start.Add(time.Second))).To(BeFalse(), "it may be from before that hub")
+	g.Expect(h.evaluateAgent(silent, start.Add(time.Second)).connected).To(BeFalse())
+	g.Expect(h.observeLease(renewal(3), false, start.Add(2*time.Second))).To(BeTrue())
+	g.Expect(h.evaluateAgent(silent, start.Add(2*time.Second)).connected).To(BeTrue())
 
 	h = newHeartbeats()
-	g.Expect(h.evaluate(connected, start).connected).To(BeTrue(), "no Lease at all is no proof of silence either")
-	g.Expect(h.evaluate(connected, start.Add(40*time.Second)).connected).To(BeFalse())
+	g.Expect(h.evaluateAgent(connected, start).connected).To(BeTrue(), "no Lease at all is no proof of silence either")
+	g.Expect(h.evaluateAgent(connected, start.Add(40*time.Second)).connected).To(BeFalse())
 }
 
 func TestLeaseOfANamespaceThatIsNotTheClustersCountsForNothing(t *testing.T) {
@@ -213,8 +213,8 @@ func TestLeaseOfANamespaceThatIsNotTheClustersCountsForNothing(t *testing.T) {
 	h := newHeartbeats()
 	cluster := watched()
 	cluster.Status.Namespace = ""
-	h.observe(renewal(1), false, start)
-	g.Expect(h.evaluate(cluster, start)).To(Equal(agentState{}))
+	h.observeLease(renewal(1), false, start)
+	g.Expect(h.evaluateAgent(cluster, start)).To(Equal(agentState{}))
 }
 
 // Who may write Leases in any namespace must not fill the hub's memory with them.
@@ -222,7 +222,7 @@ func TestLeaseOfANamespaceThatIsNotTheClustersCountsForNothing(t *testing.T) {
 func TestOthersLeasesAreForgottenWhenTheyAreGone(t *testing.T) {
 	g := NewWithT(t)
 	c := &Controller{Deps: Deps{Clock: testclock.NewFakeClock(start), Agents: &freeze.Agents{}}, heartbeats: newHeartbeats()}
-	leases := c.leases()
+	leases := c.watchLeases()
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
 	other := renewal(1)
@@ -230,7 +230,7 @@ func TestOthersLeasesAreForgottenWhenTheyAreGone(t *testing.T) {
 	for _, lease := range []*coordinationv1.Lease{renewal(1), other} {
 		leases.Create(t.Context(), event.CreateEvent{Object: lease}, queue)
 	}
-	c.heartbeats.evaluate(watched(), start)
+	c.heartbeats.evaluateAgent(watched(), start)
 	for _, lease := range []*coordinationv1.Lease{renewal(1), other} {
 		leases.Delete(t.Context(), event.DeleteEvent{Object: lease}, queue)
 	}

@@ -56,13 +56,13 @@ func (c *collector) Collect(found chan<- prometheus.Metric) {
 		for i := range clusters.Items {
 			if cluster := &clusters.Items[i]; !seen[cluster.Name] {
 				seen[cluster.Name] = true
-				collect(cluster, found)
+				collectCluster(cluster, found)
 			}
 		}
 	}
 }
 
-func collect(cluster *v1alpha1.Cluster, found chan<- prometheus.Metric) {
+func collectCluster(cluster *v1alpha1.Cluster, found chan<- prometheus.Metric) {
 	show := func(description *prometheus.Desc, value float64, labels ...string) {
 		found <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, value, append([]string{cluster.Name}, labels...)...)
 	}

@@ -16,7 +16,7 @@ import (
 func (f *fixture) renews() {
 	f.t.Helper()
 	for range 2 {
-		f.logic.heartbeats.observe(&coordinationv1.Lease{
+		f.logic.heartbeats.observeLease(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("agent"), RenewTime: &metav1.MicroTime{Time: f.clock.Now()}},
 		}, false, f.clock.Now())

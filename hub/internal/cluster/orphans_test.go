@@ -36,7 +36,7 @@ func TestOrphansAreToldWhenTheyBecomeMore(t *testing.T) {
 			f := newFixture(t, v1alpha1.AcceptancePending)
 			before, after := f.cluster.DeepCopy(), f.cluster.DeepCopy()
 			before.Status.Orphans, after.Status.Orphans = test.before, test.after
-			f.logic.orphans().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, nil)
+			f.logic.watchOrphans().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, nil)
 			want := BeEmpty()
 			if test.told {
 				want = ConsistOf(And(ContainSubstring("Warning OrphansFound"), ContainSubstring("/a")))

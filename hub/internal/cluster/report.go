@@ -18,8 +18,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
-// count counts the cluster's Machines.
-func (c *Controller) count(ctx context.Context, cluster *v1alpha1.Cluster, now time.Time) (*v1alpha1.MachineCounts, error) {
+// countMachines counts the cluster's Machines.
+func (c *Controller) countMachines(ctx context.Context, cluster *v1alpha1.Cluster, now time.Time) (*v1alpha1.MachineCounts, error) {
 	list := &v1alpha1.MachineList{}
 	if err := c.Client.List(ctx, list, client.InNamespace(cluster.Name), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing machines: %w", err)
@@ -43,8 +43,8 @@ func report(cluster *v1alpha1.Cluster, namespace namespaceState, heard agentStat
 		status.Namespace = ""
 	case namespaceUnknown:
 	}
-	acceptance := accepted(cluster, namespace)
-	joined, connected := heard.conditions(cluster)
+	acceptance := acceptedCondition(cluster, namespace)
+	joined, connected := heard.agentConditions(cluster)
 	if status.Namespace == "" && heard.seen && acceptance.Status == metav1.ConditionFalse {
 		connected.Status, connected.Reason, connected.Message = metav1.ConditionUnknown, acceptance.Reason, noAccess(acceptance)+". What the agent reported before may have changed"
 	}
@@ -52,12 +52,12 @@ func report(cluster *v1alpha1.Cluster, namespace namespaceState, heard agentStat
 		condition.ObservedGeneration = cluster.Generation
 		conditions.Set(&status.Conditions, condition, now)
 	}
-	freeze.RecordOnCluster(cluster, frozen(cluster), now)
+	freeze.RecordOnCluster(cluster, frozenVerdict(cluster), now)
 	conditions.Conclude(&status.Conditions, nil, readyTable(status.Conditions), cluster.Generation, now)
 }
 
-// decoded names the objects of the cluster that cannot be decoded.
-func decoded(cluster *v1alpha1.Cluster, left []undecodable.Error, now time.Time) {
+// decodedCondition names the objects of the cluster that cannot be decoded.
+func decodedCondition(cluster *v1alpha1.Cluster, left []undecodable.Error, now time.Time) {
 	if len(left) == 0 {
 		meta.RemoveStatusCondition(&cluster.Status.Conditions, v1alpha1.ClusterObjectsDecodedCondition)
 		return
@@ -68,7 +68,7 @@ func decoded(cluster *v1alpha1.Cluster, left []undecodable.Error, now time.Time)
 	}, now)
 }
 
-func accepted(cluster *v1alpha1.Cluster, namespace namespaceState) metav1.Condition {
+func acceptedCondition(cluster *v1alpha1.Cluster, namespace namespaceState) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ClusterAcceptedCondition, Status: metav1.ConditionFalse}
 	switch {
 	case cluster.Spec.Acceptance == v1alpha1.AcceptanceDenied:
@@ -110,8 +110,8 @@ func noAccess(acceptance metav1.Condition) string {
 	return "The agent has no access to the hub: " + acceptance.Message
 }
 
-// frozen says why nothing may be done for cluster: every cause that holds, the one that explains most first.
-func frozen(cluster *v1alpha1.Cluster) freeze.Verdict {
+// frozenVerdict says why nothing may be done for cluster: every cause that holds, the one that explains most first.
+func frozenVerdict(cluster *v1alpha1.Cluster) freeze.Verdict {
 	unseen, ordered := outOfSight(cluster), freeze.OfAnnotation("Cluster", cluster)
 	if shut := shutOut(cluster); shut.Frozen {
 		// The agent has no access any more. What follows from that is no cause of its own.
@@ -180,7 +180,7 @@ func readyTable(list []metav1.Condition) []conditions.Part {
 	return append(table, conditions.Part{Type: v1alpha1.FrozenCondition, Wanted: metav1.ConditionFalse})
 }
 
-// onlyCounts tells whether nothing but the number of Machines differs.
+// onlyCounts reports whether nothing but the number of Machines differs.
 func onlyCounts(before, after *v1alpha1.ClusterStatus) bool {
 	if before.Machines == nil {
 		return false
@@ -208,32 +208,32 @@ type skew struct {
 	published time.Duration
 }
 
-// measure takes in the time that an agent wrote less the hub's time when it saw that.
-func (s *skew) measure(ahead time.Duration) {
+// measureSkew takes in the time that an agent wrote less the hub's time when it saw that.
+func (s *skew) measureSkew(ahead time.Duration) {
 	s.samples[s.count%skewSamples] = ahead
 	s.count++
 }
 
-// moved tells whether the measure differs from what was published so far that it is worth a write. Nothing is known
+// hasMoved reports whether the measure differs from what was published so far that it is worth a write. Nothing is known
 // before there are enough samples.
-func (s *skew) moved() bool {
-	return s.count >= skewSamples && (s.measured()-s.published).Abs() >= leastSkew
+func (s *skew) hasMoved() bool {
+	return s.count >= skewSamples && (s.measuredSkew()-s.published).Abs() >= leastSkew
 }
 
-func (s *skew) measured() time.Duration {
+func (s *skew) measuredSkew() time.Duration {
 	return max(s.samples[0], s.samples[1], s.samples[2])
 }
 
-// publish returns what status.clockSkew is to say after before.
-func (s *skew) publish(before *metav1.Duration) *metav1.Duration {
+// publishSkew returns what status.clockSkew is to say after before.
+func (s *skew) publishSkew(before *metav1.Duration) *metav1.Duration {
 	s.published = 0
 	if before != nil {
 		s.published = before.Duration
 	}
-	if !s.moved() {
+	if !s.hasMoved() {
 		return before
 	}
-	s.published = s.measured().Round(time.Second)
+	s.published = s.measuredSkew().Round(time.Second)
 	if s.published.Abs() < leastSkew {
 		s.published = 0
 		return nil

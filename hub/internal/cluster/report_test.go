@@ -185,7 +185,7 @@ func TestFrozenNamesEveryCause(t *testing.T) {
 				cluster.Spec.Acceptance = v1alpha1.AcceptanceDenied
 			}
 			cluster.Status.Conditions = test.conditions
-			verdict := frozen(cluster)
+			verdict := frozenVerdict(cluster)
 			g.Expect(verdict.Reason).To(Equal(test.reason))
 			for _, part := range test.also {
 				g.Expect(verdict.Message).To(ContainSubstring(part))

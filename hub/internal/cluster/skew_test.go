@@ -35,9 +35,9 @@ func TestSkew(t *testing.T) {
 			g := NewWithT(t)
 			var s skew
 			for _, sample := range test.samples {
-				s.measure(sample)
+				s.measureSkew(sample)
 			}
-			g.Expect(valueOf(s.publish(published(test.before)))).To(Equal(test.want))
+			g.Expect(valueOf(s.publishSkew(published(test.before)))).To(Equal(test.want))
 		})
 	}
 }
@@ -61,14 +61,14 @@ func TestPublishedSkewIsSettled(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s skew
 		for _, sample := range rapid.SliceOfN(rapid.Int64Range(-20000, 20000), 0, 6).Draw(t, "samples") {
-			s.measure(time.Duration(sample) * time.Millisecond)
+			s.measureSkew(time.Duration(sample) * time.Millisecond)
 		}
 		before := published(time.Duration(rapid.IntRange(-20, 20).Draw(t, "before")) * time.Second)
-		after := s.publish(before)
-		if s.moved() {
-			t.Fatalf("%v is news after it was published as %v", s.measured(), after)
+		after := s.publishSkew(before)
+		if s.hasMoved() {
+			t.Fatalf("%v is news after it was published as %v", s.measuredSkew(), after)
 		}
-		if again := s.publish(after); valueOf(again) != valueOf(after) {
+		if again := s.publishSkew(after); valueOf(again) != valueOf(after) {
 			t.Fatalf("published %v, then %v", after, again)
 		}
 		if after != nil && before != after && after.Duration.Abs() < leastSkew {

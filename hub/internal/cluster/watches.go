@@ -29,16 +29,16 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 	ofLabel := handler.EnqueueRequestsFromMapFunc(clusterOf)
 	err := builder.ControllerManagedBy(manager).
 		For(&v1alpha1.Cluster{}).
-		Watches(&v1alpha1.Cluster{}, c.orphans()).
-		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(named)).
+		Watches(&v1alpha1.Cluster{}, c.watchOrphans()).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(requestByName)).
 		Watches(&rbacv1.RoleBinding{}, ofLabel).
 		Watches(&rbacv1.ClusterRole{}, ofLabel).
 		Watches(&rbacv1.ClusterRoleBinding{}, ofLabel).
 		Watches(&corev1.ServiceAccount{}, ofLabel).
-		Watches(&coordinationv1.Lease{}, c.leases()).
-		WatchesRawSource(source.Func(c.silences)).
-		WatchesRawSource(source.Func(c.repairs)).
-		Watches(&v1alpha1.Machine{}, counted(), builder.WithPredicates(machinestate.Changed())).
+		Watches(&coordinationv1.Lease{}, c.watchLeases()).
+		WatchesRawSource(source.Func(c.watchSilences)).
+		WatchesRawSource(source.Func(c.watchRepairs)).
+		Watches(&v1alpha1.Machine{}, watchCounts(), builder.WithPredicates(machinestate.Changed())).
 		WithOptions(options).
 		Complete(reconciler.New(manager.GetClient(), manager.GetClient(), c))
 	if err != nil {
@@ -54,13 +54,13 @@ func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 	return nil
 }
 
-func named(_ context.Context, namespace client.Object) []reconcile.Request {
+func requestByName(_ context.Context, namespace client.Object) []reconcile.Request {
 	return []reconcile.Request{reconciler.Request("", namespace.GetName())}
 }
 
-// orphans tells of orphans when they are reported. The two statuses are known here alone: a hub that starts later does
+// watchOrphans tells of orphans when they are reported. The two statuses are known here alone: a hub that starts later does
 // not tell again.
-func (c *Controller) orphans() handler.EventHandler {
+func (c *Controller) watchOrphans() handler.EventHandler {
 	return handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) {
 		before, was := e.ObjectOld.(*v1alpha1.Cluster)
 		after, is := e.ObjectNew.(*v1alpha1.Cluster)
@@ -73,15 +73,15 @@ func (c *Controller) orphans() handler.EventHandler {
 	}}
 }
 
-// leases notes every renewal and wakes a Cluster only for one that is news.
-func (c *Controller) leases() handler.EventHandler {
+// watchLeases notes every renewal and wakes a Cluster only for one that is news.
+func (c *Controller) watchLeases() handler.EventHandler {
 	note := func(object client.Object, initial bool, q queue) {
 		lease, ok := object.(*coordinationv1.Lease)
 		if !ok || lease.Name != v1alpha1.AgentLeaseName {
 			return
 		}
-		news := c.heartbeats.observe(lease, initial, c.Clock.Now())
-		if !c.heartbeats.renewed(lease.Namespace) {
+		news := c.heartbeats.observeLease(lease, initial, c.Clock.Now())
+		if !c.heartbeats.isRenewed(lease.Namespace) {
 			c.Agents.Forget(lease.Namespace)
 		}
 		if news {
@@ -93,28 +93,28 @@ func (c *Controller) leases() handler.EventHandler {
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { note(e.ObjectNew, false, q) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
 			if e.Object.GetName() == v1alpha1.AgentLeaseName {
-				c.heartbeats.gone(e.Object.GetNamespace())
+				c.heartbeats.forgetNamespace(e.Object.GetNamespace())
 			}
 		},
 	}
 }
 
-// silences wakes a Cluster when its agent has fallen silent.
-func (c *Controller) silences(ctx context.Context, q queue) error {
-	go c.heartbeats.watch(ctx, c.Clock, func(cluster string) { q.Add(reconciler.Request("", cluster)) })
+// watchSilences wakes a Cluster when its agent has fallen silent.
+func (c *Controller) watchSilences(ctx context.Context, q queue) error {
+	go c.heartbeats.watchSilence(ctx, c.Clock, func(cluster string) { q.Add(reconciler.Request("", cluster)) })
 	return nil
 }
 
-// repairs wakes a Cluster when an object of it cannot be decoded, or can be again.
-func (c *Controller) repairs(_ context.Context, q queue) error {
+// watchRepairs wakes a Cluster when an object of it cannot be decoded, or can be again.
+func (c *Controller) watchRepairs(_ context.Context, q queue) error {
 	if c.Undecodable != nil {
 		c.Undecodable.Notify(func(namespace string) { q.Add(reconciler.Request("", namespace)) })
 	}
 	return nil
 }
 
-// counted wakes a Cluster for its Machines, many changes at once.
-func counted() handler.EventHandler {
+// watchCounts wakes a Cluster for its Machines, many changes at once.
+func watchCounts() handler.EventHandler {
 	wakeLater := func(machine client.Object, q queue) {
 		q.AddAfter(reconciler.Request("", machine.GetNamespace()), reconciler.StatusInterval)
 	}

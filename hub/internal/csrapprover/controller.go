@@ -90,7 +90,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, ignoreNotFound("deciding on the certificate request", err)
 	}
-	count(decision)
+	countDecision(decision)
 	if cluster != nil {
 		emitEvent(c.Recorder, cluster, csr.Name, decision)
 	}
@@ -112,7 +112,7 @@ func (c *Controller) recordJoinKey(ctx context.Context, cluster *v1alpha1.Cluste
 }
 
 // deleteSpentToken deletes the join token with which a request was made once it is of no more use to its agent: any other
-// client that has it could go on asking for certificates until it expires.
+// client that has it could keep asking for certificates until it expires.
 func (c *Controller) deleteSpentToken(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, cluster *v1alpha1.Cluster) error {
 	id, spent := SpentToken(csr, cluster)
 	if !spent {
@@ -240,7 +240,7 @@ var countedDecisions = map[Verdict][]string{
 	Leave: {ReasonNotAnAgent},
 }
 
-func count(decision Decision) {
+func countDecision(decision Decision) {
 	decisions.WithLabelValues(string(decision.Verdict), decision.Reason).Inc()
 }
 
@@ -248,8 +248,8 @@ func count(decision Decision) {
 func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.Options) error {
 	err := builder.ControllerManagedBy(manager).
 		Named("registration").
-		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(candidate))).
-		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(requestOf), builder.WithPredicates(acceptance())).
+		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(isCandidate))).
+		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(requestOf), builder.WithPredicates(acceptanceChanged())).
 		WithOptions(options).
 		Complete(c)
 	if err != nil {
@@ -258,9 +258,9 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 	return nil
 }
 
-// candidate lets requests pass that may be an agent's and that are neither approved nor denied. The name only filters:
+// isCandidate lets requests pass that may be an agent's and that are neither approved nor denied. The name only filters:
 // what it tells is checked when it is decided.
-func candidate(object client.Object) bool {
+func isCandidate(object client.Object) bool {
 	csr, ok := object.(*certificatesv1.CertificateSigningRequest)
 	if !ok {
 		return false
@@ -273,8 +273,8 @@ func requestOf(_ context.Context, cluster client.Object) []reconcile.Request {
 	return []reconcile.Request{reconciler.Request("", RequestOf(cluster.GetName()))}
 }
 
-// acceptance lets changes of a Cluster pass that may decide a request that waits, or that show that its token is spent.
-func acceptance() predicate.Predicate {
+// acceptanceChanged lets changes of a Cluster pass that may decide a request that waits, or that show that its token is spent.
+func acceptanceChanged() predicate.Predicate {
 	facts := func(object client.Object) [4]bool {
 		cluster, ok := object.(*v1alpha1.Cluster)
 		if !ok {

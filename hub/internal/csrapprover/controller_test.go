@@ -292,11 +292,11 @@ func failing(c client.WithWatch, err error) client.Client {
 func TestWakesForOpenRequestsOfAgentsOnly(t *testing.T) {
 	g := NewWithT(t)
 	csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "hollowfleet-agent-a"}}
-	g.Expect(candidate(csr)).To(BeTrue())
+	g.Expect(isCandidate(csr)).To(BeTrue())
 	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}
-	g.Expect(candidate(csr)).To(BeFalse(), "decided")
-	g.Expect(candidate(&certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-x"}})).To(BeFalse())
-	g.Expect(candidate(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "hollowfleet-agent-a"}})).To(BeFalse())
+	g.Expect(isCandidate(csr)).To(BeFalse(), "decided")
+	g.Expect(isCandidate(&certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-x"}})).To(BeFalse())
+	g.Expect(isCandidate(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "hollowfleet-agent-a"}})).To(BeFalse())
 }
 
 func TestWakesForTheClustersAcceptanceOnly(t *testing.T) {
@@ -305,7 +305,7 @@ func TestWakesForTheClustersAcceptanceOnly(t *testing.T) {
 	wakes := func(change func(*v1alpha1.Cluster)) bool {
 		after := before.DeepCopy()
 		change(after)
-		return acceptance().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
+		return acceptanceChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
 	}
 	g.Expect(wakes(func(c *v1alpha1.Cluster) { c.Spec.Acceptance = v1alpha1.AcceptanceAccepted })).To(BeTrue())
 	g.Expect(wakes(func(c *v1alpha1.Cluster) { c.Spec.AcceptancePolicy = v1alpha1.AcceptanceAuto })).To(BeTrue())

@@ -1,8 +1,8 @@
 // The decision on a request is pure.
 //
 // It approves only what it knows to be right: the one request of a cluster that is accepted, made with a join token
-// of that very cluster or by its agent's present identity, for exactly the identity of that agent. Names are
-// compared whole, never by what they begin with: agent a must not become agent ab.
+// of that very cluster or by its agent's current identity, for exactly the identity of that agent. Names are
+// compared whole, never by what they start with: agent a must not become agent ab.
 
 package csrapprover
 
@@ -90,33 +90,33 @@ func Decide(csr *certificatesv1.CertificateSigningRequest, cluster *v1alpha1.Clu
 
 func decide(csr *certificatesv1.CertificateSigningRequest, name string, cluster *v1alpha1.Cluster) Decision {
 	if !clusterName.MatchString(name) {
-		return deny(ReasonWrongName, "metadata.name: %q is no name of a Cluster: name the request %s<cluster>", name, v1alpha1.AgentRequestPrefix)
+		return denyDecision(ReasonWrongName, "metadata.name: %q is no name of a Cluster: name the request %s<cluster>", name, v1alpha1.AgentRequestPrefix)
 	}
 	if wrong := checkCertificate(csr.Spec.Request, name); wrong != nil {
 		return *wrong
 	}
 	if err := certrequest.CheckUsages(csr.Spec.Usages); err != nil {
-		return deny(ReasonWrongUsages, "%v", err)
+		return denyDecision(ReasonWrongUsages, "%v", err)
 	}
 	if wrong := checkExpiration(csr.Spec.ExpirationSeconds); wrong != nil {
 		return *wrong
 	}
-	right, wrong := requester(csr.Spec.Username, csr.Spec.Groups, name)
+	right, wrong := judgeRequester(csr.Spec.Username, csr.Spec.Groups, name)
 	if wrong != nil {
 		return *wrong
 	}
-	return standing(name, cluster, right)
+	return decideByCluster(name, cluster, right)
 }
 
-// standing is what the Cluster means for a request that is right.
-func standing(name string, cluster *v1alpha1.Cluster, right Decision) Decision {
+// decideByCluster is what the Cluster means for a request that is right.
+func decideByCluster(name string, cluster *v1alpha1.Cluster, right Decision) Decision {
 	switch {
 	case cluster == nil || cluster.Name != name:
 		return Decision{Verdict: Wait, Reason: ReasonClusterNotFound, Message: fmt.Sprintf("there is no Cluster %q", name)}
 	case cluster.DeletionTimestamp != nil:
-		return deny(ReasonClusterDeleting, "Cluster %s is being removed", name)
+		return denyDecision(ReasonClusterDeleting, "Cluster %s is being removed", name)
 	case cluster.Spec.Acceptance == v1alpha1.AcceptanceDenied:
-		return deny(ReasonClusterDenied, "Cluster %s is denied: set its spec.acceptance to Accepted to let it join", name)
+		return denyDecision(ReasonClusterDenied, "Cluster %s is denied: set its spec.acceptance to Accepted to let it join", name)
 	case !cluster.Accepted():
 		return Decision{Verdict: Wait, Reason: ReasonAwaitingAcceptance, Message: fmt.Sprintf(
 			"%s, but Cluster %s is not accepted yet: set its spec.acceptance to Accepted to let it join", right.Message, name)}
@@ -124,40 +124,40 @@ func standing(name string, cluster *v1alpha1.Cluster, right Decision) Decision {
 	return right
 }
 
-func deny(reason, format string, args ...any) Decision {
+func denyDecision(reason, format string, args ...any) Decision {
 	return Decision{Verdict: Deny, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-func denied(reason, format string, args ...any) *Decision {
-	decision := deny(reason, format, args...)
+func deniedDecision(reason, format string, args ...any) *Decision {
+	decision := denyDecision(reason, format, args...)
 	return &decision
 }
 
 // tokenUser is the user name of a bootstrap token, which ends in the token's ID.
 var tokenUser = regexp.MustCompile(`^system:bootstrap:([a-z0-9]{6})$`)
 
-// requester judges who asks for the identity of cluster's agent: a client with a join token of that cluster and of
+// judgeRequester judges who asks for the identity of cluster's agent: a client with a join token of that cluster and of
 // no other, or the agent itself. right is the decision if nothing else is wrong.
-func requester(user string, groups []string, cluster string) (right Decision, wrong *Decision) {
+func judgeRequester(user string, groups []string, cluster string) (right Decision, wrong *Decision) {
 	joins, agents := groupsOf(groups, v1alpha1.JoinGroupPrefix), groupsOf(groups, v1alpha1.AgentGroupPrefix)
 	switch {
 	case tokenUser.MatchString(user):
 		if len(agents) > 0 {
-			return right, denied(ReasonWrongRequester, "spec.groups: a join token that is also an agent's (%s) may ask for nothing: take %s* off its auth-extra-groups",
+			return right, deniedDecision(ReasonWrongRequester, "spec.groups: a join token that is also an agent's (%s) may ask for nothing: take %s* off its auth-extra-groups",
 				strings.Join(agents, ", "), v1alpha1.AgentGroupPrefix)
 		}
 		if len(joins) != 1 || joins[0] != cluster {
-			return right, denied(ReasonWrongRequester, "spec.groups: the token of %s is for %s, not for Cluster %s alone: make a token with the one group %s%s",
-				user, listed(joins), cluster, v1alpha1.JoinGroupPrefix, cluster)
+			return right, deniedDecision(ReasonWrongRequester, "spec.groups: the token of %s is for %s, not for Cluster %s alone: make a token with the one group %s%s",
+				user, listClusters(joins), cluster, v1alpha1.JoinGroupPrefix, cluster)
 		}
 		return Decision{Verdict: Approve, Reason: ReasonJoined, Message: "requested by " + user + " with a join token of this cluster"}, nil
 	case user == v1alpha1.AgentUserPrefix+cluster:
 		if len(joins) > 0 || len(agents) != 1 || agents[0] != cluster {
-			return right, denied(ReasonWrongRequester, "spec.groups: %s is an agent of %s, not of Cluster %s alone", user, listed(append(agents, joins...)), cluster)
+			return right, deniedDecision(ReasonWrongRequester, "spec.groups: %s is an agent of %s, not of Cluster %s alone", user, listClusters(append(agents, joins...)), cluster)
 		}
 		return Decision{Verdict: Approve, Reason: ReasonRenewed, Message: "requested by the cluster's agent to renew its certificate"}, nil
 	}
-	return right, denied(ReasonWrongRequester, "spec.username: %q is neither a join token nor the agent of Cluster %s", user, cluster)
+	return right, deniedDecision(ReasonWrongRequester, "spec.username: %q is neither a join token nor the agent of Cluster %s", user, cluster)
 }
 
 // groupsOf returns the clusters of the groups with that prefix, each once.
@@ -173,7 +173,7 @@ func groupsOf(groups []string, prefix string) []string {
 	return clusters
 }
 
-func listed(clusters []string) string {
+func listClusters(clusters []string) string {
 	if len(clusters) == 0 {
 		return "no cluster"
 	}
@@ -188,7 +188,7 @@ func SpentToken(csr *certificatesv1.CertificateSigningRequest, cluster *v1alpha1
 		approved == nil || len(csr.Status.Certificate) == 0 {
 		return "", false
 	}
-	right, wrong := requester(csr.Spec.Username, csr.Spec.Groups, cluster.Name)
+	right, wrong := judgeRequester(csr.Spec.Username, csr.Spec.Groups, cluster.Name)
 	if wrong != nil || right.Reason != ReasonJoined {
 		return "", false
 	}
@@ -199,7 +199,7 @@ func SpentToken(csr *certificatesv1.CertificateSigningRequest, cluster *v1alpha1
 	return tokenUser.FindStringSubmatch(csr.Spec.Username)[1], true
 }
 
-// JoinsAgain tells whether a request lets an agent in with a join token although the Cluster has had one before: it has joined, or a
+// JoinsAgain reports whether a request lets an agent in with a join token although the Cluster has had one before: it has joined, or a
 // certificate for another key was approved, with which nobody has connected yet. key is the digest of the request's key.
 func JoinsAgain(decision Decision, cluster *v1alpha1.Cluster, key string) bool {
 	return approvesJoin(decision) && cluster != nil &&

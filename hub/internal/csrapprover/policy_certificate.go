@@ -27,7 +27,7 @@ const (
 func checkCertificate(data []byte, cluster string) *Decision {
 	request, err := certrequest.Parse(data)
 	if err != nil {
-		return denied(ReasonWrongRequest, "%v", err)
+		return deniedDecision(ReasonWrongRequest, "%v", err)
 	}
 	for _, check := range []func() *Decision{
 		func() *Decision { return checkSubject(request, cluster) },
@@ -56,12 +56,12 @@ func checkSubject(request *x509.CertificateRequest, cluster string) *Decision {
 	user, group := v1alpha1.AgentUserPrefix+cluster, v1alpha1.AgentGroupPrefix+cluster
 	switch {
 	case subject.CommonName != user:
-		return denied(ReasonWrongSubject, "spec.request: the common name is %q, want exactly %q", subject.CommonName, user)
+		return deniedDecision(ReasonWrongSubject, "spec.request: the common name is %q, want exactly %q", subject.CommonName, user)
 	case !slices.Equal(subject.Organization, []string{group}):
-		return denied(ReasonWrongSubject, "spec.request: the organizations are %q, want exactly one, %q", subject.Organization, group)
+		return deniedDecision(ReasonWrongSubject, "spec.request: the organizations are %q, want exactly one, %q", subject.Organization, group)
 	case len(subject.Names) != 2:
 		// Names has every attribute, also those that Subject has no field for.
-		return denied(ReasonWrongSubject, "spec.request: the subject has %d attributes, want common name and organization only", len(subject.Names))
+		return deniedDecision(ReasonWrongSubject, "spec.request: the subject has %d attributes, want common name and organization only", len(subject.Names))
 	}
 	return nil
 }
@@ -77,10 +77,10 @@ func checkExtensions(request *x509.CertificateRequest) *Decision {
 		names = append(names, uri.String())
 	}
 	if len(names) > 0 {
-		return denied(ReasonExtensions, "spec.request: subject alternative names are not allowed: %s", strings.Join(names, ", "))
+		return deniedDecision(ReasonExtensions, "spec.request: subject alternative names are not allowed: %s", strings.Join(names, ", "))
 	}
 	if len(request.Extensions) > 0 {
-		return denied(ReasonExtensions, "spec.request: extension %s is not allowed, nor is any other", request.Extensions[0].Id)
+		return deniedDecision(ReasonExtensions, "spec.request: extension %s is not allowed, nor is any other", request.Extensions[0].Id)
 	}
 	return nil
 }
@@ -89,15 +89,15 @@ func checkKey(public any) *Decision {
 	switch key := public.(type) {
 	case *ecdsa.PublicKey:
 		if bits := key.Curve.Params().BitSize; bits < minCurveBits {
-			return denied(ReasonWeakKey, "spec.request: an ECDSA key of %d bits is too weak: use P-256 or stronger", bits)
+			return deniedDecision(ReasonWeakKey, "spec.request: an ECDSA key of %d bits is too weak: use P-256 or stronger", bits)
 		}
 	case *rsa.PublicKey:
 		if bits := key.N.BitLen(); bits < minRSABits {
-			return denied(ReasonWeakKey, "spec.request: an RSA key of %d bits is too weak: use ECDSA P-256, or RSA with %d bits or more", bits, minRSABits)
+			return deniedDecision(ReasonWeakKey, "spec.request: an RSA key of %d bits is too weak: use ECDSA P-256, or RSA with %d bits or more", bits, minRSABits)
 		}
 	case ed25519.PublicKey:
 	default:
-		return denied(ReasonWeakKey, "spec.request: a key of type %T is unknown: use ECDSA P-256", public)
+		return deniedDecision(ReasonWeakKey, "spec.request: a key of type %T is unknown: use ECDSA P-256", public)
 	}
 	return nil
 }
@@ -105,9 +105,9 @@ func checkKey(public any) *Decision {
 func checkExpiration(seconds *int32) *Decision {
 	switch {
 	case seconds == nil:
-		return denied(ReasonWrongExpiration, "spec.expirationSeconds is missing: ask for %d to %d", MinExpirationSeconds, MaxExpirationSeconds)
+		return deniedDecision(ReasonWrongExpiration, "spec.expirationSeconds is missing: ask for %d to %d", MinExpirationSeconds, MaxExpirationSeconds)
 	case *seconds < MinExpirationSeconds || *seconds > MaxExpirationSeconds:
-		return denied(ReasonWrongExpiration, "spec.expirationSeconds: %d is not from %d to %d", *seconds, MinExpirationSeconds, MaxExpirationSeconds)
+		return deniedDecision(ReasonWrongExpiration, "spec.expirationSeconds: %d is not from %d to %d", *seconds, MinExpirationSeconds, MaxExpirationSeconds)
 	}
 	return nil
 }

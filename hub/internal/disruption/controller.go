@@ -57,7 +57,7 @@ func (c *Controller) Reconcile(ctx context.Context, disruption *v1alpha1.NodeDis
 	world := World{Now: c.Clock.Now(), Disruption: disruption}
 	expiry := expiresAt(disruption)
 	if !expiry.IsZero() && !world.Now.Before(expiry) {
-		return reconciler.Next{}, c.expire(ctx, disruption)
+		return reconciler.Next{}, c.expireDryRun(ctx, disruption)
 	}
 	clusters, runs := &v1alpha1.ClusterList{}, &v1alpha1.NodeDisruptionRunList{}
 	if err := errors.Join(
@@ -97,7 +97,7 @@ func (c *Controller) Reconcile(ctx context.Context, disruption *v1alpha1.NodeDis
 func (c *Controller) act(ctx context.Context, disruption *v1alpha1.NodeDisruption, decision Decision) error {
 	var problems []error
 	for i := range decision.Create {
-		problems = append(problems, c.create(ctx, disruption, &decision.Create[i]))
+		problems = append(problems, c.createRun(ctx, disruption, &decision.Create[i]))
 	}
 	for _, change := range []struct {
 		runs   []v1alpha1.NodeDisruptionRun
@@ -120,9 +120,9 @@ func (c *Controller) act(ctx context.Context, disruption *v1alpha1.NodeDisruptio
 	return errors.Join(problems...)
 }
 
-// create makes a run. One of that name that is another's is left alone, and the cluster is named as a failure; but one of a
+// createRun makes a run. One of that name that is another's is left alone, and the cluster is named as a failure; but one of a
 // disruption of the same name that was deleted goes, and is waited for.
-func (c *Controller) create(ctx context.Context, disruption *v1alpha1.NodeDisruption, run *v1alpha1.NodeDisruptionRun) error {
+func (c *Controller) createRun(ctx context.Context, disruption *v1alpha1.NodeDisruption, run *v1alpha1.NodeDisruptionRun) error {
 	err := c.Client.Create(ctx, run)
 	if apierrors.IsInvalid(err) && len(disruption.Status.Failures) < mostFailures {
 		// The disruption is older than a rule. Trying again would not help.

@@ -21,7 +21,7 @@ const (
 	lateStart = time.Minute
 	// mostFailures, mostPreviews and mostMessage bound the status.
 	mostFailures, mostPreviews, mostMessage = 20, 20, 512
-	// previewSuffix is the end of the name of a run that shows what would be hit and never begins.
+	// previewSuffix is the end of the name of a run that shows what would be hit and never starts.
 	previewSuffix = "preview"
 )
 
@@ -47,7 +47,7 @@ type Decision struct {
 	Next time.Time
 }
 
-// Decide says which runs there have to be, and sums up those that there are. Clusters are chosen when runs begin; one that is
+// Decide says which runs there have to be, and sums up those that there are. Clusters are chosen when runs start; one that is
 // frozen then is left out and named. While the clusters of a time are being given their runs, status.lastScheduleTime is that
 // of the time before.
 func Decide(w *World) Decision {
@@ -56,20 +56,20 @@ func Decide(w *World) Decision {
 	d.Status.NextScheduleTime, d.Status.Preview = nil, nil
 	chosen, err := metav1.LabelSelectorAsSelector(&w.Disruption.Spec.ClusterSelector)
 	if err != nil {
-		d.fail(w, fmt.Sprintf("spec.clusterSelector: %v: create the disruption anew with a correct one", err))
+		d.failDisruption(w, fmt.Sprintf("spec.clusterSelector: %v: create the disruption anew with a correct one", err))
 		return d
 	}
-	due, next, err := w.due()
+	due, next, err := w.dueTimes()
 	if err != nil {
-		d.fail(w, fmt.Sprintf("spec.schedule: %v: create the disruption anew with the five fields of crontab, such as 0 3 * * *", err))
+		d.failDisruption(w, fmt.Sprintf("spec.schedule: %v: create the disruption anew with the five fields of crontab, such as 0 3 * * *", err))
 		return d
 	}
-	previews, current, earlier := w.sorted(due)
-	d.preview(w, chosen, previews, cmp.Or(next, w.Disruption.CreationTimestamp.Time))
+	previews, current, earlier := w.sortRuns(due)
+	d.previewRuns(w, chosen, previews, cmp.Or(next, w.Disruption.CreationTimestamp.Time))
 	if due != nil && !w.Disruption.Spec.DryRun && !w.Disruption.Spec.Paused {
-		d.begin(w, chosen, *due, current)
+		d.createRuns(w, chosen, *due, current)
 		for _, run := range earlier {
-			if w.frozen(run.Namespace) == "" { // Else it goes when the next ones begin.
+			if w.explainFrozen(run.Namespace) == "" { // Else it goes when the next ones start.
 				d.Delete = append(d.Delete, run)
 			}
 		}
@@ -86,7 +86,7 @@ func Decide(w *World) Decision {
 			d.Resume = append(d.Resume, run)
 		}
 	}
-	d.summarize(w, current, next)
+	d.summarizeRuns(w, current, next)
 	return d
 }
 
@@ -94,11 +94,11 @@ func isPreview(run *v1alpha1.NodeDisruptionRun) bool {
 	return run.Labels[v1alpha1.NodeDisruptionPreviewLabel] != ""
 }
 
-// sorted are the runs that are previews, those of the time that is due or else the latest, and those of earlier times.
-func (w *World) sorted(due *time.Time) (previews, current, earlier []v1alpha1.NodeDisruptionRun) {
-	name := w.name(w.latest())
+// sortRuns are the runs that are previews, those of the time that is due or else the latest, and those of earlier times.
+func (w *World) sortRuns(due *time.Time) (previews, current, earlier []v1alpha1.NodeDisruptionRun) {
+	name := w.runName(w.latestTime())
 	if due != nil {
-		name = w.name(*due)
+		name = w.runName(*due)
 	}
 	for _, run := range w.Runs {
 		switch {
@@ -113,20 +113,20 @@ func (w *World) sorted(due *time.Time) (previews, current, earlier []v1alpha1.No
 	return previews, current, earlier
 }
 
-// begin adds the runs that are due and missing, and notes the clusters that are left out.
-func (d *Decision) begin(w *World, chosen labels.Selector, at time.Time, current []v1alpha1.NodeDisruptionRun) {
+// createRuns adds the runs that are due and missing, and notes the clusters that are left out.
+func (d *Decision) createRuns(w *World, chosen labels.Selector, at time.Time, current []v1alpha1.NodeDisruptionRun) {
 	d.Status.Failures = nil
 	scheduled := metav1.NewTime(at)
 	d.Status.LastScheduleTime = &scheduled
 	for _, cluster := range w.byName() {
 		switch has := slices.ContainsFunc(current, func(run v1alpha1.NodeDisruptionRun) bool { return run.Namespace == cluster.Name }); {
 		case has || !chosen.Matches(labels.Set(cluster.Labels)):
-		case frozen(cluster) != "":
+		case frozenReason(cluster) != "":
 			d.Status.Failures = append(d.Status.Failures, v1alpha1.DisruptionFailure{
-				Cluster: cluster.Name, Message: conditions.Shorten("left out, because it is frozen: "+frozen(cluster), mostMessage),
+				Cluster: cluster.Name, Message: conditions.Shorten("left out, because it is frozen: "+frozenReason(cluster), mostMessage),
 			})
 		default:
-			d.Create = append(d.Create, w.run(cluster.Name, at, false))
+			d.Create = append(d.Create, w.newRun(cluster.Name, at, false))
 		}
 	}
 }
@@ -141,28 +141,28 @@ func (w *World) byName() []*v1alpha1.Cluster {
 	return sorted
 }
 
-// frozen says why a cluster is not waited for; empty if it is.
-func (w *World) frozen(name string) string {
+// explainFrozen says why a cluster is not waited for; empty if it is.
+func (w *World) explainFrozen(name string) string {
 	for i := range w.Clusters {
 		if w.Clusters[i].Name == name {
-			return frozen(&w.Clusters[i])
+			return frozenReason(&w.Clusters[i])
 		}
 	}
 	return "its Cluster is gone"
 }
 
-// frozen says why nothing may begin in a cluster; empty if it may.
-func frozen(cluster *v1alpha1.Cluster) string {
+// frozenReason says why nothing may start in a cluster; empty if it may.
+func frozenReason(cluster *v1alpha1.Cluster) string {
 	return freeze.OfCluster(cluster.Name, cluster.Name, cluster).Message
 }
 
-// run is a run of the disruption for a time.
-func (w *World) run(cluster string, at time.Time, preview bool) v1alpha1.NodeDisruptionRun {
+// newRun is a run of the disruption for a time.
+func (w *World) newRun(cluster string, at time.Time, preview bool) v1alpha1.NodeDisruptionRun {
 	run := v1alpha1.NodeDisruptionRun{}
-	run.Namespace, run.Name = cluster, w.name(at)
+	run.Namespace, run.Name = cluster, w.runName(at)
 	run.Labels = map[string]string{v1alpha1.NodeDisruptionNameLabel: w.Disruption.Name}
 	run.Spec.Disruption, run.Spec.Paused = *w.Disruption.Spec.Disruption.DeepCopy(), preview
-	run.Spec.Seed = w.seed(at)
+	run.Spec.Seed = w.runSeed(at)
 	if preview {
 		run.Name = w.Disruption.Name + "-" + previewSuffix
 		run.Labels[v1alpha1.NodeDisruptionPreviewLabel] = "true"
@@ -174,9 +174,9 @@ func (w *World) run(cluster string, at time.Time, preview bool) v1alpha1.NodeDis
 	return run
 }
 
-// preview adds the runs that show what would be hit while that is asked for, and takes them away afterwards. Next is the time of the
+// previewRuns adds the runs that show what would be hit while that is asked for, and takes them away afterwards. Next is the time of the
 // next runs, of which a schedule decides the seed.
-func (d *Decision) preview(w *World, chosen labels.Selector, previews []v1alpha1.NodeDisruptionRun, next time.Time) {
+func (d *Decision) previewRuns(w *World, chosen labels.Selector, previews []v1alpha1.NodeDisruptionRun, next time.Time) {
 	if !w.Disruption.Spec.DryRun {
 		d.Delete = append(d.Delete, previews...)
 		return
@@ -186,9 +186,9 @@ func (d *Decision) preview(w *World, chosen labels.Selector, previews []v1alpha1
 			continue
 		}
 		at := slices.IndexFunc(previews, func(run v1alpha1.NodeDisruptionRun) bool { return run.Namespace == cluster.Name })
-		why := frozen(cluster)
+		why := frozenReason(cluster)
 		if at < 0 && why == "" {
-			d.Create = append(d.Create, w.run(cluster.Name, next, true))
+			d.Create = append(d.Create, w.newRun(cluster.Name, next, true))
 		}
 		if len(d.Status.Preview) == mostPreviews {
 			continue
@@ -211,8 +211,8 @@ func (d *Decision) notHit(cluster, why string) {
 	d.Status.Preview = append(d.Status.Preview, v1alpha1.DisruptionPreview{Cluster: cluster, NodePreview: preview})
 }
 
-// fail says that the disruption cannot be carried out until it is created anew.
-func (d *Decision) fail(w *World, message string) {
+// failDisruption says that the disruption cannot be carried out until it is created again.
+func (d *Decision) failDisruption(w *World, message string) {
 	d.Status.Phase, d.Status.Message = v1alpha1.NodeDisruptionFailed, conditions.Shorten(message, conditions.MaxMessage)
 	conditions.ConcludeDisruption(&d.Status.Conditions, d.Status.Phase, d.Status.Message, w.Disruption.Generation, w.Now)
 }

@@ -204,7 +204,7 @@ func TestWhatCannotBeReadIsSaid(t *testing.T) {
 	NewWithT(t).Expect(w.Disruption.Status.Failures).To(ConsistOf(HaveField("Message", ContainSubstring("a week is no duration"))))
 }
 
-// Whenever the hub looks, however long it was away: one set of runs for a time, none while others go on, none for times long past.
+// Whenever the hub looks, however long it was away: one set of runs for a time, none while others continue, none for times long past.
 // Claim: One set of runs per scheduled time. Broken: the runs of the time before are not asked for.
 func TestScheduledRuns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -294,10 +294,10 @@ func TestASchedulesRunsHaveSeedsOfTheirOwn(t *testing.T) {
 	at := begin
 	one := world(1)
 	one.Disruption.Spec.Schedule, other.Disruption.Spec.Schedule = "* * * * *", "* * * * *"
-	NewWithT(t).Expect(one.seed(at)).NotTo(HaveValue(Equal(*other.seed(at))), "a copy hits other Nodes")
+	NewWithT(t).Expect(one.runSeed(at)).NotTo(HaveValue(Equal(*other.runSeed(at))), "a copy hits other Nodes")
 }
 
-// A cluster that is frozen, or gone, in the middle of its run would otherwise keep all others from what is due for ever.
+// A cluster that is frozen, or gone, in the middle of its run would otherwise keep all others from what is due forever.
 // Claim: A frozen cluster holds up no schedule. Broken: it is waited for; its run is deleted.
 func TestAFrozenClusterDoesNotHoldUpTheSchedule(t *testing.T) {
 	g := NewWithT(t)
@@ -323,7 +323,7 @@ func TestAFrozenClusterDoesNotHoldUpTheSchedule(t *testing.T) {
 	g.Expect(w.Runs).NotTo(ContainElement(HaveField("UID", held.UID)))
 }
 
-// A hub that ended before it could give all clusters their runs, or a cluster that refused its own, leaves runs that go on.
+// A hub that ended before it could give all clusters their runs, or a cluster that refused its own, leaves runs that continue.
 // Claim: Runs of incomplete times are paused too. Broken: only those of the last time that was done.
 func TestRunsOfATimeThatIsNotDoneArePausedToo(t *testing.T) {
 	g := NewWithT(t)

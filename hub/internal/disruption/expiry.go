@@ -28,8 +28,8 @@ func expiresAt(disruption *v1alpha1.NodeDisruption) time.Time {
 	return disruption.CreationTimestamp.Add(after)
 }
 
-// expire deletes a dry run as it was when it was looked at: one that was changed since is looked at again.
-func (c *Controller) expire(ctx context.Context, disruption *v1alpha1.NodeDisruption) error {
+// expireDryRun deletes a dry run as it was when it was looked at: one that was changed since is looked at again.
+func (c *Controller) expireDryRun(ctx context.Context, disruption *v1alpha1.NodeDisruption) error {
 	uid, version := disruption.UID, disruption.ResourceVersion
 	if err := c.Client.Delete(ctx, disruption, client.Preconditions{UID: &uid, ResourceVersion: &version}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting the dry run, whose command has not done so: %w", err)

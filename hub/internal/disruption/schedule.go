@@ -15,8 +15,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// due is the time for which runs are due, nil for none, and when the next ones are.
-func (w *World) due() (*time.Time, time.Time, error) {
+// dueTimes is the time for which runs are due, nil for none, and when the next ones are.
+func (w *World) dueTimes() (*time.Time, time.Time, error) {
 	last := w.Disruption.Status.LastScheduleTime
 	if w.Disruption.Spec.Schedule == "" {
 		if last != nil {
@@ -54,34 +54,34 @@ func (w *World) due() (*time.Time, time.Time, error) {
 // scheduleFields are those of crontab.
 var scheduleFields = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
-// isGoingOn tells whether runs of an earlier time than at are not over. One in a frozen cluster, or one that is gone, is not waited
+// isGoingOn reports whether runs of an earlier time than at are not over. One in a frozen cluster, or one that is gone, is not waited
 // for: it would keep all others from what is due.
 func (w *World) isGoingOn(at time.Time) bool {
 	return slices.ContainsFunc(w.Runs, func(run v1alpha1.NodeDisruptionRun) bool {
-		return !isPreview(&run) && run.Name != w.name(at) && run.DecodeError == "" && w.frozen(run.Namespace) == "" &&
+		return !isPreview(&run) && run.Name != w.runName(at) && run.DecodeError == "" && w.explainFrozen(run.Namespace) == "" &&
 			run.Status.Phase != v1alpha1.NodeDisruptionCompleted && run.Status.Phase != v1alpha1.NodeDisruptionFailed
 	})
 }
 
-// name is that of the runs for a time. It follows from the time, so that no run is made twice.
-func (w *World) name(at time.Time) string {
+// runName is that of the runs for a time. It follows from the time, so that no run is made twice.
+func (w *World) runName(at time.Time) string {
 	if w.Disruption.Spec.Schedule == "" {
 		return w.Disruption.Name
 	}
 	return fmt.Sprintf("%s-%d", w.Disruption.Name, at.Unix()/60)
 }
 
-// seed is that of the runs for a time. Without one of its own, a disruption with a schedule hits other Nodes each time: what it
+// runSeed is that of the runs for a time. Without one of its own, a disruption with a schedule hits other Nodes each time: what it
 // hits at a time follows from the disruption's UID, and does not change when the hub is restarted.
-func (w *World) seed(at time.Time) *int64 {
+func (w *World) runSeed(at time.Time) *int64 {
 	if w.Disruption.Spec.Seed != nil || w.Disruption.Spec.Schedule == "" {
 		return w.Disruption.Spec.Seed
 	}
 	return new(disrupt.SeedOf("schedule", string(w.Disruption.UID), at.Unix()/60))
 }
 
-// latest is the latest time that has runs. It is later than status.lastScheduleTime if not all clusters could be given theirs.
-func (w *World) latest() time.Time {
+// latestTime is the latest time that has runs. It is later than status.lastScheduleTime if not all clusters could be given theirs.
+func (w *World) latestTime() time.Time {
 	latest := timeOf(w.Disruption.Status.LastScheduleTime)
 	for i := range w.Runs {
 		minutes, err := strconv.ParseInt(strings.TrimPrefix(w.Runs[i].Name, w.Disruption.Name+"-"), 10, 64)
@@ -94,7 +94,7 @@ func (w *World) latest() time.Time {
 
 // giveUp takes the latest time for done that has runs, although clusters are left without: it is too late for these.
 func (d *Decision) giveUp(w *World, chosen labels.Selector, current []v1alpha1.NodeDisruptionRun) {
-	latest := metav1.NewTime(w.latest())
+	latest := metav1.NewTime(w.latestTime())
 	if !latest.After(timeOf(d.Status.LastScheduleTime)) {
 		return
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
-// summarize sums up the current runs.
-func (d *Decision) summarize(w *World, current []v1alpha1.NodeDisruptionRun, next time.Time) {
+// summarizeRuns sums up the current runs.
+func (d *Decision) summarizeRuns(w *World, current []v1alpha1.NodeDisruptionRun, next time.Time) {
 	s := &d.Status
 	s.Clusters, s.Completed, s.Selected, s.Injected, s.Observed, s.Recovered = int32(len(current)), 0, 0, 0, 0, 0
 	s.Expectations, s.Verdict = nil, ""
@@ -28,7 +28,7 @@ func (d *Decision) summarize(w *World, current []v1alpha1.NodeDisruptionRun, nex
 	for i := range current {
 		run := &current[i]
 		phases[cmp.Or(run.Status.Phase, v1alpha1.NodeDisruptionPending)]++
-		add(s, run)
+		addCounts(s, run)
 		if failure := failureOf(run); failure != "" {
 			s.Failed++
 			left = append(left, v1alpha1.DisruptionFailure{Cluster: run.Namespace, Message: conditions.Shorten(failure, mostMessage)})
@@ -44,11 +44,11 @@ func (d *Decision) summarize(w *World, current []v1alpha1.NodeDisruptionRun, nex
 		}
 	}
 	if len(w.Disruption.Spec.Expectations) > 0 {
-		s.Verdict = verdict(int(s.Failed), passed, unknown, len(current))
+		s.Verdict = overallVerdict(int(s.Failed), passed, unknown, len(current))
 	}
 	slices.SortFunc(left, func(a, b v1alpha1.DisruptionFailure) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	s.Failures = left[:min(len(left), mostFailures)]
-	d.progress(w, phases)
+	d.describeProgress(w, phases)
 	if !next.IsZero() && !w.Disruption.Spec.Paused && !w.Disruption.Spec.DryRun {
 		at := metav1.NewTime(next)
 		s.NextScheduleTime, d.Next = &at, next
@@ -56,8 +56,8 @@ func (d *Decision) summarize(w *World, current []v1alpha1.NodeDisruptionRun, nex
 	conditions.ConcludeDisruption(&s.Conditions, s.Phase, s.Message, w.Disruption.Generation, w.Now)
 }
 
-// verdict is that of all runs. A run is counted as unknown when it is over.
-func verdict(failed, passed, unknown, all int) v1alpha1.DisruptionVerdict {
+// overallVerdict is that of all runs. A run is counted as unknown when it is over.
+func overallVerdict(failed, passed, unknown, all int) v1alpha1.DisruptionVerdict {
 	switch {
 	case failed > 0:
 		return v1alpha1.DisruptionMissed
@@ -70,8 +70,8 @@ func verdict(failed, passed, unknown, all int) v1alpha1.DisruptionVerdict {
 	}
 }
 
-// add adds what a run counts.
-func add(s *v1alpha1.NodeDisruptionStatus, run *v1alpha1.NodeDisruptionRun) {
+// addCounts adds what a run counts.
+func addCounts(s *v1alpha1.NodeDisruptionStatus, run *v1alpha1.NodeDisruptionRun) {
 	s.Selected, s.Injected = s.Selected+run.Status.Selected, s.Injected+run.Status.Injected
 	s.Observed, s.Recovered = s.Observed+run.Status.Observed, s.Recovered+run.Status.Recovered
 	for i, result := range run.Status.Expectations {
@@ -91,14 +91,14 @@ func failureOf(run *v1alpha1.NodeDisruptionRun) string {
 	case run.Status.Phase == v1alpha1.NodeDisruptionFailed:
 		return run.Status.Message
 	case run.Status.Verdict == v1alpha1.DisruptionMissed:
-		return missed(run)
+		return missedExpectations(run)
 	default:
 		return ""
 	}
 }
 
-// missed says which expectations a run has missed.
-func missed(run *v1alpha1.NodeDisruptionRun) string {
+// missedExpectations says which expectations a run has missed.
+func missedExpectations(run *v1alpha1.NodeDisruptionRun) string {
 	var texts []string
 	for i, result := range run.Status.Expectations {
 		if result.Missed > 0 {
@@ -123,8 +123,8 @@ func firstFailure(failures []v1alpha1.DisruptionFailure) string {
 	return text
 }
 
-// progress is the phase of the disruption, and what there is to say about it.
-func (d *Decision) progress(w *World, phases map[v1alpha1.NodeDisruptionRunPhase]int) {
+// describeProgress is the phase of the disruption, and what there is to say about it.
+func (d *Decision) describeProgress(w *World, phases map[v1alpha1.NodeDisruptionRunPhase]int) {
 	s, spec := &d.Status, &w.Disruption.Spec
 	over := phases[v1alpha1.NodeDisruptionCompleted] + phases[v1alpha1.NodeDisruptionFailed]
 	switch {
@@ -147,12 +147,12 @@ func (d *Decision) progress(w *World, phases map[v1alpha1.NodeDisruptionRunPhase
 		}
 		s.Message = fmt.Sprintf("%d of %d runs are over", over, s.Clusters)
 	default:
-		d.conclude()
+		d.concludeDisruption()
 	}
 }
 
-// conclude is the phase of a disruption whose runs are all over, and what there is to say about it.
-func (d *Decision) conclude() {
+// concludeDisruption is the phase of a disruption whose runs are all over, and what there is to say about it.
+func (d *Decision) concludeDisruption() {
 	s := &d.Status
 	s.Phase = v1alpha1.NodeDisruptionCompleted
 	s.Message = fmt.Sprintf("%d of %d Nodes were disrupted, %d seen so, %d recovered, in %s", s.Injected, s.Selected, s.Observed, s.Recovered, plural.Count(s.Clusters, "cluster"))

@@ -23,29 +23,29 @@ func (c *Controller) act(ctx context.Context, s *scope, d decision) (rest bool, 
 	klog.FromContext(ctx).V(2).Info("Carrying out plan", "revision", s.revision, "wave", d.plan.Wave,
 		"changes", len(d.changes), "corrections", len(d.corrections), "removals", len(d.removals))
 	b := c.newBatch(s)
-	all := []error{c.change(ctx, b, d.changes)}
+	all := []error{c.writeChanges(ctx, b, d.changes)}
 	for _, correction := range d.corrections {
 		if b.mayWrite(ctx, correction) {
-			all = append(all, c.write(ctx, s, correction))
+			all = append(all, c.writeMember(ctx, s, correction))
 		}
 	}
 	for _, m := range d.removals {
 		if b.mayWrite(ctx, write{member: m, removes: true}) {
-			all = append(all, c.remove(ctx, s, m))
+			all = append(all, c.deleteDeployment(ctx, s, m))
 		}
 	}
-	return b.over, first(append(all, b.err))
+	return b.over, joinErrors(append(all, b.err))
 }
 
-// change writes the changes of a plan. They rest on each other, so the first that fails is the last of them, and a template is
+// writeChanges writes the changes of a plan. They rest on each other, so the first that fails is the last of them, and a template is
 // kept before it is applied.
-func (c *Controller) change(ctx context.Context, b *batch, changes []write) error {
+func (c *Controller) writeChanges(ctx context.Context, b *batch, changes []write) error {
 	for _, change := range changes {
 		if !b.mayWrite(ctx, change) {
 			return nil
 		}
 		if change.begins {
-			kept, err := c.keep(ctx, b.scope)
+			kept, err := c.keepTemplate(ctx, b.scope)
 			if err != nil {
 				return err
 			}
@@ -53,15 +53,15 @@ func (c *Controller) change(ctx context.Context, b *batch, changes []write) erro
 				return nil
 			}
 		}
-		if err := c.write(ctx, b.scope, change); err != nil {
+		if err := c.writeMember(ctx, b.scope, change); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// first returns the errors as one, and of conflicts only if there are no others: the Runner takes a conflict for no error.
-func first(all []error) error {
+// joinErrors returns the errors as one, and of conflicts only if there are no others: the Runner takes a conflict for no error.
+func joinErrors(all []error) error {
 	var conflict error
 	var others []error
 	for _, err := range all {
@@ -77,15 +77,15 @@ func first(all []error) error {
 	return errors.Join(others...)
 }
 
-// write writes to one MachineDeployment, template and record in one request: neither is there without the other. The lock
+// writeMember writes to one MachineDeployment, template and record in one request: neither is there without the other. The lock
 // keeps it from resting on another version than was read.
-func (c *Controller) write(ctx context.Context, s *scope, w write) error {
+func (c *Controller) writeMember(ctx context.Context, s *scope, w write) error {
 	m, r := w.member, w.record
 	if r == nil {
 		r = m.record
 	}
 	adopted := m.deployment != nil && m.record == nil
-	patch, err := c.send(ctx, s.fleet, m, w.content, r)
+	patch, err := c.sendPatch(ctx, s.fleet, m, w.content, r)
 	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil {
 		c.refused.Record(place{s.fleet.UID, m.cluster.Name}, err, s.now)
 	}
@@ -93,32 +93,32 @@ func (c *Controller) write(ctx context.Context, s *scope, w write) error {
 	case err != nil:
 		return fmt.Errorf("writing machine deployment %s/%s: %w", m.cluster.Name, s.fleet.Name, err)
 	case adopted:
-		emit(c.Recorder, s.fleet, adoptedEvent(m.deployment))
+		emitEvent(c.Recorder, s.fleet, adoptedEvent(m.deployment))
 	case w.binds:
 	case w.record == nil:
 		c.noteCorrection(s, w, patch)
-		emit(c.Recorder, s.fleet, correctedEvent(m.deployment, changedFields(patch)))
+		emitEvent(c.Recorder, s.fleet, correctedEvent(m.deployment, changedFields(patch)))
 	case w.rollsBack:
-		emit(c.Recorder, s.fleet, rolledBackEvent(m.deployment, r))
+		emitEvent(c.Recorder, s.fleet, rolledBackEvent(m.deployment, r))
 	}
 	m.record = r
 	return nil
 }
 
-// send returns the patch that it sends; nil if the object is created, or nothing is to be changed.
-func (c *Controller) send(ctx context.Context, fleet *v1alpha1.MachineFleet, m *member, content *applied, r *record) (patch []byte, err error) {
+// sendPatch returns the patch that it sends; nil if the object is created, or nothing is to be changed.
+func (c *Controller) sendPatch(ctx context.Context, fleet *v1alpha1.MachineFleet, m *member, content *applied, r *record) (patch []byte, err error) {
 	if m.deployment == nil {
 		r.Namespace = m.cluster.Name
-		created, err := content.create(fleet.Name, r)
+		created, err := content.newDeployment(fleet.Name, r)
 		if err != nil {
 			return nil, err
 		}
 		telemetry.Stamp(ctx, created)
 		return nil, c.Client.Create(ctx, created, fieldOwner)
 	}
-	r = r.bind(m.deployment)
+	r = r.bindTo(m.deployment)
 	if content != nil {
-		if patch, err = content.patch(m.deployment, r); err == nil && patch != nil {
+		if patch, err = content.mergePatch(m.deployment, r); err == nil && patch != nil {
 			patch, err = stampPatch(patch, telemetry.Traceparent(ctx))
 		}
 	} else {
@@ -132,8 +132,8 @@ func (c *Controller) send(ctx context.Context, fleet *v1alpha1.MachineFleet, m *
 	return patch, c.Client.Patch(ctx, into, client.RawPatch(types.MergePatchType, patch), fieldOwner)
 }
 
-// remove deletes the MachineDeployment of a cluster that has left the fleet, if it is still as it was read.
-func (c *Controller) remove(ctx context.Context, s *scope, m *member) error {
+// deleteDeployment deletes the MachineDeployment of a cluster that has left the fleet, if it is still as it was read.
+func (c *Controller) deleteDeployment(ctx context.Context, s *scope, m *member) error {
 	uid, resourceVersion := m.deployment.UID, m.deployment.ResourceVersion
 	err := c.Client.Delete(ctx, m.deployment.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &resourceVersion})
 	if err != nil {
@@ -142,6 +142,6 @@ func (c *Controller) remove(ctx context.Context, s *scope, m *member) error {
 		}
 		return fmt.Errorf("deleting machine deployment %s/%s: %w", m.cluster.Name, s.fleet.Name, err)
 	}
-	emit(c.Recorder, s.fleet, removedEvent(m.deployment))
+	emitEvent(c.Recorder, s.fleet, removedEvent(m.deployment))
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
-// approvalOf is what alice creates to let the present rollout be applied to a group.
+// approvalOf is what alice creates to let the current rollout be applied to a group.
 func (f *fixture) approvalOf(group string) *v1alpha1.FleetApproval {
 	f.t.Helper()
 	revision, err := Revision(f.refresh())
@@ -25,7 +25,7 @@ func (f *fixture) approvalOf(group string) *v1alpha1.FleetApproval {
 	}
 }
 
-// approve takes all approvals of the fleet back, and approves the present rollout for groups.
+// approve takes all approvals of the fleet back, and approves the current rollout for groups.
 func (f *fixture) approve(groups ...string) {
 	f.t.Helper()
 	list := &v1alpha1.FleetApprovalList{}

@@ -38,7 +38,7 @@ func (c *Controller) noteApprovals(ctx context.Context, s *scope, r *stored) {
 			continue
 		}
 		r.Approvals = append(r.Approvals, Approved{
-			Group: a.Group, By: a.by, At: stamp(a.created), Approval: a.name, Rollout: a.Rollout, Claimed: !c.isApproverChecked(ctx, a),
+			Group: a.Group, By: a.by, At: formatTime(a.created), Approval: a.name, Rollout: a.Rollout, Claimed: !c.isApproverChecked(ctx, a),
 		})
 		r.dirty, r.urgent = true, true
 	}
@@ -50,12 +50,12 @@ func (c *Controller) noteApprovals(ctx context.Context, s *scope, r *stored) {
 		}
 		there := slices.ContainsFunc(s.approvals, func(a approval) bool { return a.name == old.Approval })
 		if old.Approval != "" && old.Rollout == s.rollout && old.TakenBack == "" && !there {
-			old.TakenBack, r.dirty = stamp(s.now), true
+			old.TakenBack, r.dirty = formatTime(s.now), true
 		}
 	}
 }
 
-// needsApproval tells whether a group needs an approval, or did when the rollout started, or may be the name that such a group has now.
+// needsApproval reports whether a group needs an approval, or did when the rollout started, or may be the name that such a group has now.
 func (s *scope) needsApproval(group string) bool {
 	required := func(name string) bool {
 		return slices.ContainsFunc(s.fleet.Spec.Groups, func(g v1alpha1.MachineFleetGroup) bool {
@@ -70,7 +70,7 @@ func (s *scope) needsApproval(group string) bool {
 	return slices.Contains(s.promise.Approval, group) || isNew && slices.ContainsFunc(s.promise.Approval, isGone)
 }
 
-// isApproverChecked tells whether the admission policy was in force when an approval was given: it holds the approver's name to that of
+// isApproverChecked reports whether the admission policy was in force when an approval was given: it holds the approver's name to that of
 // the user. A policy that was created later proves nothing.
 func (c *Controller) isApproverChecked(ctx context.Context, a approval) bool {
 	for _, object := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}} {

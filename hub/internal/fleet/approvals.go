@@ -35,7 +35,7 @@ type approval struct {
 // approvals are those for one rollout, one for each group: the oldest.
 type approvals []approval
 
-func (a approvals) planned() []plan.Approval {
+func (a approvals) plannedApprovals() []plan.Approval {
 	var all []plan.Approval
 	for _, one := range a {
 		all = append(all, one.Approval)
@@ -43,14 +43,14 @@ func (a approvals) planned() []plan.Approval {
 	return all
 }
 
-func (a approvals) of(group string) *approval {
+func (a approvals) approvalOf(group string) *approval {
 	if i := slices.IndexFunc(a, func(one approval) bool { return one.Group == group }); i >= 0 {
 		return &a[i]
 	}
 	return nil
 }
 
-// rolloutNumber is the number of the present rollout of a fleet: the generation at which the hub first saw its revision, or its
+// rolloutNumber is the number of the current rollout of a fleet: the generation at which the hub first saw its revision, or its
 // spec.retriedAt. It only ever rises, also when the status is lost, so no approval of an earlier rollout counts again.
 func rolloutNumber(fleet *v1alpha1.MachineFleet, revision string) int64 {
 	status := &fleet.Status
@@ -86,7 +86,7 @@ func listApprovals(ctx context.Context, reader client.Reader, fleet *v1alpha1.Ma
 	return found, nil
 }
 
-// addApprovals reads the approvals for the present rollout. Each is found in the cache; of those by which something is changed, the API
+// addApprovals reads the approvals for the current rollout. Each is found in the cache; of those by which something is changed, the API
 // server is asked whether they are still there.
 func (c *Controller) addApprovals(ctx context.Context, reader sources, s *scope) error {
 	wanted := s.gatedGroups()
@@ -109,7 +109,7 @@ func (c *Controller) addApprovals(ctx context.Context, reader sources, s *scope)
 			Approval: plan.Approval{Fleet: one.Spec.FleetUID, Revision: one.Spec.Revision, Rollout: one.Spec.Rollout, Group: one.Spec.Group},
 			name:     one.Name, uid: one.UID, by: one.Spec.Approver, created: one.CreationTimestamp.Time,
 		}
-		if !slices.Contains(wanted, a.Group) || s.approvals.of(a.Group) != nil {
+		if !slices.Contains(wanted, a.Group) || s.approvals.approvalOf(a.Group) != nil {
 			continue
 		}
 		if reader.live {

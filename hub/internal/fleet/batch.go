@@ -50,7 +50,7 @@ func (b *batch) mayWrite(ctx context.Context, w write) bool {
 	if b.over {
 		return false
 	}
-	leads, err := b.leads(ctx)
+	leads, err := b.isLeader(ctx)
 	if !leads || err != nil {
 		b.over, b.err = true, err
 		return false
@@ -65,9 +65,9 @@ func (b *batch) mayWrite(ctx context.Context, w write) bool {
 	return same
 }
 
-// leads tells whether this hub is the one that was elected. The Lease is read once for each batch, and then no other hub can be elected
+// isLeader reports whether this hub is the one that was elected. The Lease is read once for each batch, and then no other hub can be elected
 // before it is over: a hub that was stopped and resumed writes nothing more, and leaves the decision to the next one.
-func (b *batch) leads(ctx context.Context) (bool, error) {
+func (b *batch) isLeader(ctx context.Context) (bool, error) {
 	if b.Leads == nil {
 		return true, nil
 	}
@@ -87,7 +87,7 @@ func (b *batch) leads(ctx context.Context) (bool, error) {
 // errNotLeading ends a decision, about which nothing is reported either.
 var errNotLeading = errors.New("another hub may have been elected: nothing is written")
 
-// isSame tells whether fleet, cluster and maintenance windows still allow a write. Only that of a record alone does without a read
+// isSame reports whether fleet, cluster and maintenance windows still allow a write. Only that of a record alone does without a read
 // of the API server: it changes nothing in the cluster.
 func (b *batch) isSame(ctx context.Context, w write, now time.Time) (bool, error) {
 	var reader client.Reader = b.Client
@@ -97,7 +97,7 @@ func (b *batch) isSame(ctx context.Context, w write, now time.Time) (bool, error
 	}
 	before, fleet := b.scope.fleet, &v1alpha1.MachineFleet{}
 	if err := reader.Get(ctx, client.ObjectKeyFromObject(before), fleet); err != nil {
-		return false, client.IgnoreNotFound(wrapped("reading the machine fleet before a write", err))
+		return false, client.IgnoreNotFound(wrapError("reading the machine fleet before a write", err))
 	}
 	if fleet.UID != before.UID || fleet.Generation != before.Generation || fleet.DeletionTimestamp != nil || freeze.OfAnnotation("MachineFleet", fleet).Frozen {
 		return false, nil
@@ -107,7 +107,7 @@ func (b *batch) isSame(ctx context.Context, w write, now time.Time) (bool, error
 	}
 	cluster := &v1alpha1.Cluster{}
 	if err := b.Live.Get(ctx, client.ObjectKeyFromObject(w.member.cluster), cluster); err != nil {
-		return false, client.IgnoreNotFound(wrapped("reading the cluster before a write", err))
+		return false, client.IgnoreNotFound(wrapError("reading the cluster before a write", err))
 	}
 	m := w.member
 	if cluster.UID != m.cluster.UID || cluster.Accepted() != m.cluster.Accepted() || !maps.Equal(cluster.Labels, m.cluster.Labels) || freeze.OfCluster(cluster.Name, cluster.Name, cluster).Frozen {
@@ -116,7 +116,7 @@ func (b *batch) isSame(ctx context.Context, w write, now time.Time) (bool, error
 	return b.isAllowed(ctx, w, fleet, cluster, now)
 }
 
-// isAllowed tells whether maintenance windows and approvals still allow a write.
+// isAllowed reports whether maintenance windows and approvals still allow a write.
 func (b *batch) isAllowed(ctx context.Context, w write, fleet *v1alpha1.MachineFleet, cluster *v1alpha1.Cluster, now time.Time) (bool, error) {
 	if !b.isOpen(w, fleet, cluster, now) {
 		return false, nil
@@ -127,7 +127,7 @@ func (b *batch) isAllowed(ctx context.Context, w write, fleet *v1alpha1.MachineF
 	return b.isApproved(ctx, b.scope, w.member)
 }
 
-// isOpen tells whether the maintenance windows of a cluster are as they were for what waits for them.
+// isOpen reports whether the maintenance windows of a cluster are as they were for what waits for them.
 func (b *batch) isOpen(w write, fleet *v1alpha1.MachineFleet, cluster *v1alpha1.Cluster, now time.Time) bool {
 	if !w.begins && !w.rollsBack && !w.removes || w.member.closed {
 		return true // It does not wait for one.
@@ -136,11 +136,11 @@ func (b *batch) isOpen(w write, fleet *v1alpha1.MachineFleet, cluster *v1alpha1.
 	if invalid != nil {
 		return false
 	}
-	present := windows.hoursFor(windows.choose(labels.Set(cluster.Labels)))
+	present := windows.hoursFor(windows.chooseFor(labels.Set(cluster.Labels)))
 	return !openingOf(now, present, b.scope.promisedHours(cluster)).closed
 }
 
-func wrapped(what string, err error) error {
+func wrapError(what string, err error) error {
 	if err == nil {
 		return nil
 	}

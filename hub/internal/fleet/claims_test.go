@@ -24,7 +24,7 @@ func TestTheMachineDeploymentOfAnotherFleetIsLeftAlone(t *testing.T) {
 	hubtest.Create(t, f.direct, other)
 	f.edit(1, func(d *v1alpha1.MachineDeployment) {
 		claim := newRecord(other, plan.Record{Revision: "r", Phase: plan.Succeeded, Since: f.clock.Now()}, "")
-		d.Annotations[v1alpha1.FleetRecordAnnotation] = claim.text()
+		d.Annotations[v1alpha1.FleetRecordAnnotation] = claim.annotationValue()
 	})
 	f.upgrade("v1.37.0")
 	f.settle()

@@ -26,7 +26,7 @@ type contest struct {
 	fields, managers []string
 }
 
-func (c contest) until() time.Time { return c.last.Add(c.delay) }
+func (c contest) retryAt() time.Time { return c.last.Add(c.delay) }
 
 // contests remembers corrections until nobody has set them back for as long as the next one would have waited. The zero value is
 // ready for use.
@@ -35,15 +35,15 @@ type contests struct {
 	all map[place]contest
 }
 
-func (c *contests) get(at place) (contest, bool) {
+func (c *contests) contestAt(at place) (contest, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found, is := c.all[at]
 	return found, is
 }
 
-// add notes a correction. The next one in the same cluster waits twice as long as this one did.
-func (c *contests) add(at place, fields, managers []string, now time.Time) {
+// addCorrection notes a correction. The next one in the same cluster waits twice as long as this one did.
+func (c *contests) addCorrection(at place, fields, managers []string, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.all == nil {
@@ -55,14 +55,14 @@ func (c *contests) add(at place, fields, managers []string, now time.Time) {
 	}
 }
 
-func (c *contests) end(at place) {
+func (c *contests) endContest(at place) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.all, at)
 }
 
-// forget ends what is not about clusters of a fleet any more.
-func (c *contests) forget(fleet types.UID, has func(cluster string) bool) {
+// forgetClusters ends what is not about clusters of a fleet any more.
+func (c *contests) forgetClusters(fleet types.UID, has func(cluster string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for at := range c.all {
@@ -74,35 +74,35 @@ func (c *contests) forget(fleet types.UID, has func(cluster string) bool) {
 
 // addContest reads what is remembered of a member. While the next correction waits, it is the time alone that ends that.
 func (c *Controller) addContest(s *scope, m *member) {
-	found, is := c.contests.get(place{s.fleet.UID, m.cluster.Name})
+	found, is := c.contests.contestAt(place{s.fleet.UID, m.cluster.Name})
 	if !is {
 		return
 	}
 	m.contest = &found
-	s.lookAgain(found.until())
+	s.lookAgain(found.retryAt())
 }
 
 // endContests forgets those that are over: nobody has set the fields back when the next correction was due.
 func (c *Controller) endContests(s *scope) {
 	for _, m := range s.members {
-		if m.contest != nil && m.held == "" && !m.silent && !s.now.Before(m.contest.until()) && s.correction(m) == nil {
-			c.contests.end(place{s.fleet.UID, m.cluster.Name})
+		if m.contest != nil && m.held == "" && !m.silent && !s.now.Before(m.contest.retryAt()) && s.correctionOf(m) == nil {
+			c.contests.endContest(place{s.fleet.UID, m.cluster.Name})
 			m.contest = nil
 		}
 	}
-	c.contests.forget(s.fleet.UID, func(cluster string) bool {
+	c.contests.forgetClusters(s.fleet.UID, func(cluster string) bool {
 		return slices.ContainsFunc(s.members, func(m *member) bool { return m.cluster.Name == cluster })
 	})
 }
 
-// isContested tells whether a correction has to wait: others have changed what the fleet wrote, and did so before. What the fleet itself
+// isContested reports whether a correction has to wait: others have changed what the fleet wrote, and did so before. What the fleet itself
 // wants to change is written at once.
 func (m *member) isContested(s *scope, wanted, last *applied) bool {
-	return m.contest != nil && s.now.Before(m.contest.until()) && last.means(wanted)
+	return m.contest != nil && s.now.Before(m.contest.retryAt()) && last.sameAs(wanted)
 }
 
-// means tells whether both are the same.
-func (a *applied) means(other *applied) bool {
+// sameAs reports whether both are the same.
+func (a *applied) sameAs(other *applied) bool {
 	if a == nil || other == nil {
 		return false
 	}
@@ -114,11 +114,11 @@ func (a *applied) means(other *applied) bool {
 // noteCorrection remembers a correction of what others have changed.
 func (c *Controller) noteCorrection(s *scope, w write, patch []byte) {
 	m := w.member
-	if patch == nil || !readApplied(m.deployment).means(w.content) {
+	if patch == nil || !readApplied(m.deployment).sameAs(w.content) {
 		return
 	}
 	fields := changedFields(patch)
-	c.contests.add(place{s.fleet.UID, m.cluster.Name}, fields, managersOf(m.deployment, fields), s.now)
+	c.contests.addCorrection(place{s.fleet.UID, m.cluster.Name}, fields, managersOf(m.deployment, fields), s.now)
 }
 
 // uncontested is the type of the fact that nobody fights with the fleet for a field.
@@ -138,7 +138,7 @@ func (s *scope) contestFact() metav1.Condition {
 		fact.Status, fact.Reason = metav1.ConditionFalse, v1alpha1.ReasonFieldsContested
 		fact.Message = fmt.Sprintf("field manager %s sets %s of MachineDeployment %s/%s back, which the fleet has corrected %d times; the next correction is at %s at the earliest: let only one of the two set the field",
 			cmp.Or(reconciler.ListFew(m.contest.managers), "that is not known"), reconciler.ListFew(m.contest.fields), m.cluster.Name, s.fleet.Name,
-			m.contest.corrections, m.contest.until().UTC().Format(time.RFC3339))
+			m.contest.corrections, m.contest.retryAt().UTC().Format(time.RFC3339))
 	}
 	if len(names) > 1 {
 		fact.Message += "; in other clusters too: " + reconciler.ListFew(names[1:])
@@ -169,7 +169,7 @@ func managersOf(object metav1.Object, fields []string) []string {
 	return names
 }
 
-// hasField tells whether a field is in managed fields. Its path is as changedFields has it.
+// hasField reports whether a field is in managed fields. Its path is as changedFields has it.
 func hasField(set map[string]any, path string) bool {
 	for path != "" {
 		var key string

@@ -99,7 +99,7 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 	d := decide(s)
 	var actErr error
 	rest := false
-	if !d.empty() {
+	if !d.isEmpty() {
 		if s, err = c.observeLive(ctx, fleet, now); s == nil || err != nil {
 			return reconciler.Next{}, err
 		}
@@ -115,10 +115,10 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 	s.fleet = fleet
 	c.endContests(s)
 	report(s, d, now)
-	c.standings.note(s, d)
+	c.standings.noteStanding(s, d)
 	s.awaitNews(d, c.Agents)
-	recorded, recordErr := c.record(ctx, s)
-	actErr = first([]error{actErr, recordErr})
+	recorded, recordErr := c.recordRollouts(ctx, s)
+	actErr = joinErrors([]error{actErr, recordErr})
 	next := reconciler.Next{After: d.plan.RecheckAfter}.NoLaterThan(s.retryAfter).NoLaterThan(recorded)
 	if rest {
 		next = next.NoLaterThan(restAfter)
@@ -129,7 +129,7 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 		}
 	}
 	if !equality.Semantic.DeepEqual(before, &fleet.Status) {
-		wait := c.throttle.BackoffDelay(fleet.UID, urgent(before, &fleet.Status), countsInterval, now)
+		wait := c.throttle.BackoffDelay(fleet.UID, isUrgent(before, &fleet.Status), countsInterval, now)
 		next.DeferStatus = wait > 0
 		next = next.NoLaterThan(wait)
 	}
@@ -142,7 +142,7 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 // countsInterval is that of a fleet's counts.
 var countsInterval = reconciler.StatusBounds{First: reconciler.StatusInterval, Longest: 4 * reconciler.StatusInterval}
 
-// observeLive reads everything from the API server. It returns nil if the fleet is gone, was made anew, or has another spec
+// observeLive reads everything from the API server. It returns nil if the fleet is gone, was recreated, or has another spec
 // now; its event is on the way.
 func (c *Controller) observeLive(ctx context.Context, fleet *v1alpha1.MachineFleet, now time.Time) (*scope, error) {
 	current := &v1alpha1.MachineFleet{}
@@ -155,8 +155,8 @@ func (c *Controller) observeLive(ctx context.Context, fleet *v1alpha1.MachineFle
 	return c.observe(ctx, sources{c.Live, true, c.Placements.Live}, current, now)
 }
 
-// urgent tells whether a status has other news than counts.
-func urgent(before, after *v1alpha1.MachineFleetStatus) bool {
+// isUrgent reports whether a status has other news than counts.
+func isUrgent(before, after *v1alpha1.MachineFleetStatus) bool {
 	if before.ObservedGeneration != after.ObservedGeneration || before.CurrentWave != after.CurrentWave ||
 		before.Revision != after.Revision || before.Rollout != after.Rollout || !slices.Equal(before.AwaitingApproval, after.AwaitingApproval) {
 		return true

@@ -39,7 +39,7 @@ func (f *fixture) legacy(i int, manager client.FieldOwner) {
 	d := f.deployment(i)
 	old := *readRecord(d)
 	old.Namespace, old.Deployment = "", ""
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.FleetRecordAnnotation: old.text()}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.FleetRecordAnnotation: old.annotationValue()}}})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(f.direct.Patch(f.t.Context(), d, client.RawPatch(types.MergePatchType, patch), manager)).To(Succeed())
 }
@@ -83,7 +83,7 @@ func TestACopyOfAMachineDeploymentIsNotTheFleets(t *testing.T) {
 			adopted := ownRecord(f.fleet, f.deployment(1))
 			f.Expect(adopted).NotTo(BeNil())
 			f.Expect(adopted.Phase).To(Equal(plan.Progressing), "it begins like any other")
-			f.Expect(adopted.planned().Since).NotTo(BeTemporally("<", before))
+			f.Expect(adopted.plannedRecord().Since).NotTo(BeTemporally("<", before))
 			f.Expect(adopted.Group).To(BeEmpty())
 			f.Expect(adopted.Deployment).To(Equal(f.deployment(1).UID))
 		})

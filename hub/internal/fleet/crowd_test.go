@@ -110,7 +110,7 @@ func (c *crowd) create(ctx context.Context, name string, canary bool) error {
 		return err
 	}
 	succeeded := newRecord(c.fleet, plan.Record{Revision: revision, Phase: plan.Succeeded, Since: time.Now()}, "")
-	deployment, err := newApplied(c.fleet, &c.fleet.Spec.Template, name, c.fleet.Spec.Replicas).create(c.fleet.Name, succeeded)
+	deployment, err := newApplied(c.fleet, &c.fleet.Spec.Template, name, c.fleet.Spec.Replicas).newDeployment(c.fleet.Name, succeeded)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (c *crowd) create(ctx context.Context, name string, canary bool) error {
 }
 
 // playClusters lets every MachineDeployment say, in two steps, that it is what its spec says, as often as that changes. The
-// API server may end a watch at any time, and does so when a kind has just been installed: then another begins with all of them.
+// API server may end a watch at any time, and does so when a kind has just been installed: then another starts with all of them.
 func (c *crowd) playClusters() {
 	c.t.Helper()
 	ctx := c.t.Context()
@@ -283,7 +283,7 @@ func cpuOf(t testing.TB, runs int, work func() error) time.Duration {
 	return slices.Min(took)
 }
 
-// cost is what an upgrade of the whole fleet takes: the CPU time of the plan that begins it, and the requests of the controller.
+// cost is what an upgrade of the whole fleet takes: the CPU time of the plan that starts it, and the requests of the controller.
 type cost struct {
 	cpu, took              time.Duration
 	writes, refused, reads map[string]int

@@ -15,11 +15,11 @@ import (
 // write is what is written to the MachineDeployment of one cluster.
 type write struct {
 	member *member
-	// record is the new one; nil leaves the present one.
+	// record is the new one; nil leaves the current one.
 	record *record
 	// content is what the fleet's own fields are to be; nil leaves them as they are.
 	content *applied
-	// begins: the present revision is applied. rollsBack: what the cluster had before is. binds: a record of an older hub is completed.
+	// starts: the current revision is applied. rollsBack: what the cluster had before is. binds: a record of an older hub is completed.
 	begins, rollsBack, binds bool
 	// removes: the MachineDeployment is deleted.
 	removes bool
@@ -34,16 +34,16 @@ type decision struct {
 	removals             []*member
 	// removalsWaiting are those that wait for settleTime, a maintenance window or room.
 	removalsWaiting []*member
-	// stop says why nothing is begun; nil if something may be. frozen: nothing at all is written.
+	// stop says why nothing is started; nil if something may be. frozen: nothing at all is written.
 	stop   *problem
 	frozen freeze.Verdict
 }
 
-func (d decision) empty() bool { return len(d.changes)+len(d.corrections)+len(d.removals) == 0 }
+func (d decision) isEmpty() bool { return len(d.changes)+len(d.corrections)+len(d.removals) == 0 }
 
 // decide is pure.
 func decide(s *scope) decision {
-	d := decision{frozen: s.frozen(), stop: s.invalid}
+	d := decision{frozen: s.freezeVerdict(), stop: s.invalid}
 	if s.fleet.DeletionTimestamp != nil {
 		d.stop = &problem{v1alpha1.ReasonDeleting, "the fleet is being deleted: no MachineDeployment is changed"}
 	}
@@ -53,8 +53,8 @@ func decide(s *scope) decision {
 	if d.stop = s.noCluster(); d.stop != nil {
 		return d
 	}
-	if d.stop = s.downgrade(); d.stop == nil {
-		d.stop = s.incomplete()
+	if d.stop = s.findDowngrade(); d.stop == nil {
+		d.stop = s.incompletePlacement()
 	}
 	if d.stop == nil {
 		d.stop = s.unkeepable()
@@ -67,18 +67,18 @@ func decide(s *scope) decision {
 		d.stop = &problem{v1alpha1.ReasonInvalidFleet, "spec." + err.Error()}
 		return d
 	}
-	d.changes = s.changes(d.plan)
+	d.changes = s.plannedWrites(d.plan)
 	if !s.fleet.Spec.Paused {
-		d.corrections = s.corrections(d.changes)
-		d.removals, d.removalsWaiting = s.removals(d.plan.Room)
+		d.corrections = s.correctionWrites(d.changes)
+		d.removals, d.removalsWaiting = s.dueRemovals(d.plan.Room)
 	}
 	return d
 }
 
 func (s *scope) planInput(paused bool) plan.Input {
-	in := s.planned()
+	in := s.plannedInput()
 	in.Strategy, in.UnreachablePolicy, in.Paused = s.fleet.Spec.RolloutStrategy, s.fleet.Spec.UnreachablePolicy, paused
-	in.Fleet, in.Rollout, in.Approvals = string(s.fleet.UID), s.rollout, s.approvals.planned()
+	in.Fleet, in.Rollout, in.Approvals = string(s.fleet.UID), s.rollout, s.approvals.plannedApprovals()
 	for _, group := range s.fleet.Spec.Groups {
 		in.Groups = append(in.Groups, group.Name)
 		if group.Approval == v1alpha1.GroupApprovalRequired {
@@ -89,16 +89,16 @@ func (s *scope) planInput(paused bool) plan.Input {
 	if s.promise != nil {
 		in.Promise = &s.promise.Promise.Promise
 	}
-	in.Deleting = s.deleting()
+	in.Deleting = s.countDeleting()
 	for _, m := range s.members {
 		cluster := s.plannedCluster(m)
-		cluster.PreviousLost = s.rollsBack() && cluster.Record.Previous != "" && m.previous() == nil
+		cluster.PreviousLost = s.rollsBack() && cluster.Record.Previous != "" && m.previousApplied() == nil
 		in.Clusters = append(in.Clusters, cluster)
 	}
 	return in
 }
 
-// recordedGroup is the group that the record of a member gets when the revision is begun there: the one that it was promised. One
+// recordedGroup is the group that the record of a member gets when the revision is started there: the one that it was promised. One
 // that was in a group with an approval, and is in none because of a label or a name that has changed, stays one of that.
 func (s *scope) recordedGroup(m *member) string {
 	switch {
@@ -112,8 +112,8 @@ func (s *scope) recordedGroup(m *member) string {
 	return m.group
 }
 
-// changes are the writes that a plan asks for, in its order.
-func (s *scope) changes(p plan.Plan) []write {
+// plannedWrites are the writes that a plan asks for, in its order.
+func (s *scope) plannedWrites(p plan.Plan) []write {
 	members := map[string]*member{}
 	for _, m := range s.members {
 		members[m.cluster.Name] = m
@@ -122,27 +122,27 @@ func (s *scope) changes(p plan.Plan) []write {
 	for _, change := range p.Changes {
 		m := members[change.Cluster]
 		w := write{
-			member: m, record: newRecord(s.fleet, m.unplanned(s, change.Record), s.recordedGroup(m)), content: s.correction(m), begins: change.Apply, rollsBack: change.RollBack,
+			member: m, record: newRecord(s.fleet, m.storedRecord(s, change.Record), s.recordedGroup(m)), content: s.correctionOf(m), begins: change.Apply, rollsBack: change.RollBack,
 		}
 		switch {
 		case change.Apply:
 			w.content = newApplied(s.fleet, m.template.MachineDeploymentTemplate, change.Cluster, m.replicas)
 			w.keepPrevious()
 		case change.RollBack:
-			w.content = m.previous()
+			w.content = m.previousApplied()
 			w.content.Spec.Replicas = m.replicas
 		default:
 			w.record.Group = m.record.Group
 		}
-		w.record.Cause = m.cause(change, w.record.Revision)
+		w.record.Cause = m.failureCause(change, w.record.Revision)
 		w.record.keepTimes(m.record, change.Apply)
 		all = append(all, w)
 	}
 	return all
 }
 
-// corrections are those of the members that no change is written to.
-func (s *scope) corrections(changes []write) []write {
+// correctionWrites are those of the members that no change is written to.
+func (s *scope) correctionWrites(changes []write) []write {
 	changed := map[*member]bool{}
 	for _, change := range changes {
 		changed[change.member] = true
@@ -152,9 +152,9 @@ func (s *scope) corrections(changes []write) []write {
 		if changed[m] {
 			continue
 		}
-		if content := s.correction(m); content != nil {
+		if content := s.correctionOf(m); content != nil {
 			all = append(all, write{member: m, content: content})
-		} else if m.record != nil && m.record.legacy() && m.held == "" && !m.silent && m.deployment.DeletionTimestamp == nil {
+		} else if m.record != nil && m.record.isLegacy() && m.held == "" && !m.silent && m.deployment.DeletionTimestamp == nil {
 			all = append(all, write{member: m, record: m.record, binds: true})
 		}
 	}
@@ -171,8 +171,8 @@ func (s *scope) selectedCount() int {
 	return count
 }
 
-// frozen says why nothing at all may be written: a user says so, or no cluster is selected any more, which is no order.
-func (s *scope) frozen() freeze.Verdict {
+// freezeVerdict says why nothing at all may be written: a user says so, or no cluster is selected any more, which is not an order.
+func (s *scope) freezeVerdict() freeze.Verdict {
 	if frozen := freeze.OfAnnotation("MachineFleet", s.fleet); frozen.Frozen {
 		return frozen
 	}
@@ -197,7 +197,7 @@ func (s *scope) frozen() freeze.Verdict {
 		selectionField(s.fleet), what, reconciler.ListFew(names), remedy)}
 }
 
-// noCluster says why there is no cluster in which anything could be begun; nil if there is one.
+// noCluster says why there is no cluster in which anything could be started; nil if there is one.
 func (s *scope) noCluster() *problem {
 	if s.selectedCount() > 0 {
 		return nil
@@ -206,7 +206,7 @@ func (s *scope) noCluster() *problem {
 		return s.selection.unknown
 	}
 	if s.selection.partial {
-		if lasting := s.incomplete(); lasting != nil {
+		if lasting := s.incompletePlacement(); lasting != nil {
 			return lasting
 		}
 	}
@@ -214,22 +214,22 @@ func (s *scope) noCluster() *problem {
 	return &problem{v1alpha1.ReasonNoClusterSelected, fmt.Sprintf("%s: %s: %s, or accept Clusters", selectionField(s.fleet), what, remedy)}
 }
 
-// downgrade finds clusters whose kubelets the fleet has brought to a newer version than its template has now.
-func (s *scope) downgrade() *problem {
+// findDowngrade finds clusters whose kubelets the fleet has brought to a newer version than its template has now.
+func (s *scope) findDowngrade() *problem {
 	if s.fleet.Spec.AllowDowngrade {
 		return nil
 	}
 	var names []string
 	var older *template
 	for _, m := range s.members {
-		if !m.selected || m.record == nil || s.current(m) || older != nil && older.field != m.template.field {
+		if !m.selected || m.record == nil || s.isCurrent(m) || older != nil && older.field != m.template.field {
 			continue
 		}
 		last := readApplied(m.deployment)
 		if last == nil {
 			continue
 		}
-		wanted, err := version.ParseSemantic(m.template.kubelet())
+		wanted, err := version.ParseSemantic(m.template.kubeletVersion())
 		has, otherErr := version.ParseSemantic(last.Spec.Template.Spec.Versions.Kubelet)
 		if err == nil && otherErr == nil && wanted.LessThan(has) {
 			older, names = m.template, append(names, m.cluster.Name)
@@ -240,33 +240,33 @@ func (s *scope) downgrade() *problem {
 	}
 	return &problem{v1alpha1.ReasonKubeletDowngrade, fmt.Sprintf(
 		"%s.spec.template.spec.versions.kubelet: %s is older than what the fleet has given to %s: choose another version, or set spec.allowDowngrade",
-		older.field, older.kubelet(), reconciler.ListFew(names))}
+		older.field, older.kubeletVersion(), reconciler.ListFew(names))}
 }
 
-// current tells whether a member has the present revision, by the template that holds for it.
-func (s *scope) current(m *member) bool {
-	return m.record != nil && m.record.Revision == m.wanted(s)
+// isCurrent reports whether a member has the current revision, by the template that holds for it.
+func (s *scope) isCurrent(m *member) bool {
+	return m.record != nil && m.record.Revision == m.wantedRecord(s)
 }
 
-// correction is what the fleet's own fields in a cluster are to be, of the revision that it has; nil if they are, or if
+// correctionOf is what the fleet's own fields in a cluster are to be, of the revision that it has; nil if they are, or if
 // nothing may be changed there.
-func (s *scope) correction(m *member) *applied {
+func (s *scope) correctionOf(m *member) *applied {
 	if m.record == nil || !m.selected || m.held != "" || m.silent || s.fleet.Spec.Paused || m.deployment.DeletionTimestamp != nil {
 		return nil
 	}
 	wanted := newApplied(s.fleet, m.template.MachineDeploymentTemplate, m.cluster.Name, m.replicas)
 	last := readApplied(m.deployment)
-	if m.record.template() != m.wanted(s) {
+	if m.record.templateRevision() != m.wantedRecord(s) {
 		if last == nil {
 			return nil // What the fleet's fields were is not known any more. They come with its turn.
 		}
 		wanted = &applied{Metadata: last.Metadata, Spec: *last.Spec.DeepCopy()}
 		wanted.Spec.Replicas = m.replicas
 	}
-	if last != nil && sameReplicas(last.Spec.Replicas, m.replicas) && wanted.in(m.deployment) {
+	if last != nil && sameReplicas(last.Spec.Replicas, m.replicas) && wanted.isIn(m.deployment) {
 		return nil
 	}
-	patch, err := wanted.patch(m.deployment, m.record)
+	patch, err := wanted.mergePatch(m.deployment, m.record)
 	if err == nil && patch == nil || m.isContested(s, wanted, last) {
 		return nil
 	}
@@ -275,10 +275,10 @@ func (s *scope) correction(m *member) *applied {
 
 func sameReplicas(a, b *int32) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// phase is how far a member is with the present revision.
-func (s *scope) phase(m *member) plan.Phase {
+// phaseOf is how far a member is with the current revision.
+func (s *scope) phaseOf(m *member) plan.Phase {
 	phase := plan.ToApply
-	if s.current(m) && !s.planned().Retries(s.plannedCluster(m)) {
+	if s.isCurrent(m) && !s.plannedInput().Retries(s.plannedCluster(m)) {
 		phase = m.record.Phase
 	}
 	if s.failsUnreachable(m) && phase != plan.Succeeded {
@@ -287,7 +287,7 @@ func (s *scope) phase(m *member) plan.Phase {
 	return phase
 }
 
-// failsUnreachable tells whether a member counts as failed for as long as its cluster is frozen or not Ready: as the spec says now,
+// failsUnreachable reports whether a member counts as failed for as long as its cluster is frozen or not Ready: as the spec says now,
 // or said when the rollout started.
 func (s *scope) failsUnreachable(m *member) bool {
 	return m.unreachable && m.selected && (s.fleet.Spec.UnreachablePolicy == v1alpha1.UnreachableFail || s.promisedFail())

@@ -83,7 +83,7 @@ func reservedMetadata(field string, metadata v1alpha1.TemplateMetadata) *problem
 	return nil
 }
 
-// isOurs tells whether a key of a label or an annotation is in Hollowfleet's domain.
+// isOurs reports whether a key of a label or an annotation is in Hollowfleet's domain.
 func isOurs(key string) bool {
 	domain, _, found := strings.Cut(key, "/")
 	return found && (domain == v1alpha1.GroupVersion.Group || strings.HasSuffix(domain, "."+v1alpha1.GroupVersion.Group))

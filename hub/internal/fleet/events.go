@@ -64,11 +64,11 @@ func (c *Controller) emitProgress(fleet *v1alpha1.MachineFleet, before *v1alpha1
 	old := meta.FindStatusCondition(before.Conditions, v1alpha1.ProgressingCondition)
 	now := meta.FindStatusCondition(fleet.Status.Conditions, v1alpha1.ProgressingCondition)
 	if told := progressEvent(old, now, fleet.Status.Revision); told != nil {
-		emit(c.Recorder, fleet, *told)
+		emitEvent(c.Recorder, fleet, *told)
 	}
 }
 
-// emit sends an event about a fleet.
-func emit(recorder events.EventRecorder, fleet *v1alpha1.MachineFleet, e reconciler.Event) {
+// emitEvent sends an event about a fleet.
+func emitEvent(recorder events.EventRecorder, fleet *v1alpha1.MachineFleet, e reconciler.Event) {
 	e.Send(recorder, &v1alpha1.MachineFleet{ObjectMeta: metav1.ObjectMeta{Name: fleet.Name, UID: fleet.UID}})
 }

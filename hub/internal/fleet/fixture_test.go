@@ -226,7 +226,7 @@ func (f *fixture) edit(i int, change func(*v1alpha1.MachineDeployment)) {
 	f.Expect(f.direct.Update(f.t.Context(), deployment)).To(Succeed())
 }
 
-// says lets the MachineDeployments of clusters report on their present spec. Failing ones are past their deadline.
+// says lets the MachineDeployments of clusters report on their current spec. Failing ones are past their deadline.
 func (f *fixture) says(failing bool, clusters ...int) {
 	f.t.Helper()
 	for _, i := range clusters {

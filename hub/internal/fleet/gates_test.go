@@ -39,7 +39,7 @@ func waitForApproval(t *testing.T) *fixture {
 	return f
 }
 
-// Each edit takes the approval away that production needed when the rollout was begun. A hub that is started again knows no more than
+// Each edit takes the approval away that production needed when the rollout was started. A hub that is started again knows no more than
 // the one before it.
 func TestAnEditNeedsTheApprovalThatWasPromised(t *testing.T) {
 	for name, edit := range map[string]func(*v1alpha1.MachineFleetSpec){
@@ -172,7 +172,7 @@ func TestBoundsAreNotRaisedInTheMiddle(t *testing.T) {
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0, Progressing v1.37.0"))
 }
 
-// A revision that was rolled back, and left for the one before it, is begun with the clusters and groups that there are then.
+// A revision that was rolled back, and left for the one before it, is started with the clusters and groups that there are then.
 // Claim: A revision returned to gets a new snapshot and number. Broken: the newest snapshot is always taken.
 func TestARevisionThatIsBegunAgainTakesANewSnapshot(t *testing.T) {
 	for _, restarted := range []bool{false, true} {

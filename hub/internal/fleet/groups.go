@@ -45,7 +45,7 @@ func (s *scope) groupFact() metav1.Condition {
 	return fact
 }
 
-// hasLost tells whether a cluster of the fleet was started in a group.
+// hasLost reports whether a cluster of the fleet was started in a group.
 func (s *scope) hasLost(group string) bool {
 	return slices.ContainsFunc(slices.Concat(s.members, s.left), func(m *member) bool { return m.record != nil && m.record.Group == group })
 }

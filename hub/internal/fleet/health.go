@@ -11,9 +11,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 )
 
-// unhealthy says which of the conditions that a fleet rests on do not hold on a cluster. One that is missing does not
+// unhealthyConditions says which of the conditions that a fleet rests on do not hold on a cluster. One that is missing does not
 // hold: no news is no health.
-func unhealthy(conditions []v1alpha1.MachineFleetHealthCondition, cluster *v1alpha1.Cluster) []string {
+func unhealthyConditions(conditions []v1alpha1.MachineFleetHealthCondition, cluster *v1alpha1.Cluster) []string {
 	var all []string
 	for _, wanted := range conditions {
 		status := cmp.Or(wanted.Status, metav1.ConditionTrue)
@@ -29,7 +29,7 @@ func unhealthy(conditions []v1alpha1.MachineFleetHealthCondition, cluster *v1alp
 	return all
 }
 
-// unhealthyIn are those that a member in such a phase waits for: what has not begun needs no health yet, and what is updated is
+// unhealthyIn are those that a member in such a phase waits for: what has not started needs no health yet, and what is updated is
 // no longer a matter of the rollout.
 func (m *member) unhealthyIn(phase plan.Phase) []string {
 	if phase == plan.ToApply || phase == plan.Succeeded || m.held != "" {

@@ -31,7 +31,7 @@ type Template struct {
 	Template *v1alpha1.MachineDeploymentTemplate
 	// Overrides are those that had a template, by name, without their replicas.
 	Overrides []v1alpha1.MachineFleetOverride
-	// Members are the groups of the clusters that the fleet had when the revision was begun last, by name; nil if that is not
+	// Members are the groups of the clusters that the fleet had when the revision was started last, by name; nil if that is not
 	// known.
 	Members map[string]string
 	// Promise is what the spec said then; nil if that is not known.
@@ -103,11 +103,11 @@ func Templates(ctx context.Context, reader client.Reader, namespace string, flee
 	return found, nil
 }
 
-// keep stores the template of a fleet before a cluster gets it, so that a user can go back to it, with the clusters that the
+// keepTemplate stores the template of a fleet before a cluster gets it, so that a user can go back to it, with the clusters that the
 // fleet has now, and removes those templates that are too many. It returns whether it had anything to do.
-func (c *Controller) keep(ctx context.Context, s *scope) (bool, error) {
+func (c *Controller) keepTemplate(ctx context.Context, s *scope) (bool, error) {
 	taken := s.takeSnapshot()
-	if known := c.remembered.get(s.fleet.UID); known.kept && (s.snapshot != nil && known.is(s) || known.same(taken)) {
+	if known := c.remembered.memoryOf(s.fleet.UID); known.kept && (s.snapshot != nil && known.isOfRollout(s) || known.sameBasis(taken)) {
 		return false, nil
 	}
 	all, err := Templates(ctx, c.Live, c.Namespace, s.fleet)
@@ -121,10 +121,10 @@ func (c *Controller) keep(ctx context.Context, s *scope) (bool, error) {
 	at := slices.IndexFunc(all, func(t Template) bool { return t.Revision == s.revision })
 	switch {
 	case at < 0:
-		err = c.store(ctx, s, next, taken)
-	case s.snapshot == nil && all[at].Members == nil && at == len(all)-1: // With which clusters it was begun is not known any more.
+		err = c.storeTemplate(ctx, s, next, taken)
+	case s.snapshot == nil && all[at].Members == nil && at == len(all)-1: // With which clusters it was started is not known any more.
 		err = c.beginAgain(ctx, all[at].Kept, all[at].Number, taken)
-	case s.snapshot == nil: // It was gone back to, or is begun again.
+	case s.snapshot == nil: // It was gone back to, or is started again.
 		err = c.beginAgain(ctx, all[at].Kept, next, taken)
 	default:
 		taken = memory{revision: s.revision, members: all[at].Members, promise: all[at].Promise}
@@ -133,11 +133,11 @@ func (c *Controller) keep(ctx context.Context, s *scope) (bool, error) {
 		return false, fmt.Errorf("keeping the template of machine fleet %s: %w", s.fleet.Name, err)
 	}
 	taken.kept = true
-	c.remembered.set(s.fleet.UID, taken)
-	return true, c.forget(ctx, s, all)
+	c.remembered.setMemory(s.fleet.UID, taken)
+	return true, c.removeOldTemplates(ctx, s, all)
 }
 
-// beginAgain notes that a revision which is kept is begun with other clusters or another spec, or with another number.
+// beginAgain notes that a revision which is kept is started with other clusters or another spec, or with another number.
 func (c *Controller) beginAgain(ctx context.Context, kept *appsv1.ControllerRevision, number int64, taken memory) error {
 	changed := kept.DeepCopy()
 	changed.Revision = number
@@ -147,7 +147,7 @@ func (c *Controller) beginAgain(ctx context.Context, kept *appsv1.ControllerRevi
 	return c.Client.Patch(ctx, changed, reconciler.MergeFromWithLock(kept), fieldOwner)
 }
 
-func (c *Controller) store(ctx context.Context, s *scope, number int64, taken memory) error {
+func (c *Controller) storeTemplate(ctx context.Context, s *scope, number int64, taken memory) error {
 	text, err := json.Marshal(s.content)
 	if err != nil {
 		return err
@@ -169,18 +169,18 @@ func (c *Controller) store(ctx context.Context, s *scope, number int64, taken me
 	err = c.Client.Create(ctx, wanted, fieldOwner)
 	if apierrors.IsAlreadyExists(err) {
 		// That of a fleet of this name that was deleted goes away with it, by the garbage collector. The error is not wrapped:
-		// the Runner takes it for a conflict, which is no error.
+		// the Runner takes it for a conflict, which is not an error.
 		return fmt.Errorf("controller revision %s/%s-%s belongs to something else; it is tried again: %s", c.Namespace, s.fleet.Name, s.revision, err.Error())
 	}
 	return err
 }
 
-// forget removes the oldest templates beyond the limit, but none that a cluster has.
-func (c *Controller) forget(ctx context.Context, s *scope, templates []Template) error {
+// removeOldTemplates removes the oldest templates beyond the limit, but none that a cluster has.
+func (c *Controller) removeOldTemplates(ctx context.Context, s *scope, templates []Template) error {
 	inUse := map[string]bool{s.revision: true}
 	for _, m := range slices.Concat(s.members, s.left) {
 		if m.record != nil {
-			inUse[m.record.Revision], inUse[m.record.template()] = true, true
+			inUse[m.record.Revision], inUse[m.record.templateRevision()] = true, true
 		}
 	}
 	var all []error

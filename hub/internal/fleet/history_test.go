@@ -58,7 +58,7 @@ func TestNoMoreTemplatesAreKeptThanWanted(t *testing.T) {
 		f.reconcile()
 	}
 	kept := f.templates()
-	// Beside those of the limit there are the present one, and the one before, which the first cluster still had when the oldest was removed.
+	// Beside those of the limit there are the current one, and the one before, which the first cluster still had when the oldest was removed.
 	f.Expect(kept).To(HaveLen(mostTemplates+3), "%v", kept)
 	f.Expect(kept[0]).To(Equal("1 v1.36.2"), "the second cluster has it")
 	f.Expect(kept[1]).To(HavePrefix("3 "), "%v", kept)
@@ -94,7 +94,7 @@ func TestTemplatesOfAFleetThatWasMadeAnewAreNotTaken(t *testing.T) {
 	f.Expect(f.templates()).To(BeEmpty())
 }
 
-// What rests on no template goes on while one cannot be kept.
+// What rests on no template continues while one cannot be kept.
 func TestATemplateThatCannotBeKeptHoldsNothingElseUp(t *testing.T) {
 	f := newFixture(t, 2, inSteps(1, 0))
 	f.settle()

@@ -28,8 +28,8 @@ func (f *fixture) elect() (*leader.Lease, *coordinationv1.Lease) {
 	return held, lease
 }
 
-// A hub is stopped after it has read everything. Another one is elected, sees a cluster frozen, and begins with the next. The first
-// hub is resumed when the cluster is well again, and nothing that it would write has changed since.
+// A hub is stopped after it has read everything. Another one is elected, sees a cluster frozen, and starts with the next. The first
+// hub is resumed when the cluster is healthy again, and nothing that it would write has changed since.
 // Claim: A resumed hub starts nothing beside its successor. Broken: the Lease is not read. Also: TestALeaseIsHeldUntilAnotherHubCanBeElected.
 func TestAHubThatWasStoppedWritesNothingBesideTheNext(t *testing.T) {
 	for name, isStoppedFirst := range map[string]bool{"before it reads the Lease": true, "after that": false} {

@@ -31,8 +31,8 @@ type ledger struct {
 	written  time.Time
 }
 
-// of is the newest rollout of a revision; nil if there is none.
-func (l *ledger) of(revision string) *stored {
+// newestRollout is the newest rollout of a revision; nil if there is none.
+func (l *ledger) newestRollout(revision string) *stored {
 	for _, r := range slices.Backward(l.rollouts) {
 		if r.Revision == revision {
 			return r
@@ -51,14 +51,14 @@ type ledgers struct {
 	all map[types.UID]*ledger
 }
 
-func (l *ledgers) get(fleet types.UID) *ledger {
+func (l *ledgers) ledgerOf(fleet types.UID) *ledger {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.all[fleet]
 }
 
-// set replaces the ledger of a fleet; nil has it read again.
-func (l *ledgers) set(fleet types.UID, to *ledger) {
+// setLedger replaces the ledger of a fleet; nil has it read again.
+func (l *ledgers) setLedger(fleet types.UID, to *ledger) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all == nil {
@@ -84,19 +84,19 @@ func (c *Controller) recordBefore(ctx context.Context, s *scope, d decision) err
 	return c.writeLedger(ctx, s, l)
 }
 
-// record brings the records of a fleet's rollouts up to date, after its status was computed. It returns when it wants to do so again.
-func (c *Controller) record(ctx context.Context, s *scope) (time.Duration, error) {
+// recordRollouts brings the records of a fleet's rollouts up to date, after its status was computed. It returns when it wants to do so again.
+func (c *Controller) recordRollouts(ctx context.Context, s *scope) (time.Duration, error) {
 	if s.invalid != nil || s.fleet.DeletionTimestamp != nil {
 		return 0, nil
 	}
-	if c.ledgers.get(s.fleet.UID) == nil && s.atRest() {
+	if c.ledgers.ledgerOf(s.fleet.UID) == nil && s.atRest() {
 		return 0, nil // A fleet at rest costs no read, also after a restart.
 	}
 	l, err := c.observeLedger(ctx, s)
 	if err != nil {
 		return 0, err
 	}
-	if current := l.of(s.revision); current != nil {
+	if current := l.newestRollout(s.revision); current != nil {
 		current.noteTurn(s, meta.FindStatusCondition(s.fleet.Status.Conditions, v1alpha1.ProgressingCondition))
 	}
 	if !l.isDirty() {
@@ -109,21 +109,21 @@ func (c *Controller) record(ctx context.Context, s *scope) (time.Duration, error
 	return 0, c.writeLedger(ctx, s, l)
 }
 
-// atRest tells whether every cluster has the current revision and succeeded with it.
+// atRest reports whether every cluster has the current revision and succeeded with it.
 func (s *scope) atRest() bool {
-	return !slices.ContainsFunc(s.members, func(m *member) bool { return !m.selected || !s.current(m) || m.record.Phase != plan.Succeeded })
+	return !slices.ContainsFunc(s.members, func(m *member) bool { return !m.selected || !s.isCurrent(m) || m.record.Phase != plan.Succeeded })
 }
 
 // observeLedger notes in the ledger what the clusters' records say.
 func (c *Controller) observeLedger(ctx context.Context, s *scope) (*ledger, error) {
-	l := c.ledgers.get(s.fleet.UID)
+	l := c.ledgers.ledgerOf(s.fleet.UID)
 	if l == nil {
 		all, err := storedRollouts(ctx, c.Live, c.Namespace, s.fleet)
 		if err != nil {
 			return nil, err
 		}
 		l = &ledger{rollouts: all}
-		c.ledgers.set(s.fleet.UID, l)
+		c.ledgers.setLedger(s.fleet.UID, l)
 	}
 	seen, err := c.noteMembers(ctx, s, l)
 	if err != nil {
@@ -131,10 +131,10 @@ func (c *Controller) observeLedger(ctx context.Context, s *scope) (*ledger, erro
 	}
 	for _, r := range l.rollouts {
 		if r.Revision != s.revision && r.Superseded == "" {
-			r.Superseded, r.dirty, r.urgent = stamp(s.now), true, true
+			r.Superseded, r.dirty, r.urgent = formatTime(s.now), true, true
 		}
 	}
-	if current := l.of(s.revision); current != nil && current.Superseded == "" {
+	if current := l.newestRollout(s.revision); current != nil && current.Superseded == "" {
 		current.noteLeft(s, seen)
 		c.noteApprovals(ctx, s, current)
 	}
@@ -150,7 +150,7 @@ func (c *Controller) noteMembers(ctx context.Context, s *scope, l *ledger) (map[
 		}
 		seen[m.cluster.Name] = true
 		revision := fleetRevision(m.record.Revision)
-		r := l.of(revision)
+		r := l.newestRollout(revision)
 		if revision == s.revision && (r == nil || r.Superseded != "" && stampOf(m.record.Began) >= r.Superseded) {
 			var err error
 			if r, err = c.openRollout(ctx, s, l); err != nil {
@@ -158,7 +158,7 @@ func (c *Controller) noteMembers(ctx context.Context, s *scope, l *ledger) (map[
 			}
 		}
 		if r != nil {
-			r.note(s, m)
+			r.noteMember(s, m)
 		}
 	}
 	return seen, nil
@@ -170,7 +170,7 @@ func (c *Controller) openRollout(ctx context.Context, s *scope, l *ledger) (*sto
 	if err != nil {
 		return nil, err
 	}
-	r := &stored{Rollout: Rollout{Revision: s.revision, Started: stamp(s.now)}, dirty: true, urgent: true}
+	r := &stored{Rollout: Rollout{Revision: s.revision, Started: formatTime(s.now)}, dirty: true, urgent: true}
 	for _, t := range templates {
 		if t.Revision == s.revision {
 			r.Number = t.Number
@@ -194,9 +194,9 @@ func (c *Controller) writeLedger(ctx context.Context, s *scope, l *ledger) error
 		all = append(all, c.writeRollout(ctx, s, r, order))
 	}
 	l.written = s.now
-	if err := first(all); err != nil {
+	if err := joinErrors(all); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			c.ledgers.set(s.fleet.UID, nil) // Another hub has written it, or it was removed: it is read again.
+			c.ledgers.setLedger(s.fleet.UID, nil) // Another hub has written it, or it was removed: it is read again.
 		}
 		return err
 	}
@@ -212,7 +212,7 @@ func (c *Controller) writeLedger(ctx context.Context, s *scope, l *ledger) error
 }
 
 func (c *Controller) writeRollout(ctx context.Context, s *scope, r *stored, order int64) error {
-	text, err := r.text()
+	text, err := r.recordText()
 	if err != nil {
 		return fmt.Errorf("writing the rollout of machine fleet %s as text: %w", s.fleet.Name, err)
 	}

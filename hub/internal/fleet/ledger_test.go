@@ -131,7 +131,7 @@ func TestARecordIsBounded(t *testing.T) {
 	for i := range 10 {
 		r.Clusters[fmt.Sprintf("failed-%d", i)] = ClusterRollout{Phase: plan.Failed, Failure: "why"}
 	}
-	text, err := r.text()
+	text, err := r.recordText()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(len(text)).To(And(BeNumerically("<", largestRollout), BeNumerically(">", largestRollout/2)))
 	g.Expect(text).To(And(ContainSubstring("failed-9"), ContainSubstring(`"omitted":`)))

@@ -63,7 +63,7 @@ func overrideMeaningOf(base *v1alpha1.MachineDeploymentTemplate, override *v1alp
 	return overrideMeaning{selector, text}, err
 }
 
-// equals tells whether two meanings are the same, in whatever order their overrides are.
+// equals reports whether two meanings are the same, in whatever order their overrides are.
 func (m meaning) equals(other meaning) bool {
 	sorted := func(all []overrideMeaning) []overrideMeaning {
 		return slices.SortedFunc(slices.Values(all), func(a, b overrideMeaning) int {

@@ -14,33 +14,33 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/scrape"
 )
 
-// description describes a metric of a fleet.
-func description(name, help string, labels ...string) *prometheus.Desc {
+// newDescription describes a metric of a fleet.
+func newDescription(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("hollowfleet_hub_fleet_"+name, help, append([]string{"fleet"}, labels...), nil)
 }
 
 var (
-	clustersDesc = description("clusters", "Clusters of a fleet by how far they are with its current revision (phase).", "phase")
-	selectedDesc = description("selected_clusters", "Clusters that a fleet has now.")
-	heldDesc     = description("held_clusters", "Clusters of a fleet that are not updated and frozen, paused or not Ready: the rollout waits for them, or leaves them out.")
-	blockedDesc  = description("blocked_clusters", "Clusters of a fleet in which nothing can be started until a user changes something.")
-	waveDesc     = description("current_wave", "The wave of a fleet's rollout that is rolled out, from 1.")
-	wavesDesc    = description("waves", "Waves of a fleet's rollout, those without clusters included.")
-	completeDesc = description("rollout_complete", "1 if every cluster of a fleet has its current revision, or has failed within what may fail, else 0.")
-	readyDesc    = description("ready", "1 while a fleet's condition Ready is True, else 0.")
-	stalledDesc  = description("stalled", "1 while a fleet's condition Stalled is True: a user has to change something; else 0.")
-	frozenDesc   = description("frozen", "1 while a fleet's condition Frozen is True: no MachineDeployment is changed; else 0.")
-	pausedDesc   = description("paused", "1 while a fleet's spec.paused is set, else 0.")
-	behindDesc   = description("unobserved", "1 while the hub has not worked on the current generation of a fleet, else 0.")
-	limitDesc    = description("progress_deadline_seconds", "spec.template.spec.progressDeadlineSeconds of a fleet: how long a rollout in a cluster may make no progress.")
+	clustersDesc = newDescription("clusters", "Clusters of a fleet by how far they are with its current revision (phase).", "phase")
+	selectedDesc = newDescription("selected_clusters", "Clusters that a fleet has now.")
+	heldDesc     = newDescription("held_clusters", "Clusters of a fleet that are not updated and frozen, paused or not Ready: the rollout waits for them, or leaves them out.")
+	blockedDesc  = newDescription("blocked_clusters", "Clusters of a fleet in which nothing can be started until a user changes something.")
+	waveDesc     = newDescription("current_wave", "The wave of a fleet's rollout that is rolled out, from 1.")
+	wavesDesc    = newDescription("waves", "Waves of a fleet's rollout, those without clusters included.")
+	completeDesc = newDescription("rollout_complete", "1 if every cluster of a fleet has its current revision, or has failed within what may fail, else 0.")
+	readyDesc    = newDescription("ready", "1 while a fleet's condition Ready is True, else 0.")
+	stalledDesc  = newDescription("stalled", "1 while a fleet's condition Stalled is True: a user has to change something; else 0.")
+	frozenDesc   = newDescription("frozen", "1 while a fleet's condition Frozen is True: no MachineDeployment is changed; else 0.")
+	pausedDesc   = newDescription("paused", "1 while a fleet's spec.paused is set, else 0.")
+	behindDesc   = newDescription("unobserved", "1 while the hub has not worked on the current generation of a fleet, else 0.")
+	limitDesc    = newDescription("progress_deadline_seconds", "spec.template.spec.progressDeadlineSeconds of a fleet: how long a rollout in a cluster may make no progress.")
 
-	breachedDesc   = description("breached", "1 while more clusters of a fleet have failed than its rolloutStrategy allows, so that nothing more is started; else 0.")
-	unapprovedDesc = description("groups_awaiting_approval", "Groups of a fleet that its rollout cannot continue with before they are approved.")
-	closedDesc     = description("clusters_awaiting_window", "Clusters of a fleet that wait for a maintenance window alone.")
-	soakDesc       = description("soak_remaining_seconds", "Time until the last soak that has started in a fleet is over, 0 from then on until the news of its agents count. There is none while nothing soaks.")
-	startedDesc    = description("rollout_start_timestamp_seconds", "Unix time at which the current revision of a fleet was first started in a cluster.")
-	progressedDesc = description("last_progress_timestamp_seconds", "Unix time at which a cluster of a fleet, or a Machine there, last got further with the current revision.")
-	machinesDesc   = description("machines", "Machines of a fleet's MachineDeployments, as these last reported, by state: total, updated, available.", "state")
+	breachedDesc   = newDescription("breached", "1 while more clusters of a fleet have failed than its rolloutStrategy allows, so that nothing more is started; else 0.")
+	unapprovedDesc = newDescription("groups_awaiting_approval", "Groups of a fleet that its rollout cannot continue with before they are approved.")
+	closedDesc     = newDescription("clusters_awaiting_window", "Clusters of a fleet that wait for a maintenance window alone.")
+	soakDesc       = newDescription("soak_remaining_seconds", "Time until the last soak that has started in a fleet is over, 0 from then on until the news of its agents count. There is none while nothing soaks.")
+	startedDesc    = newDescription("rollout_start_timestamp_seconds", "Unix time at which the current revision of a fleet was first started in a cluster.")
+	progressedDesc = newDescription("last_progress_timestamp_seconds", "Unix time at which a cluster of a fleet, or a Machine there, last got further with the current revision.")
+	machinesDesc   = newDescription("machines", "Machines of a fleet's MachineDeployments, as these last reported, by state: total, updated, available.", "state")
 )
 
 var descriptions = []*prometheus.Desc{
@@ -84,7 +84,7 @@ func (c *Collector) Collect(found chan<- prometheus.Metric) {
 			present[fleet.UID] = true
 			if !names[fleet.Name] {
 				names[fleet.Name] = true
-				controller.collect(shown{fleet.Name, found}, fleet)
+				controller.collectFleet(shown{fleet.Name, found}, fleet)
 			}
 		}
 		controller.standings.keepOnly(present)
@@ -97,7 +97,7 @@ type shown struct {
 	into  chan<- prometheus.Metric
 }
 
-func (s shown) show(description *prometheus.Desc, value float64, labels ...string) {
+func (s shown) showMetric(description *prometheus.Desc, value float64, labels ...string) {
 	s.into <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, value, append([]string{s.fleet}, labels...)...)
 }
 
@@ -106,17 +106,17 @@ func (s shown) showWhether(description *prometheus.Desc, holds bool) {
 	if holds {
 		value = 1
 	}
-	s.show(description, value)
+	s.showMetric(description, value)
 }
 
 func (s shown) showTime(description *prometheus.Desc, at time.Time) {
 	if !at.IsZero() {
-		s.show(description, float64(at.UnixMilli())/1000)
+		s.showMetric(description, float64(at.UnixMilli())/1000)
 	}
 }
 
-// collect shows what the status of a fleet says, once the hub has looked at the fleet, and what the last reconciliation found.
-func (c *Controller) collect(s shown, fleet *v1alpha1.MachineFleet) {
+// collectFleet shows what the status of a fleet says, once the hub has looked at the fleet, and what the last reconciliation found.
+func (c *Controller) collectFleet(s shown, fleet *v1alpha1.MachineFleet) {
 	status := &fleet.Status
 	s.showWhether(behindDesc, status.ObservedGeneration != fleet.Generation)
 	s.showWhether(pausedDesc, fleet.Spec.Paused)
@@ -124,7 +124,7 @@ func (c *Controller) collect(s shown, fleet *v1alpha1.MachineFleet) {
 	s.showWhether(stalledDesc, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.StalledCondition))
 	s.showWhether(frozenDesc, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.FrozenCondition))
 	if deadline := fleet.Spec.Template.Spec.ProgressDeadlineSeconds; deadline != nil {
-		s.show(limitDesc, float64(*deadline))
+		s.showMetric(limitDesc, float64(*deadline))
 	}
 	if status.ObservedGeneration == 0 {
 		return
@@ -134,16 +134,16 @@ func (c *Controller) collect(s shown, fleet *v1alpha1.MachineFleet) {
 		"Waiting": counts.Waiting, "Progressing": counts.Progressing, "Soaking": counts.Soaking, "Updated": counts.Updated,
 		"Failed": counts.Failed, "RollingBack": counts.RollingBack, "RolledBack": counts.RolledBack,
 	} {
-		s.show(clustersDesc, float64(count), phase)
+		s.showMetric(clustersDesc, float64(count), phase)
 	}
-	s.show(selectedDesc, float64(counts.Selected))
-	s.show(heldDesc, float64(counts.Held))
-	s.show(blockedDesc, float64(counts.Blocked))
-	s.show(waveDesc, float64(status.CurrentWave))
-	s.show(wavesDesc, float64(status.Waves))
+	s.showMetric(selectedDesc, float64(counts.Selected))
+	s.showMetric(heldDesc, float64(counts.Held))
+	s.showMetric(blockedDesc, float64(counts.Blocked))
+	s.showMetric(waveDesc, float64(status.CurrentWave))
+	s.showMetric(wavesDesc, float64(status.Waves))
 	progressing := meta.FindStatusCondition(status.Conditions, v1alpha1.ProgressingCondition)
 	s.showWhether(completeDesc, progressing != nil && progressing.Reason == v1alpha1.ReasonRolloutComplete)
-	if standing, known := c.standings.get(fleet.UID); known {
+	if standing, known := c.standings.standingOf(fleet.UID); known {
 		s.showStanding(standing, c.Clock.Now())
 	}
 }
@@ -151,15 +151,15 @@ func (c *Controller) collect(s shown, fleet *v1alpha1.MachineFleet) {
 func (s shown) showStanding(at standing, now time.Time) {
 	if at.planned {
 		s.showWhether(breachedDesc, at.breached)
-		s.show(unapprovedDesc, float64(at.groupsUnapproved))
-		s.show(closedDesc, float64(at.closed))
+		s.showMetric(unapprovedDesc, float64(at.groupsUnapproved))
+		s.showMetric(closedDesc, float64(at.closed))
 		if !at.soakEnds.IsZero() {
-			s.show(soakDesc, max(at.soakEnds.Sub(now), 0).Seconds())
+			s.showMetric(soakDesc, max(at.soakEnds.Sub(now), 0).Seconds())
 		}
 	}
 	s.showTime(startedDesc, at.started)
 	s.showTime(progressedDesc, at.progressed)
 	for state, count := range map[string]int{"total": at.total, "updated": at.updated, "available": at.available} {
-		s.show(machinesDesc, float64(count), state)
+		s.showMetric(machinesDesc, float64(count), state)
 	}
 }

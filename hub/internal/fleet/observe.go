@@ -55,14 +55,14 @@ type member struct {
 	// unreachable: it is held because the cluster is frozen or not Ready, and not for what a user said of its
 	// MachineDeployment.
 	unreachable bool
-	// closed: no template is begun there until a maintenance window opens, at opensAt.
+	// closed: no template is started there until a maintenance window opens, at opensAt.
 	closed  bool
 	opensAt time.Time
 	// promisedClosed: it is closed only by the windows and exclusions with which the rollout was started.
 	promisedClosed bool
 	// unhealthy says which conditions of spec.healthConditions do not hold in the cluster.
 	unhealthy []string
-	// blocked is all that keeps the present revision from being begun there; empty if it can be.
+	// blocked is all that keeps the current revision from being started there; empty if it can be.
 	blocked []problem
 	// contest is about what others have set back in it; nil if nobody has.
 	contest *contest
@@ -79,7 +79,7 @@ type scope struct {
 	rollout   int64
 	approvals approvals
 	selection *selection
-	// snapshot has the groups of the clusters with which the revision was begun, by name; nil if it was not begun.
+	// snapshot has the groups of the clusters with which the revision was started, by name; nil if it was not started.
 	snapshot map[string]string
 	// promise is what the spec said then; nil if that is not known.
 	promise *binding
@@ -143,8 +143,8 @@ func (c *Controller) observe(ctx context.Context, reader sources, fleet *v1alpha
 	if s.invalid = invalid; invalid != nil {
 		return s, nil
 	}
-	s.partialSince = c.seen.since(place{fleet: fleet.UID}, s.selection.partial, now)
-	s.settle(s.partialSince)
+	s.partialSince = c.seen.seenSince(place{fleet: fleet.UID}, s.selection.partial, now)
+	s.requeueWhenSettled(s.partialSince)
 	byNamespace := map[string]*v1alpha1.MachineDeployment{}
 	for i := range deployments.Items {
 		byNamespace[deployments.Items[i].Namespace] = &deployments.Items[i]
@@ -152,7 +152,7 @@ func (c *Controller) observe(ctx context.Context, reader sources, fleet *v1alpha
 	slices.SortFunc(clusters.Items, func(a, b v1alpha1.Cluster) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range clusters.Items {
 		cluster := &clusters.Items[i]
-		if err := c.add(ctx, reader, s, chosen, &member{cluster: cluster, deployment: byNamespace[cluster.Name]}); err != nil {
+		if err := c.addMember(ctx, reader, s, chosen, &member{cluster: cluster, deployment: byNamespace[cluster.Name]}); err != nil {
 			return nil, err
 		}
 	}
@@ -162,13 +162,13 @@ func (c *Controller) observe(ctx context.Context, reader sources, fleet *v1alpha
 	if err := c.addApprovals(ctx, reader, s); err != nil {
 		return nil, err
 	}
-	s.unused = chosen.unused(fleet)
-	s.invalid, err = c.validate(ctx, s)
+	s.unused = chosen.unusedSelectors(fleet)
+	s.invalid, err = c.validateTemplates(ctx, s)
 	return s, err
 }
 
-// settle has the next step taken when settleTime is over for something that has been seen since then, if ever.
-func (s *scope) settle(since time.Time) {
+// requeueWhenSettled has the next step taken when settleTime is over for something that has been seen since then, if ever.
+func (s *scope) requeueWhenSettled(since time.Time) {
 	if at := since.Add(settleTime); !since.IsZero() && s.now.Before(at) && (s.settlesAt.IsZero() || at.Before(s.settlesAt)) {
 		s.settlesAt = at
 	}
@@ -219,8 +219,8 @@ func groupField(group v1alpha1.MachineFleetGroup) string {
 	return fmt.Sprintf("spec.groups[%s].clusterSelector", group.Name)
 }
 
-// unused names the overrides and groups that no selected cluster matches.
-func (s *selectors) unused(fleet *v1alpha1.MachineFleet) []string {
+// unusedSelectors names the overrides and groups that no selected cluster matches.
+func (s *selectors) unusedSelectors(fleet *v1alpha1.MachineFleet) []string {
 	var fields []string
 	for _, override := range fleet.Spec.Overrides {
 		fields = append(fields, overrideField(override.Name))
@@ -231,26 +231,26 @@ func (s *selectors) unused(fleet *v1alpha1.MachineFleet) []string {
 	return slices.DeleteFunc(fields, func(field string) bool { return s.used[field] })
 }
 
-// add takes in one cluster, unless the fleet has nothing to do with it.
-func (c *Controller) add(ctx context.Context, reader client.Reader, s *scope, chosen *selectors, m *member) error {
+// addMember takes in one cluster, unless the fleet has nothing to do with it.
+func (c *Controller) addMember(ctx context.Context, reader client.Reader, s *scope, chosen *selectors, m *member) error {
 	fleet, unknown := s.fleet, undecodable.Check(m.cluster)
 	var err error
 	if m.record, err = c.provenRecord(ctx, fleet, m.deployment); err != nil {
 		return err
 	}
-	m.matches = s.selection.has(m)
+	m.matches = s.selection.hasMember(m)
 	// Whether a cluster is accepted whose spec is not known is not known either: it does not leave for that.
 	m.selected = m.matches && (m.cluster.Accepted() || unknown != nil)
 	if !m.selected && m.record == nil {
 		return nil
 	}
-	c.hold(m, unknown)
-	m.unhealthy = unhealthy(fleet.Spec.HealthConditions, m.cluster)
-	m.opensAt, m.closed = closed(s.windows, m.cluster)
-	chosen.classify(s, m)
-	current := s.current(m)
-	m.leftSince = c.seen.since(place{fleet.UID, m.cluster.Name}, !m.matches, s.now)
-	s.settle(m.leftSince)
+	c.findHold(m, unknown)
+	m.unhealthy = unhealthyConditions(fleet.Spec.HealthConditions, m.cluster)
+	m.opensAt, m.closed = isClosed(s.windows, m.cluster)
+	chosen.classifyMember(s, m)
+	current := s.isCurrent(m)
+	m.leftSince = c.seen.seenSince(place{fleet.UID, m.cluster.Name}, !m.matches, s.now)
+	s.requeueWhenSettled(m.leftSince)
 	if !m.matches {
 		s.left = append(s.left, m)
 	}
@@ -263,22 +263,22 @@ func (c *Controller) add(ctx context.Context, reader client.Reader, s *scope, ch
 	return c.addProblem(ctx, reader, s, m)
 }
 
-// addProblem finds out what keeps the present revision from being begun in a cluster.
+// addProblem finds out what keeps the current revision from being started in a cluster.
 func (c *Controller) addProblem(ctx context.Context, reader client.Reader, s *scope, m *member) error {
 	if wait, refused := c.refused.Wait(place{s.fleet.UID, m.cluster.Name}, s.now); refused != nil {
-		s.refuse(m, wait, refused)
+		s.delayAfterRefusal(m, wait, refused)
 		return nil
 	}
 	if !m.selected {
 		return nil
 	}
 	var err error
-	m.blocked, err = s.preflight(ctx, reader, m)
+	m.blocked, err = s.preflightProblems(ctx, reader, m)
 	return err
 }
 
-// classify finds out the group and the replicas of a member.
-func (s *selectors) classify(of *scope, m *member) {
+// classifyMember finds out the group and the replicas of a member.
+func (s *selectors) classifyMember(of *scope, m *member) {
 	fleet, has := of.fleet, labels.Set(m.cluster.Labels)
 	for i, group := range s.groups {
 		name := fleet.Spec.Groups[i].Name
@@ -325,8 +325,8 @@ func (m *member) replicasFromLabel(key string) {
 		"spec.replicasFromLabel: label %s of Cluster %s is %q, which is no number from 0 to %d: correct or remove the label", key, m.cluster.Name, value, v1alpha1.MaxReplicas)}
 }
 
-// hold finds out whether anything may be done in a cluster.
-func (c *Controller) hold(m *member, unknown error) {
+// findHold finds out whether anything may be done in a cluster.
+func (c *Controller) findHold(m *member, unknown error) {
 	cluster := freeze.OfCluster(m.cluster.Name, m.cluster.Name, m.cluster)
 	verdicts := []freeze.Verdict{cluster, freeze.OfDecoding(m.cluster)}
 	if m.deployment != nil {
@@ -349,13 +349,13 @@ func (c *Controller) hold(m *member, unknown error) {
 		m.heardAt = new(c.Agents.RenewedAt(m.cluster.Name))
 	}
 	// A cluster whose agent has become silent is frozen, which is remembered. One whose agent this hub has not heard yet was fine
-	// when the hub was ended, and its soak goes on.
+	// when the hub was ended, and its soak continues.
 	m.silent = m.held == "" && c.Agents.Verdict(m.cluster).Frozen
 }
 
-// refuse leaves a cluster as it is in which the last write was refused, until it is time to try again: a plan whose first
+// delayAfterRefusal leaves a cluster as it is in which the last write was refused, until it is time to try again: a plan whose first
 // write fails each time would never come to the other clusters.
-func (s *scope) refuse(m *member, wait time.Duration, refused error) {
+func (s *scope) delayAfterRefusal(m *member, wait time.Duration, refused error) {
 	if s.retryAfter == 0 || wait < s.retryAfter {
 		s.retryAfter = wait
 	}
@@ -366,7 +366,7 @@ func (s *scope) refuse(m *member, wait time.Duration, refused error) {
 // plannedCluster is what the planner needs to know of a member.
 func (s *scope) plannedCluster(m *member) plan.Cluster {
 	cluster := plan.Cluster{
-		Name: m.cluster.Name, Group: m.group, Record: m.record.planned(), Held: m.held != "", Unreachable: m.unreachable, Silent: m.silent, Blocked: len(m.blocked) > 0, Closed: m.closed,
+		Name: m.cluster.Name, Group: m.group, Record: m.record.plannedRecord(), Held: m.held != "", Unreachable: m.unreachable, Silent: m.silent, Blocked: len(m.blocked) > 0, Closed: m.closed,
 		Left: !m.selected,
 	}
 	cluster.HeardAt, cluster.PromisedGroup = m.heardAt, m.promised
@@ -380,7 +380,7 @@ func (s *scope) plannedCluster(m *member) plan.Cluster {
 			Replicas: d.Status.Replicas, Updated: d.Status.UpdatedReplicas, Available: d.Status.AvailableReplicas,
 			Unhealthy: len(m.unhealthy) > 0,
 		}
-		if failing := m.failing(); failing != nil {
+		if failing := m.failingCondition(); failing != nil {
 			cluster.Observed.Failing, cluster.Observed.FailingSince = true, failing.LastTransitionTime.Time
 		}
 		if limit := d.Spec.ProgressDeadlineSeconds; limit != nil {
@@ -393,9 +393,9 @@ func (s *scope) plannedCluster(m *member) plan.Cluster {
 	return cluster
 }
 
-// failing is the condition by which the MachineDeployment says that it cannot go on, or has more unhealthy Machines than it may
+// failingCondition is the condition by which the MachineDeployment says that it cannot continue, or has more unhealthy Machines than it may
 // replace: the newest of them, because an old one may be about an earlier template. It is nil if it says no such thing.
-func (m *member) failing() *metav1.Condition {
+func (m *member) failingCondition() *metav1.Condition {
 	if m.deployment == nil {
 		return nil
 	}

@@ -83,7 +83,7 @@ func TestAnOverrideIsMerged(t *testing.T) {
 	}
 }
 
-// A fleet that has no template in an override keeps its revision when the hub is upgraded, or all clusters would be begun anew.
+// A fleet that has no template in an override keeps its revision when the hub is upgraded, or all clusters would be started over.
 func TestTheRevisionWithoutOverridesIsThatOfTheTemplate(t *testing.T) {
 	g := NewWithT(t)
 	fleet := largeScope(t, 1).fleet
@@ -102,7 +102,7 @@ func TestTheRevisionWithoutOverridesIsThatOfTheTemplate(t *testing.T) {
 	g.Expect(Revision(fleet)).NotTo(Equal(other))
 }
 
-// Overrides that only change their places are the revision that they were, or the whole fleet would be begun anew.
+// Overrides that only change their places are the revision that they were, or the whole fleet would be started over.
 // Claim: Reordered overrides are not a new revision. Broken: they are kept in the order of the spec.
 func TestTheOrderOfOverridesIsNoPartOfTheRevision(t *testing.T) {
 	g := NewWithT(t)

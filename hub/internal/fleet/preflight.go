@@ -14,8 +14,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// preflight finds all that keeps the present revision from being begun in a cluster. What has begun is not held up by it.
-func (s *scope) preflight(ctx context.Context, reader client.Reader, m *member) ([]problem, error) {
+// preflightProblems finds all that keeps the current revision from being started in a cluster. What has started is not held up by it.
+func (s *scope) preflightProblems(ctx context.Context, reader client.Reader, m *member) ([]problem, error) {
 	var found []problem
 	if d := m.deployment; d != nil {
 		if m.record == nil {
@@ -32,16 +32,16 @@ func (s *scope) preflight(ctx context.Context, reader client.Reader, m *member) 
 	if m.unusable != nil {
 		found = append(found, *m.unusable)
 	}
-	// What is begun again where it was rolled back is begun like any other.
-	again := m.record != nil && m.record.template() != m.wanted(s) && s.planned().Retries(s.plannedCluster(m))
-	if s.current(m) && !again {
+	// What is started again where it was rolled back is started like any other.
+	again := m.record != nil && m.record.templateRevision() != m.wantedRecord(s) && s.plannedInput().Retries(s.plannedCluster(m))
+	if s.isCurrent(m) && !again {
 		return found, nil
 	}
-	found = append(found, s.skew(m)...)
+	found = append(found, s.skewProblems(m)...)
 	if m.held != "" {
 		return found, nil // What its agent reported last may have changed.
 	}
-	for _, p := range slices.Concat(disruption(m.cluster), s.room(m)) {
+	for _, p := range slices.Concat(disruptionProblems(m.cluster), s.quotaProblems(m)) {
 		if !slices.Contains(s.fleet.Spec.IgnorePreflightErrors, v1alpha1.PreflightError(p.reason)) {
 			p.message += fmt.Sprintf(", or add %s to spec.ignorePreflightErrors", p.reason)
 			found = append(found, p)
@@ -50,9 +50,9 @@ func (s *scope) preflight(ctx context.Context, reader client.Reader, m *member) 
 	return found, nil
 }
 
-// skew is the problem of a kubelet that the cluster's API server does not support.
-func (s *scope) skew(m *member) []problem {
-	refused := v1alpha1.UnsupportedKubelet(m.template.kubelet(), m.cluster.Status.KubernetesVersion, m.template.Spec.Template.Metadata.Annotations)
+// skewProblems is the problem of a kubelet that the cluster's API server does not support.
+func (s *scope) skewProblems(m *member) []problem {
+	refused := v1alpha1.UnsupportedKubelet(m.template.kubeletVersion(), m.cluster.Status.KubernetesVersion, m.template.Spec.Template.Metadata.Annotations)
 	if refused == "" {
 		return nil
 	}
@@ -61,8 +61,8 @@ func (s *scope) skew(m *member) []problem {
 		m.template.field, refused, v1alpha1.AllowKubeletVersionSkewAnnotation, m.template.field)}}
 }
 
-// disruption is the problem of budgets that allow no eviction from the cluster's Nodes, as its agent reports them.
-func disruption(cluster *v1alpha1.Cluster) []problem {
+// disruptionProblems is the problem of budgets that allow no eviction from the cluster's Nodes, as its agent reports them.
+func disruptionProblems(cluster *v1alpha1.Cluster) []problem {
 	found := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterDisruptionAllowedCondition)
 	if found == nil || found.Status != metav1.ConditionFalse {
 		return nil
@@ -70,8 +70,8 @@ func disruption(cluster *v1alpha1.Cluster) []problem {
 	return []problem{{string(v1alpha1.PreflightDisruptionNotAllowed), found.Message + ": change the budget, give its pods more replicas"}}
 }
 
-// room is the problem of a quota that allows fewer pods than the rollout needs at once.
-func (s *scope) room(m *member) []problem {
+// quotaProblems is the problem of a quota that allows fewer pods than the rollout needs at once.
+func (s *scope) quotaProblems(m *member) []problem {
 	quota, needed := m.cluster.Status.PodQuota, s.podsNeeded(m)
 	if quota == nil || needed <= int(quota.Remaining) {
 		return nil

@@ -21,7 +21,7 @@ func TestAllProblemsOfAClusterAreNamed(t *testing.T) {
 	cluster := f.cluster(1)
 	cluster.Status.KubernetesVersion = "v1.36.0"
 	f.Expect(f.direct.Status().Update(t.Context(), cluster)).To(Succeed())
-	foreign, err := newApplied(f.fleet, &f.fleet.Spec.Template, cluster.Name, new(int32(1))).create(f.fleet.Name, &record{})
+	foreign, err := newApplied(f.fleet, &f.fleet.Spec.Template, cluster.Name, new(int32(1))).newDeployment(f.fleet.Name, &record{})
 	f.Expect(err).NotTo(HaveOccurred())
 	delete(foreign.Annotations, v1alpha1.FleetRecordAnnotation)
 	hubtest.Create(t, f.direct, foreign)
@@ -144,7 +144,7 @@ func TestARolloutNeedsRoomForItsPods(t *testing.T) {
 }
 
 // What an agent reported before it fell silent is no health and no problem: the cluster is held for its silence.
-// Claim: Reports from before a freeze do not count. Broken: held clusters are checked; a frozen agent goes on reading. Also: agent/internal/checks TestNothingIsReadWhileFrozenButOnceBeforeTheThaw.
+// Claim: Reports from before a freeze do not count. Broken: held clusters are checked; a frozen agent keeps reading. Also: agent/internal/checks TestNothingIsReadWhileFrozenButOnceBeforeTheThaw.
 func TestAStaleReportDoesNotCount(t *testing.T) {
 	f := newFixture(t, 1, nil)
 	f.settle()

@@ -15,7 +15,7 @@ import (
 // Problem says what keeps a fleet from acting, in one cluster or at all, and what a user can do.
 type Problem struct{ Reason, Message string }
 
-func (p *problem) exported() *Problem {
+func (p *problem) exportProblem() *Problem {
 	if p == nil {
 		return nil
 	}
@@ -31,7 +31,7 @@ type Preview struct {
 	Waves    []plan.Wave
 	// Members are the fleet's clusters, by name.
 	Members []Member
-	// Problem is why nothing is begun in any cluster; nil if something may be.
+	// Problem is why nothing is started in any cluster; nil if something may be.
 	Problem *Problem
 	// Unused names the overrides and groups of the spec that choose no cluster.
 	Unused []string
@@ -54,14 +54,14 @@ type Member struct {
 	Wave int
 	// Group is its decision group; empty if it is in none.
 	Group string
-	// Phase is how far the cluster is with Revision, and Since is when the phase began.
+	// Phase is how far the cluster is with Revision, and Since is when the phase started.
 	Phase plan.Phase
 	Since time.Time
 	// Failure is why the cluster has failed; nil if it has not.
 	Failure *Problem
-	// Held says why nothing is begun there for now; empty if something may be.
+	// Held says why nothing is started there for now; empty if something may be.
 	Held string
-	// Blocked is all that keeps Revision from being begun there; empty if it can be.
+	// Blocked is all that keeps Revision from being started there; empty if it can be.
 	Blocked []Problem
 	// Unhealthy says which conditions of spec.healthConditions the cluster waits for.
 	Unhealthy []string
@@ -69,7 +69,7 @@ type Member struct {
 	Unapproved bool
 	// OpensAt is when its next maintenance window opens; zero if it need not wait for one.
 	OpensAt time.Time
-	// Begins: the hub would begin with the revision there now.
+	// Starts: the hub would start with the revision there now.
 	Begins bool
 }
 
@@ -102,12 +102,12 @@ func NewPreview(ctx context.Context, reader client.Reader, fleet *v1alpha1.Machi
 		m.silent = false // Which agents the hub has heard is known to the hub alone.
 	}
 	d := decide(s)
-	p := &Preview{Fleet: fleet, Revision: s.revision, Unused: s.unused, Windowless: s.windowless()}
+	p := &Preview{Fleet: fleet, Revision: s.revision, Unused: s.unused, Windowless: s.windowlessClusters()}
 	switch {
 	case d.frozen.Frozen:
 		p.Problem = &Problem{d.frozen.Reason, d.frozen.Message}
 	case d.stop != nil:
-		p.Problem = d.stop.exported()
+		p.Problem = d.stop.exportProblem()
 	}
 	// An error is a Problem already.
 	p.Waves, _ = plan.Waves(s.planInput(true))
@@ -115,7 +115,7 @@ func NewPreview(ctx context.Context, reader client.Reader, fleet *v1alpha1.Machi
 		p.selected = map[string]bool{}
 	}
 	for _, m := range s.members {
-		p.Members = append(p.Members, p.member(s, d, m))
+		p.Members = append(p.Members, p.previewMember(s, d, m))
 		if p.selected != nil && m.selected {
 			p.selected[m.cluster.Name] = true
 		}
@@ -123,19 +123,19 @@ func NewPreview(ctx context.Context, reader client.Reader, fleet *v1alpha1.Machi
 	return p, nil
 }
 
-func (p *Preview) member(s *scope, d decision, m *member) Member {
+func (p *Preview) previewMember(s *scope, d decision, m *member) Member {
 	result := Member{
-		Cluster: m.cluster, Kubelet: m.template.kubelet(), Override: m.template.override, Deployment: m.deployment,
-		Group: s.recordedGroup(m), Phase: s.phase(m), Held: m.held,
+		Cluster: m.cluster, Kubelet: m.template.kubeletVersion(), Override: m.template.override, Deployment: m.deployment,
+		Group: s.recordedGroup(m), Phase: s.phaseOf(m), Held: m.held,
 	}
 	result.Unhealthy = m.unhealthyIn(result.Phase)
 	for _, p := range m.blocked {
-		result.Blocked = append(result.Blocked, *p.exported())
+		result.Blocked = append(result.Blocked, *p.exportProblem())
 	}
-	if s.current(m) {
-		result.Since = m.record.planned().Since
+	if s.isCurrent(m) {
+		result.Since = m.record.plannedRecord().Since
 	}
-	result.Failure = s.failure(m).exported()
+	result.Failure = s.failureOf(m).exportProblem()
 	result.Unapproved = s.planInput(true).AwaitedGroup(s.plannedCluster(m)) != ""
 	if m.closed && result.Phase == plan.ToApply {
 		result.OpensAt = m.opensAt
@@ -151,7 +151,7 @@ func (p *Preview) member(s *scope, d decision, m *member) Member {
 	return result
 }
 
-// Owns tells whether a MachineDeployment is the fleet's.
+// Owns reports whether a MachineDeployment is the fleet's.
 func Owns(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) bool {
 	return ownRecord(fleet, deployment) != nil
 }
@@ -161,7 +161,7 @@ func RevisionOf(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeploy
 	if !Owns(fleet, deployment) {
 		return ""
 	}
-	return fleetRevision(readRecord(deployment).template())
+	return fleetRevision(readRecord(deployment).templateRevision())
 }
 
 // PhaseOf reads how far a MachineDeployment of the fleet is with the revision that the fleet has now.

@@ -16,8 +16,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 )
 
-// Promise is what the spec of a fleet said when a revision was begun, and until when that holds: until a user has the revision
-// begun again. Every field of the spec that can keep a cluster from being begun is in it, but for those that are there for a user
+// Promise is what the spec of a fleet said when a revision was started, and until when that holds: until a user has the revision
+// started again. Every field of the spec that can keep a cluster from being started is in it, but for those that are there for a user
 // to allow something in the middle, such as spec.paused and spec.adopt.
 type Promise struct {
 	plan.Promise
@@ -34,11 +34,11 @@ type Promise struct {
 	Chosen  string   `json:"chosen,omitempty"`
 }
 
-// newPromise is what the spec promises if the revision is begun now in members, by name.
+// newPromise is what the spec promises if the revision is started now in members, by name.
 func (s *scope) newPromise(members map[string]string) *Promise {
 	spec := &s.fleet.Spec
 	p := &Promise{
-		RetriedAt:          s.planned().RetriedAt,
+		RetriedAt:          s.plannedInput().RetriedAt,
 		MaintenanceWindows: spec.MaintenanceWindows, MaintenanceExclusions: spec.MaintenanceExclusions, HealthConditions: spec.HealthConditions,
 	}
 	p.Promise = plan.Promise{
@@ -63,11 +63,11 @@ func (p *Promise) setChoices(s *scope, members map[string]string) {
 		if _, is := members[m.cluster.Name]; !is {
 			continue
 		}
-		c := s.windows.choose(labels.Set(m.cluster.Labels))
-		number, known := numbers[c.key()]
+		c := s.windows.chooseFor(labels.Set(m.cluster.Labels))
+		number, known := numbers[c.choiceKey()]
 		if !known {
 			number = len(p.Choices)
-			numbers[c.key()], p.Choices = number, append(p.Choices, c)
+			numbers[c.choiceKey()], p.Choices = number, append(p.Choices, c)
 		}
 		all = append(all, number)
 	}
@@ -91,7 +91,7 @@ func (p *Promise) choicesOf(members map[string]string) map[string]choice {
 			return nil
 		}
 		c := p.Choices[numbers[i]]
-		if !below(c.Windows, len(p.MaintenanceWindows)) || !below(c.Exclusions, len(p.MaintenanceExclusions)) {
+		if !isWithin(c.Windows, len(p.MaintenanceWindows)) || !isWithin(c.Exclusions, len(p.MaintenanceExclusions)) {
 			return nil
 		}
 		found[name] = c
@@ -99,8 +99,8 @@ func (p *Promise) choicesOf(members map[string]string) map[string]choice {
 	return found
 }
 
-// below tells whether all places are those of a list of so many entries.
-func below(places []int, entries int) bool {
+// isWithin reports whether all places are those of a list of so many entries.
+func isWithin(places []int, entries int) bool {
 	return !slices.ContainsFunc(places, func(place int) bool { return place < 0 || place >= entries })
 }
 
@@ -150,7 +150,7 @@ type binding struct {
 	common map[string]opening
 }
 
-// bindPromise reads what is kept of the spec with which the revision was begun.
+// bindPromise reads what is kept of the spec with which the revision was started.
 func (s *scope) bindPromise(known memory) *problem {
 	s.snapshot = known.members
 	if known.promise == nil {
@@ -190,7 +190,7 @@ func (b *binding) readSelectors() *problem {
 	return nil
 }
 
-// groupOf is the group that a cluster has by the selectors with which the revision was begun; nil if they are not known.
+// groupOf is the group that a cluster has by the selectors with which the revision was started; nil if they are not known.
 func (b *binding) groupOf(chosen *selection, cluster *v1alpha1.Cluster) *string {
 	if b.selectors == nil {
 		return nil
@@ -206,20 +206,20 @@ func (b *binding) groupOf(chosen *selection, cluster *v1alpha1.Cluster) *string 
 // wayOut is what ends a promise.
 const wayOut = "set spec.retriedAt (kubectl hollow rollout retry) to start by the spec as it is now"
 
-// applyPromise holds a member to its windows, exclusions and health conditions as they were when the revision was begun, beside those
+// applyPromise holds a member to its windows, exclusions and health conditions as they were when the revision was started, beside those
 // of the spec as it is now.
 func (s *scope) applyPromise(m *member) {
 	if _, known := s.snapshot[m.cluster.Name]; !known && s.snapshot != nil {
 		m.promised = s.promise.groupOf(s.selection, m.cluster)
 	}
-	then := s.promise.choose(m.cluster)
+	then := s.promise.chooseWindows(m.cluster)
 	if isClosed := s.promise.windows.openingFor(then).closed; isClosed || m.closed {
 		m.promisedClosed = !m.closed
-		found := s.commonOpening(s.windows.choose(labels.Set(m.cluster.Labels)), then)
+		found := s.commonOpening(s.windows.chooseFor(labels.Set(m.cluster.Labels)), then)
 		m.closed, m.opensAt = true, found.opens
 		s.lookAgain(found.again)
 	}
-	for _, why := range unhealthy(s.promise.HealthConditions, m.cluster) {
+	for _, why := range unhealthyConditions(s.promise.HealthConditions, m.cluster) {
 		if !slices.Contains(m.unhealthy, why) {
 			m.unhealthy = append(m.unhealthy, why+" (so spec.healthConditions said when the rollout started; "+wayOut+")")
 		}
@@ -228,7 +228,7 @@ func (s *scope) applyPromise(m *member) {
 
 // commonOpening is what the windows of the spec as it is now and those that were promised say together.
 func (s *scope) commonOpening(present, promised choice) opening {
-	key := present.key() + promised.key()
+	key := present.choiceKey() + promised.choiceKey()
 	found, known := s.promise.common[key]
 	if !known {
 		found = openingOf(s.now, s.windows.hoursFor(present), s.promise.windows.hoursFor(promised))
@@ -237,21 +237,21 @@ func (s *scope) commonOpening(present, promised choice) opening {
 	return found
 }
 
-// choose finds the windows and exclusions that a cluster had when the revision was begun. One that came later has those for its
+// chooseWindows finds the windows and exclusions that a cluster had when the revision was started. One that came later has those for its
 // labels now.
-func (b *binding) choose(cluster *v1alpha1.Cluster) choice {
+func (b *binding) chooseWindows(cluster *v1alpha1.Cluster) choice {
 	if c, known := b.choices[cluster.Name]; known {
 		return c
 	}
-	return b.windows.choose(labels.Set(cluster.Labels))
+	return b.windows.chooseFor(labels.Set(cluster.Labels))
 }
 
-// promisedHours are the windows that a cluster had when the revision was begun.
+// promisedHours are the windows that a cluster had when the revision was started.
 func (s *scope) promisedHours(cluster *v1alpha1.Cluster) hours {
 	if s.promise == nil {
 		return hours{{}}
 	}
-	return s.promise.windows.hoursFor(s.promise.choose(cluster))
+	return s.promise.windows.hoursFor(s.promise.chooseWindows(cluster))
 }
 
 // lookAgain has the next step taken no later than at a moment; zero is none.

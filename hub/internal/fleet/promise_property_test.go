@@ -30,7 +30,7 @@ func (w *simulation) present() startedBy {
 	return all
 }
 
-// isOpen tells whether a spec allows a start in a cluster with such labels, by other means than the controller's.
+// isOpen reports whether a spec allows a start in a cluster with such labels, by other means than the controller's.
 func (s startedBy) isOpen(t *rapid.T, has map[string]string, now time.Time) bool {
 	chosen := func(from *metav1.LabelSelector) bool {
 		selector, err := metav1.LabelSelectorAsSelector(from)
@@ -112,7 +112,7 @@ var windowEdits = map[string]func(*rapid.T, *simulation){
 }
 
 // TestNoEditOpensWindowsOrExclusions plays rollouts in which windows, exclusions and labels are edited, by hubs that know no more than
-// what is kept. No cluster is begun outside of the windows that the spec has now, nor of those that it had when the rollout started.
+// what is kept. No cluster is started outside of the windows that the spec has now, nor of those that it had when the rollout started.
 // Claim: No edit opens a window mid-rollout until `rollout retry`. Broken: the promise of windows is not applied; not looked at before a write. Also: TestNoEditOpensAWindow, TestAWindowThatIsTakenAwayHoldsUntilARetry, TestThePromisedWindowIsLookedAtBeforeEachWrite.
 func TestNoEditOpensWindowsOrExclusions(t *testing.T) {
 	seeds.UseMany(t, 1500)

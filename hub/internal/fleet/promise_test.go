@@ -20,7 +20,7 @@ import (
 type gateField struct {
 	// noGate is why an edit of the field in the middle of a rollout may have an effect at once; empty for a field that is promised.
 	noGate string
-	// prepare makes a fleet in which the field keeps the clusters from being begun that are left after the first step, and weaken
+	// prepare makes a fleet in which the field keeps the clusters from being started that are left after the first step, and weaken
 	// edits it.
 	prepare, weaken func(*simulation)
 }
@@ -72,7 +72,7 @@ func groupOf(name string) v1alpha1.MachineFleetGroup {
 	return v1alpha1.MachineFleetGroup{Name: name, ClusterSelector: choose(name)}
 }
 
-// begin starts the rollout.
+// start starts the rollout.
 func (w *simulation) begin() { w.Expect(w.step()).NotTo(BeEmpty()) }
 
 func strategyFields(of string) map[string]gateField {
@@ -230,7 +230,7 @@ func fieldsOf(path string, of reflect.Type, visit func(path string) (below bool)
 }
 
 // A field that is new in the spec is promised, or it is said why not.
-// Claim: Every field that gates starts is promised, or sorted in. Broken: windows and health conditions of the present spec only; `unreachablePolicy` and `progressDeadline` likewise. Also: TestEveryGateFieldIsPromised.
+// Claim: Every field that gates starts is promised, or sorted in. Broken: windows and health conditions of the current spec only; `unreachablePolicy` and `progressDeadline` likewise. Also: TestEveryGateFieldIsPromised.
 func TestEveryFieldOfTheSpecIsPromisedOrNoGate(t *testing.T) {
 	g, all, seen := NewWithT(t), gateFields(), map[string]bool{}
 	fieldsOf("", reflect.TypeFor[v1alpha1.MachineFleetSpec](), func(path string) bool {

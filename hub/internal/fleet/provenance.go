@@ -21,14 +21,14 @@ type provenances struct {
 	all map[types.UID]bool
 }
 
-func (p *provenances) get(uid types.UID) (proven, known bool) {
+func (p *provenances) provenanceOf(uid types.UID) (proven, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	proven, known = p.all[uid]
 	return proven, known
 }
 
-func (p *provenances) set(uid types.UID, proven bool) {
+func (p *provenances) setProvenance(uid types.UID, proven bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all == nil {
@@ -41,10 +41,10 @@ func (p *provenances) set(uid types.UID, proven bool) {
 // of an older hub, which does not name its object, the API server is asked once who wrote it.
 func (c *Controller) provenRecord(ctx context.Context, fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) (*record, error) {
 	r := ownRecord(fleet, deployment)
-	if r == nil || !r.legacy() {
+	if r == nil || !r.isLegacy() {
 		return r, nil
 	}
-	proven, known := c.proven.get(deployment.UID)
+	proven, known := c.proven.provenanceOf(deployment.UID)
 	if !known {
 		live := &v1alpha1.MachineDeployment{}
 		err := c.Live.Get(ctx, client.ObjectKeyFromObject(deployment), live)
@@ -57,7 +57,7 @@ func (c *Controller) provenRecord(ctx context.Context, fleet *v1alpha1.MachineFl
 			return nil, fmt.Errorf("asking who wrote the record of machine deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
 		}
 		proven = wroteRecord(live)
-		c.proven.set(deployment.UID, proven)
+		c.proven.setProvenance(deployment.UID, proven)
 	}
 	if !proven {
 		return nil, nil
@@ -65,7 +65,7 @@ func (c *Controller) provenRecord(ctx context.Context, fleet *v1alpha1.MachineFl
 	return r, nil
 }
 
-// wroteRecord tells whether a hub wrote the record on this object. Whoever applies a copy is the manager of all fields in it.
+// wroteRecord reports whether a hub wrote the record on this object. Whoever applies a copy is the manager of all fields in it.
 func wroteRecord(deployment metav1.Object) bool {
 	for _, entry := range deployment.GetManagedFields() {
 		if entry.Manager == string(fieldOwner) && entry.FieldsV1 != nil &&
@@ -86,12 +86,12 @@ func (s *scope) adoptedDowngrade(d *v1alpha1.MachineDeployment, m *member) []pro
 	if has == "" {
 		has = m.cluster.Status.KubernetesVersion
 	}
-	wanted, err := version.ParseSemantic(m.template.kubelet())
+	wanted, err := version.ParseSemantic(m.template.kubeletVersion())
 	found, otherErr := version.ParseSemantic(has)
 	if err != nil || otherErr != nil || !wanted.LessThan(found) {
 		return nil
 	}
 	return []problem{{v1alpha1.ReasonKubeletDowngrade, fmt.Sprintf(
 		"%s.spec.template.spec.versions.kubelet: %s is older than the %s of MachineDeployment %s/%s, which is to be adopted: choose another version, or set spec.allowDowngrade",
-		m.template.field, m.template.kubelet(), has, d.Namespace, d.Name)}}
+		m.template.field, m.template.kubeletVersion(), has, d.Namespace, d.Name)}}
 }

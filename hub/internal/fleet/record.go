@@ -16,7 +16,7 @@ import (
 
 // record is what FleetRecordAnnotation says of one cluster.
 type record struct {
-	// Fleet and UID are of the MachineFleet to which the MachineDeployment belongs. A fleet that is made anew is another one.
+	// Fleet and UID are of the MachineFleet to which the MachineDeployment belongs. A fleet that is recreated is another one.
 	Fleet string    `json:"fleet"`
 	UID   types.UID `json:"uid"`
 	// Namespace and Deployment, a UID, are those of the MachineDeployment that the record is of. A copy elsewhere takes the record
@@ -27,21 +27,21 @@ type record struct {
 	// Revision, Phase, Since and Held are a plan.Record.
 	Revision string     `json:"revision"`
 	Phase    plan.Phase `json:"phase"`
-	// Since is text with all digits of a second: a soak is not to begin anew, nor to end early, for a rounded time.
+	// Since is text with all digits of a second: a soak is not to start over, nor to end early, for a rounded time.
 	Since string `json:"since"`
 	Held  bool   `json:"held,omitempty"`
-	// Group is the decision group in which the revision was begun. The cluster keeps it, whatever its labels say later.
+	// Group is the decision group in which the revision was started. The cluster keeps it, whatever its labels say later.
 	Group string `json:"group,omitempty"`
 	// Previous is the revision that a rollback brings back; FleetPreviousAnnotation has what was applied of it. Retried is a
 	// spec.retriedAt. Both are of a plan.Record.
 	Previous string `json:"previous,omitempty"`
 	Retried  string `json:"retried,omitempty"`
-	// Begun is when the revision was begun, and Empty says that the cluster had no Machine in its soak. Both are of a plan.Record.
+	// Started is when the revision was started, and Empty says that the cluster had no Machine in its soak. Both are of a plan.Record.
 	Begun string `json:"begun,omitempty"`
 	Empty bool   `json:"empty,omitempty"`
 	// Cause is why the cluster failed with the revision. After a rollback nothing else says so.
 	Cause string `json:"cause,omitempty"`
-	// Began and Soaked are when the revision was started in the cluster, and when it soaked there first, for the record of the
+	// Started and Soaked are when the revision was started in the cluster, and when it soaked there first, for the record of the
 	// rollout.
 	Began  string `json:"began,omitempty"`
 	Soaked string `json:"soaked,omitempty"`
@@ -79,28 +79,28 @@ func ownRecord(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeploym
 	return nil
 }
 
-// isOf tells whether the record was written on this object, as far as the record can tell.
+// isOf reports whether the record was written on this object, as far as the record can tell.
 func (r *record) isOf(deployment metav1.Object) bool {
-	if r.legacy() {
+	if r.isLegacy() {
 		last := readApplied(deployment) // It has the namespace.
 		return last != nil
 	}
 	return r.Namespace == deployment.GetNamespace() && (r.Deployment == "" || r.Deployment == deployment.GetUID())
 }
 
-// legacy tells whether the record was written by a hub that did not note of which object it is. It is the object's only if that hub
+// isLegacy reports whether the record was written by a hub that did not note of which object it is. It is the object's only if that hub
 // wrote it there, which the API server knows: see wroteRecord.
-func (r *record) legacy() bool { return r.Namespace == "" && r.Deployment == "" }
+func (r *record) isLegacy() bool { return r.Namespace == "" && r.Deployment == "" }
 
-// bind notes of which object the record is.
-func (r *record) bind(deployment metav1.Object) *record {
+// bindTo notes of which object the record is.
+func (r *record) bindTo(deployment metav1.Object) *record {
 	bound := *r
 	bound.Namespace, bound.Deployment = deployment.GetNamespace(), deployment.GetUID()
 	return &bound
 }
 
-// planned is the record as the planner has it.
-func (r *record) planned() plan.Record {
+// plannedRecord is the record as the planner has it.
+func (r *record) plannedRecord() plan.Record {
 	if r == nil {
 		return plan.Record{}
 	}
@@ -127,8 +127,8 @@ func newRecord(fleet *v1alpha1.MachineFleet, p plan.Record, group string) *recor
 	return r
 }
 
-// template is the revision whose template the MachineDeployment has.
-func (r *record) template() string {
+// templateRevision is the revision whose template the MachineDeployment has.
+func (r *record) templateRevision() string {
 	switch r.Phase {
 	case plan.RollingBack, plan.RolledBack, plan.RollbackFailed:
 		return r.Previous
@@ -137,8 +137,8 @@ func (r *record) template() string {
 	return r.Revision
 }
 
-// text is the value of the annotation.
-func (r *record) text() string {
+// annotationValue is the value of the annotation.
+func (r *record) annotationValue() string {
 	text, _ := json.Marshal(r) // It has texts and a bool only.
 	return string(text)
 }
@@ -147,7 +147,7 @@ func (r *record) text() string {
 const revisionLength = 10
 
 // revisionOf is the revision of a fleet's templates: a hash, so that the templates of an earlier revision are that revision
-// again, and clusters that still have it are not begun a second time. Without templates in overrides it is that of
+// again, and clusters that still have it are not started a second time. Without templates in overrides it is that of
 // spec.template alone.
 func revisionOf(fleet *v1alpha1.MachineFleet) (string, error) {
 	return hashOf(keptOf(fleet))

@@ -6,8 +6,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/backoff"
 )
 
-// The time until a write is tried again that the API server refused. Meanwhile nothing is begun in that cluster, and the
-// others go on.
+// The time until a write is tried again that the API server refused. Meanwhile nothing is started in that cluster, and the
+// others continue.
 const (
 	firstRetry = backoff.First
 	lastRetry  = backoff.Longest

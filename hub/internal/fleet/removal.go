@@ -6,9 +6,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// removals are the clusters that have left, and in which the MachineDeployment is deleted now, by name: when they have been gone
+// dueRemovals are the clusters that have left, and in which the MachineDeployment is deleted now, by name: when they have been gone
 // for settleTime, in their maintenance windows, and within maxConcurrency, of which room is left.
-func (s *scope) removals(room int) (now, waiting []*member) {
+func (s *scope) dueRemovals(room int) (now, waiting []*member) {
 	if s.fleet.Spec.RemovalPolicy != v1alpha1.RemovalDelete {
 		return nil, nil
 	}
@@ -26,9 +26,9 @@ func (s *scope) removals(room int) (now, waiting []*member) {
 	return now, waiting
 }
 
-// deleting is how many clusters have left in which the MachineDeployment is being deleted. Its Machines take up room until it is gone,
+// countDeleting is how many clusters have left in which the MachineDeployment is being deleted. Its Machines take up room until it is gone,
 // for starts and for other deletions, unless the cluster cannot be seen: then it holds no other.
-func (s *scope) deleting() int {
+func (s *scope) countDeleting() int {
 	count := 0
 	for _, m := range s.left {
 		if m.deployment.DeletionTimestamp != nil && m.held == "" {

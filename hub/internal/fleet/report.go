@@ -23,7 +23,7 @@ const (
 	mostAwaited = 128
 	// longestFailure is how many characters a failure's message has at most.
 	longestFailure = 512
-	// rolledOut is the type of the fact that every cluster has the present revision.
+	// rolledOut is the type of the fact that every cluster has the current revision.
 	rolledOut = "RolledOut"
 )
 
@@ -53,7 +53,7 @@ func report(s *scope, d decision, now time.Time) {
 	status.ObservedGeneration, status.Revision = s.fleet.Generation, s.revision
 	status.Rollout, status.RetriedAt = s.rollout, s.fleet.Spec.RetriedAt.DeepCopy()
 	status.AwaitingApproval = d.plan.AwaitingApproval[:min(len(d.plan.AwaitingApproval), mostAwaited)]
-	sum := s.summarize(d.plan)
+	sum := s.summarizeMembers(d.plan)
 	if s.invalid == nil {
 		status.Clusters, status.Failures = sum.counts, sum.failures
 	}
@@ -61,8 +61,8 @@ func report(s *scope, d decision, now time.Time) {
 	if d.plan.Waves > 0 {
 		status.CurrentWave = int32(d.plan.Wave) + 1
 	}
-	progress, fact := s.progressing(d, sum)
-	for _, condition := range []metav1.Condition{progress, sum.available(), frozen(d, sum)} {
+	progress, fact := s.progressingCondition(d, sum)
+	for _, condition := range []metav1.Condition{progress, sum.availableCondition(), frozenCondition(d, sum)} {
 		condition.ObservedGeneration = s.fleet.Generation
 		conditions.Set(&status.Conditions, condition, now)
 	}
@@ -88,24 +88,24 @@ func report(s *scope, d decision, now time.Time) {
 	}
 }
 
-// summarize counts the members.
-func (s *scope) summarize(p plan.Plan) summary {
+// summarizeMembers counts the members.
+func (s *scope) summarizeMembers(p plan.Plan) summary {
 	var sum summary
 	for _, m := range s.members {
 		name := m.cluster.Name
-		phase := s.phase(m)
+		phase := s.phaseOf(m)
 		if !m.selected {
 			sum.addLeft(name, phase)
 			continue
 		}
 		sum.counts.Selected++
-		sum.count(name, phase)
-		failure := s.failure(m)
+		sum.countCluster(name, phase)
+		failure := s.failureOf(m)
 		if slices.Contains(p.NotRolledBack, name) {
 			failure = m.notRolledBack(failure)
 		}
 		if failure != nil {
-			sum.fail(name, *failure)
+			sum.addFailure(name, *failure)
 		}
 		switch {
 		case m.held != "":
@@ -118,7 +118,7 @@ func (s *scope) summarize(p plan.Plan) summary {
 			}
 		case m.deployment == nil && phase == plan.ToApply && len(m.blocked) == 0:
 			sum.unreached = append(sum.unreached, name)
-		case m.selected && !m.available():
+		case m.selected && !m.isAvailable():
 			sum.down = append(sum.down, name)
 		}
 		if why := m.unhealthyIn(phase); len(why) > 0 {
@@ -126,9 +126,9 @@ func (s *scope) summarize(p plan.Plan) summary {
 		}
 		if len(m.blocked) > 0 {
 			sum.counts.Blocked++
-			sum.blocked, sum.whyBlocked = append(sum.blocked, name), cmp.Or(sum.whyBlocked, joined(m.blocked).message)
+			sum.blocked, sum.whyBlocked = append(sum.blocked, name), cmp.Or(sum.whyBlocked, joinProblems(m.blocked).message)
 			if failure == nil {
-				sum.fail(name, joined(m.blocked))
+				sum.addFailure(name, joinProblems(m.blocked))
 			}
 		}
 	}
@@ -146,7 +146,7 @@ func (sum *summary) addLeft(cluster string, phase plan.Phase) {
 	}
 }
 
-func (sum *summary) count(cluster string, phase plan.Phase) {
+func (sum *summary) countCluster(cluster string, phase plan.Phase) {
 	switch phase {
 	case plan.ToApply:
 		sum.counts.Waiting++
@@ -176,7 +176,7 @@ func namesOf(members []*member) []string {
 	return names
 }
 
-func (sum *summary) fail(cluster string, p problem) {
+func (sum *summary) addFailure(cluster string, p problem) {
 	if len(sum.failures) < mostFailures {
 		sum.failures = append(sum.failures, v1alpha1.MachineFleetFailure{
 			Cluster: cluster, Reason: p.reason, Message: conditions.Shorten(p.message, longestFailure),
@@ -184,8 +184,8 @@ func (sum *summary) fail(cluster string, p problem) {
 	}
 }
 
-// joined is several problems as one.
-func joined(problems []problem) problem {
+// joinProblems is several problems as one.
+func joinProblems(problems []problem) problem {
 	all := problems[0]
 	for _, p := range problems[1:] {
 		all.message += "; " + p.message
@@ -193,9 +193,9 @@ func joined(problems []problem) problem {
 	return all
 }
 
-// failure says why a member has failed, or had before it was rolled back; nil if it has not.
-func (s *scope) failure(m *member) *problem {
-	phase := s.phase(m)
+// failureOf says why a member has failed, or had before it was rolled back; nil if it has not.
+func (s *scope) failureOf(m *member) *problem {
+	phase := s.phaseOf(m)
 	switch phase {
 	case plan.Failed, plan.TimedOut, plan.RollbackFailed:
 		if s.failsUnreachable(m) {
@@ -239,7 +239,7 @@ func (m *member) reasonOf(phase plan.Phase) *problem {
 			"the MachineDeployment cannot go on with revision %s, which it had before, or was not in time: repair it, change the template, or set spec.retriedAt", m.record.Previous)}
 	case plan.ToApply, plan.Progressing, plan.Soaking, plan.Succeeded, plan.Failed, plan.RollingBack, plan.RolledBack:
 	}
-	if failing := m.failing(); failing != nil {
+	if failing := m.failingCondition(); failing != nil {
 		p.message += ": " + failing.Message
 	}
 	for _, why := range m.unhealthyIn(phase) {
@@ -248,12 +248,12 @@ func (m *member) reasonOf(phase plan.Phase) *problem {
 	return &p
 }
 
-func (m *member) available() bool {
+func (m *member) isAvailable() bool {
 	return m.deployment != nil && meta.IsStatusConditionTrue(m.deployment.Status.Conditions, v1alpha1.AvailableCondition)
 }
 
-// available tells whether the MachineDeployments are. What a held cluster reported last is not known to be so still.
-func (sum *summary) available() metav1.Condition {
+// availableCondition reports whether the MachineDeployments are. What a held cluster reported last is not known to be so still.
+func (sum *summary) availableCondition() metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.AvailableCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMinimumReplicasAvailable}
 	switch {
 	case len(sum.down) > 0:
@@ -271,8 +271,8 @@ func (sum *summary) available() metav1.Condition {
 	return condition
 }
 
-// frozen is the fleet's own freeze, beside the number of clusters that are held.
-func frozen(d decision, sum summary) metav1.Condition {
+// frozenCondition is the fleet's own freeze, beside the number of clusters that are held.
+func frozenCondition(d decision, sum summary) metav1.Condition {
 	condition := d.frozen.Condition(0)
 	if !d.frozen.Frozen && sum.blind > 0 {
 		condition.Message = fmt.Sprintf("%d of %d clusters are frozen or not Ready", sum.blind, sum.counts.Selected)
@@ -280,10 +280,10 @@ func frozen(d decision, sum summary) metav1.Condition {
 	return condition
 }
 
-// progressing tells how the rollout goes, and whether it is over.
-func (s *scope) progressing(d decision, sum summary) (condition, fact metav1.Condition) {
+// progressingCondition tells how the rollout goes, and whether it is over.
+func (s *scope) progressingCondition(d decision, sum summary) (condition, fact metav1.Condition) {
 	condition = metav1.Condition{Type: v1alpha1.ProgressingCondition, Status: metav1.ConditionTrue}
-	text := s.standing(d, sum)
+	text := s.describeClusters(d, sum)
 	condition.Message = text
 	switch {
 	case d.frozen.Frozen:
@@ -298,9 +298,9 @@ func (s *scope) progressing(d decision, sum summary) (condition, fact metav1.Con
 			condition.Status = metav1.ConditionUnknown
 		}
 	case d.plan.Stopped:
-		condition.Status, condition.Reason, condition.Message = s.stopped(d.plan, sum, text)
+		condition.Status, condition.Reason, condition.Message = s.stoppedCondition(d.plan, sum, text)
 	default:
-		condition.Status, condition.Reason = sum.awaits(d.plan)
+		condition.Status, condition.Reason = sum.waitingCondition(d.plan)
 	}
 	fact = metav1.Condition{Type: rolledOut, Status: metav1.ConditionFalse, Reason: condition.Reason, Message: condition.Message}
 	if condition.Reason == v1alpha1.ReasonRolloutComplete {
@@ -311,11 +311,11 @@ func (s *scope) progressing(d decision, sum summary) (condition, fact metav1.Con
 	return condition, fact
 }
 
-// stopped says why nothing more is begun, what becomes of the clusters, and what a user can do.
-func (s *scope) stopped(p plan.Plan, sum summary, text string) (status metav1.ConditionStatus, reason, message string) {
+// stoppedCondition says why nothing more is started, what becomes of the clusters, and what a user can do.
+func (s *scope) stoppedCondition(p plan.Plan, sum summary, text string) (status metav1.ConditionStatus, reason, message string) {
 	why, remedy := "clusters were rolled back", ""
 	switch {
-	case s.planned().Aborted:
+	case s.plannedInput().Aborted:
 		why, remedy = "spec.abortedRevision is this revision", "unset it to go on, or change the template"
 	case p.Breached && len(sum.failures)+len(sum.leftFailed) > 0:
 		why = "more have failed than spec.rolloutStrategy allows"
@@ -327,14 +327,14 @@ func (s *scope) stopped(p plan.Plan, sum summary, text string) (status metav1.Co
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonRollingBack
 		message += "clusters get back the template that they had before, as spec.rollbackPolicy says"
 	case slices.ContainsFunc(s.members, func(m *member) bool {
-		return s.current(m) && m.record.template() != m.wanted(s)
+		return s.isCurrent(m) && m.record.templateRevision() != m.wantedRecord(s)
 	}):
 		reason = v1alpha1.ReasonRolledBack
 		message += "change the template, or have it begun again with spec.retriedAt"
-		if s.planned().Aborted {
+		if s.plannedInput().Aborted {
 			message += " and without spec.abortedRevision"
 		}
-	case s.planned().Aborted:
+	case s.plannedInput().Aborted:
 		reason, message = v1alpha1.ReasonAborted, message+remedy
 	default:
 		reason, message = v1alpha1.ReasonTooManyFailures, message+remedy
@@ -342,14 +342,14 @@ func (s *scope) stopped(p plan.Plan, sum summary, text string) (status metav1.Co
 	return status, reason, message
 }
 
-// rest is how many clusters are not through yet.
-func (sum *summary) rest() int {
+// countUnfinished is how many clusters are not through yet.
+func (sum *summary) countUnfinished() int {
 	return int(sum.counts.Waiting + sum.counts.Progressing + sum.counts.Soaking)
 }
 
-// awaits says what a rollout that nothing has stopped waits for: an approval or a user only if nothing is in progress, and
+// waitingCondition says what a rollout that nothing has stopped waits for: an approval or a user only if nothing is in progress, and
 // clusters that are held only if all the others are through.
-func (sum *summary) awaits(p plan.Plan) (metav1.ConditionStatus, string) {
+func (sum *summary) waitingCondition(p plan.Plan) (metav1.ConditionStatus, string) {
 	idle := sum.counts.Progressing+sum.counts.Soaking == 0
 	switch {
 	case idle && len(p.Unproven) > 0:
@@ -358,18 +358,18 @@ func (sum *summary) awaits(p plan.Plan) (metav1.ConditionStatus, string) {
 		return metav1.ConditionUnknown, v1alpha1.ReasonAwaitingApproval
 	case idle && len(p.Closed) > 0:
 		return metav1.ConditionUnknown, v1alpha1.ReasonOutsideMaintenanceWindow
-	case idle && len(sum.blocked) > 0 && len(sum.blocked)+len(sum.held) >= sum.rest():
+	case idle && len(sum.blocked) > 0 && len(sum.blocked)+len(sum.held) >= sum.countUnfinished():
 		return metav1.ConditionFalse, v1alpha1.ReasonClustersBlocked
-	case idle && len(p.Changed) > 0 && len(p.Changed)+len(sum.held)+len(sum.blocked) >= sum.rest():
+	case idle && len(p.Changed) > 0 && len(p.Changed)+len(sum.held)+len(sum.blocked) >= sum.countUnfinished():
 		return metav1.ConditionFalse, v1alpha1.ReasonGatesChanged
-	case len(sum.held) > 0 && len(sum.held) >= sum.rest():
+	case len(sum.held) > 0 && len(sum.held) >= sum.countUnfinished():
 		return metav1.ConditionUnknown, v1alpha1.ReasonClustersHeld
 	}
 	return metav1.ConditionTrue, v1alpha1.ReasonRollingOut
 }
 
-// standing counts the clusters, and names those that need a person.
-func (s *scope) standing(d decision, sum summary) string {
+// describeClusters counts the clusters, and names those that need a person.
+func (s *scope) describeClusters(d decision, sum summary) string {
 	counts := sum.counts
 	text := fmt.Sprintf("wave %d of %d: %d of %d clusters have revision %s", d.plan.Wave+1, d.plan.Waves, counts.Updated, counts.Selected, s.revision)
 	if n := counts.Progressing + counts.Soaking; n > 0 {
@@ -396,7 +396,7 @@ func (s *scope) standing(d decision, sum summary) string {
 		text += fmt.Sprintf("; left the fleet, and their MachineDeployments are deleted within maxConcurrency and maintenance windows: %s", reconciler.ListFew(names))
 	}
 	text += s.standingOfWindows(d.plan, reconciler.ListFew)
-	if names := s.windowless(); len(names) > 0 && counts.Waiting > 0 {
+	if names := s.windowlessClusters(); len(names) > 0 && counts.Waiting > 0 {
 		text += "; chosen by none of spec.maintenanceWindows, so not bound to one: " + reconciler.ListFew(names)
 	}
 	if len(s.unused) > 0 {

@@ -12,8 +12,8 @@ import (
 
 const hashMark = "."
 
-// wanted is what the record of a member says when it has the present revision.
-func (m *member) wanted(s *scope) string {
+// wantedRecord is what the record of a member says when it has the current revision.
+func (m *member) wantedRecord(s *scope) string {
 	if m.template.hash == "" {
 		return s.revision
 	}
@@ -23,7 +23,7 @@ func (m *member) wanted(s *scope) string {
 // toPlan is a revision of a member's record as the planner has it.
 func (m *member) toPlan(s *scope, revision string) string {
 	switch revision {
-	case m.wanted(s):
+	case m.wantedRecord(s):
 		return s.revision
 	case s.revision:
 		return s.revision + hashMark // The fleet's, but not with the template that the member is to have.
@@ -35,15 +35,15 @@ func (m *member) toPlan(s *scope, revision string) string {
 func (m *member) fromPlan(s *scope, revision string) string {
 	switch revision {
 	case s.revision:
-		return m.wanted(s)
+		return m.wantedRecord(s)
 	case s.revision + hashMark:
 		return s.revision
 	}
 	return revision
 }
 
-// unplanned is a record of the planner as it is stored.
-func (m *member) unplanned(s *scope, r plan.Record) plan.Record {
+// storedRecord is a record of the planner as it is stored.
+func (m *member) storedRecord(s *scope, r plan.Record) plan.Record {
 	r.Revision, r.Previous = m.fromPlan(s, r.Revision), m.fromPlan(s, r.Previous)
 	return r
 }

@@ -23,7 +23,7 @@ type previous struct {
 	Applied  *applied `json:"applied"`
 }
 
-// keepPrevious puts what the MachineDeployment has now into a write that begins another revision, if that is what a rollback is to
+// keepPrevious puts what the MachineDeployment has now into a write that starts another revision, if that is what a rollback is to
 // bring back. If it cannot be kept, the record says that there is nothing to go back to.
 func (w *write) keepPrevious() {
 	m := w.member
@@ -43,8 +43,8 @@ func (w *write) keepPrevious() {
 	w.content.previous = string(text)
 }
 
-// previous is what a rollback applies; nil if there is nothing, or nothing that can be read.
-func (m *member) previous() *applied {
+// previousApplied is what a rollback applies; nil if there is nothing, or nothing that can be read.
+func (m *member) previousApplied() *applied {
 	if m.deployment == nil || m.record == nil || m.record.Previous == "" {
 		return nil
 	}
@@ -69,14 +69,14 @@ func (m *member) notRolledBack(failure *problem) *problem {
 	return &problem{failure.reason, conditions.Shorten(failure.message, longestCause) + "; " + why}
 }
 
-// rollsBack tells whether the fleet's policy lets any cluster be rolled back.
+// rollsBack reports whether the fleet's policy lets any cluster be rolled back.
 func (s *scope) rollsBack() bool {
 	policy := s.fleet.Spec.RollbackPolicy
 	return policy == v1alpha1.RollbackFailed || policy == v1alpha1.RollbackAll
 }
 
-// planned is what the planner is told of a rollback and of a retry.
-func (s *scope) planned() plan.Input {
+// plannedInput is what the planner is told of a rollback and of a retry.
+func (s *scope) plannedInput() plan.Input {
 	in := plan.Input{
 		Revision: s.revision, Now: s.now, RollbackPolicy: s.fleet.Spec.RollbackPolicy, Aborted: s.fleet.Spec.AbortedRevision == s.revision,
 	}
@@ -86,8 +86,8 @@ func (s *scope) planned() plan.Input {
 	return in
 }
 
-// cause is why the cluster has failed with a revision that a change is about; empty if it has not.
-func (m *member) cause(change plan.Change, revision string) string {
+// failureCause is why the cluster has failed with a revision that a change is about; empty if it has not.
+func (m *member) failureCause(change plan.Change, revision string) string {
 	phase := change.Record.Phase
 	if change.RollBack {
 		phase = change.From

@@ -20,7 +20,7 @@ func rollsBack(policy v1alpha1.RollbackPolicy) func(*v1alpha1.MachineFleet) {
 	return func(fleet *v1alpha1.MachineFleet) { fleet.Spec.RollbackPolicy = policy }
 }
 
-// abort aborts the present revision.
+// abort aborts the current revision.
 func (f *fixture) abort() {
 	f.t.Helper()
 	f.update(func(fleet *v1alpha1.MachineFleet) {
@@ -31,7 +31,7 @@ func (f *fixture) abort() {
 	f.reconcile()
 }
 
-// retry has the present revision begun again, and ends an abort.
+// retry has the current revision started again, and ends an abort.
 func (f *fixture) retry() {
 	f.t.Helper()
 	f.update(func(fleet *v1alpha1.MachineFleet) {
@@ -146,7 +146,7 @@ func TestAnAbortWithoutARollback(t *testing.T) {
 	f.Expect(f.phases()).To(HavePrefix("Progressing v1.37.1"), "another template is not aborted")
 }
 
-// The condition by which the MachineDeployment failed is there still when the template is begun again.
+// The condition by which the MachineDeployment failed is there still when the template is started again.
 func TestARetryHasItsTime(t *testing.T) {
 	f := newFixture(t, 3, inSteps(1, 0))
 	f.settle()
@@ -204,7 +204,7 @@ func TestTooManyUnhealthyMachinesAreAFailure(t *testing.T) {
 	f.Expect(f.phases()).To(HavePrefix("Failed v1.37.0"), "after progressDeadlineSeconds it counts also where it was so before")
 }
 
-// A fleet that goes back to the template that clusters were rolled back to begins it in none of them.
+// A fleet that goes back to the template that clusters were rolled back to starts it in none of them.
 func TestAnUndoAfterARollback(t *testing.T) {
 	f := newFixture(t, 2, both(inSteps(1, 0), rollsBack(v1alpha1.RollbackFailed)))
 	f.settle()

@@ -116,8 +116,8 @@ func (r *record) keepTimes(last *record, starts bool) {
 	}
 }
 
-// stamp is a moment as a record has it.
-func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+// formatTime is a moment as a record has it.
+func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // stampOf is the moment of a field of a cluster's record; empty if it has none.
 func stampOf(text string) string {
@@ -125,11 +125,11 @@ func stampOf(text string) string {
 	if err != nil {
 		return ""
 	}
-	return stamp(at)
+	return formatTime(at)
 }
 
-// note records how far a member is.
-func (r *stored) note(s *scope, m *member) {
+// noteMember records how far a member is.
+func (r *stored) noteMember(s *scope, m *member) {
 	if r.Clusters == nil {
 		r.Clusters = map[string]ClusterRollout{}
 	}
@@ -149,7 +149,7 @@ func (r *stored) note(s *scope, m *member) {
 		now.Failure = last.Failure // Why it failed, and not what it says by now.
 	}
 	if !m.selected {
-		now.Left = cmp.Or(last.Left, stamp(s.now))
+		now.Left = cmp.Or(last.Left, formatTime(s.now))
 	}
 	if now != last {
 		r.Clusters[m.cluster.Name], r.dirty = now, true
@@ -171,7 +171,7 @@ func (r *stored) noteTurn(s *scope, progressing *metav1.Condition) {
 	if len(failures) > 0 {
 		message = conditions.Shorten(strings.Join(failures, "; "), longestTurn/2) + "; " + message
 	}
-	r.Turns = append(r.Turns, Turn{stamp(s.now), progressing.Reason, conditions.Shorten(message, longestTurn)})
+	r.Turns = append(r.Turns, Turn{formatTime(s.now), progressing.Reason, conditions.Shorten(message, longestTurn)})
 	if len(r.Turns) > mostTurns {
 		r.Turns = slices.Delete(r.Turns, 1, 2)
 	}
@@ -182,14 +182,14 @@ func (r *stored) noteTurn(s *scope, progressing *metav1.Condition) {
 func (r *stored) noteLeft(s *scope, seen map[string]bool) {
 	for name, cluster := range r.Clusters {
 		if !seen[name] && cluster.Left == "" {
-			cluster.Left = stamp(s.now)
+			cluster.Left = formatTime(s.now)
 			r.Clusters[name], r.dirty = cluster, true
 		}
 	}
 }
 
-// text is the record as JSON. If it is too large, clusters that succeeded are left out and counted.
-func (r *stored) text() (string, error) {
+// recordText is the record as JSON. If it is too large, clusters that succeeded are left out and counted.
+func (r *stored) recordText() (string, error) {
 	written := r.Rollout
 	text, err := json.Marshal(written)
 	if err != nil || len(text) <= largestRollout {
@@ -204,7 +204,7 @@ func (r *stored) text() (string, error) {
 	}
 	// What needs a person comes first.
 	slices.SortFunc(names, func(a, b string) int {
-		return cmp.Or(cmp.Compare(r.Clusters[a].weight(), r.Clusters[b].weight()), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(r.Clusters[a].newsWeight(), r.Clusters[b].newsWeight()), cmp.Compare(a, b))
 	})
 	for _, name := range names {
 		if size -= entrySize(name, r.Clusters[name]); size < 1024 {
@@ -222,8 +222,8 @@ func entrySize(name string, cluster ClusterRollout) int {
 	return len(name) + len(text) + 4
 }
 
-// weight orders clusters by how much there is to say of them.
-func (c ClusterRollout) weight() int {
+// newsWeight orders clusters by how much there is to say of them.
+func (c ClusterRollout) newsWeight() int {
 	switch {
 	case c.Failure != "":
 		return 0

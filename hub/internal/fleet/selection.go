@@ -33,7 +33,7 @@ type selection struct {
 	selector labels.Selector
 	// placed has the decision groups of the clusters that the Placement has chosen, by their names.
 	placed map[string]string
-	// partial: the choice is not known, or not in full. No cluster leaves the fleet, and nothing is begun.
+	// partial: the choice is not known, or not in full. No cluster leaves the fleet, and nothing is started.
 	partial bool
 	// unknown says why the choice is not known; nil if it is, at least in part.
 	unknown *problem
@@ -70,8 +70,8 @@ func readSelection(ctx context.Context, from sources, fleet *v1alpha1.MachineFle
 	return &selection{placed: found.Groups, partial: !found.Complete()}, nil, nil
 }
 
-// has tells whether a cluster is chosen. While that is not known in full, those stay that the fleet has.
-func (s *selection) has(m *member) bool {
+// hasMember reports whether a cluster is chosen. While that is not known in full, those stay that the fleet has.
+func (s *selection) hasMember(m *member) bool {
 	if s.selector != nil {
 		return s.selector.Matches(labels.Set(m.cluster.Labels))
 	}
@@ -96,8 +96,8 @@ func chosenBy(fleet *v1alpha1.MachineFleet) (what, remedy string) {
 	return "no accepted Cluster matches it", "correct the selector or the Clusters' labels"
 }
 
-// incomplete says that the decisions of the Placement are not what it says, if that has been so for long.
-func (s *scope) incomplete() *problem {
+// incompletePlacement says that the decisions of the Placement are not what it says, if that has been so for long.
+func (s *scope) incompletePlacement() *problem {
 	if !s.selection.partial || s.selection.unknown != nil || s.partialSince.IsZero() || s.now.Sub(s.partialSince) < settleTime {
 		return nil
 	}

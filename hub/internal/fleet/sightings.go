@@ -10,7 +10,7 @@ import (
 const forgetAfter = time.Hour
 
 // sightings remembers since when this process has seen something in a cluster of a fleet or, without a cluster, in the fleet.
-// Another process begins anew, and waits for it once more. The zero value is ready for use.
+// Another process starts over, and waits for it once more. The zero value is ready for use.
 type sightings struct {
 	mu  sync.Mutex
 	all map[place]sighting
@@ -18,8 +18,8 @@ type sightings struct {
 
 type sighting struct{ first, last time.Time }
 
-// since notes whether it is seen now, and returns since when it is; zero if it is not.
-func (s *sightings) since(at place, seen bool, now time.Time) time.Time {
+// seenSince notes whether it is seen now, and returns since when it is; zero if it is not.
+func (s *sightings) seenSince(at place, seen bool, now time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !seen {

@@ -83,23 +83,23 @@ func (w *simulation) read() *scope {
 			m.deployment = d.DeepCopy()
 		}
 		m.record = ownRecord(s.fleet, m.deployment)
-		c.hold(m, nil)
-		m.unhealthy = unhealthy(s.fleet.Spec.HealthConditions, m.cluster)
-		m.opensAt, m.closed = closed(s.windows, m.cluster)
-		chosen.classify(s, m)
+		c.findHold(m, nil)
+		m.unhealthy = unhealthyConditions(s.fleet.Spec.HealthConditions, m.cluster)
+		m.opensAt, m.closed = isClosed(s.windows, m.cluster)
+		chosen.classifyMember(s, m)
 		s.members = append(s.members, m)
 	}
-	if w.kept != nil && s.begun() {
+	if w.kept != nil && s.hasStarted() {
 		members, promise := readSnapshot(w.kept)
 		known := memory{revision: w.kept.Annotations[v1alpha1.FleetRevisionAnnotation], members: members, promise: promise}
-		if known.is(s) {
+		if known.isOfRollout(s) {
 			w.Expect(s.bindPromise(known)).To(BeNil())
 		}
 	}
 	return s
 }
 
-// step carries a decision out, and returns in which clusters the revision was begun.
+// step carries a decision out, and returns in which clusters the revision was started.
 func (w *simulation) step() []string {
 	s := w.read()
 	var begun []string
@@ -123,7 +123,7 @@ func (w *simulation) write(change write) {
 	d := w.deployments[name]
 	if change.content != nil {
 		change.record.Namespace = name
-		created, err := change.content.create(w.fleet.Name, change.record)
+		created, err := change.content.newDeployment(w.fleet.Name, change.record)
 		w.Expect(err).NotTo(HaveOccurred())
 		if created.Generation = 1; d != nil {
 			created.Generation, created.Status = d.Generation+1, d.Status
@@ -132,10 +132,10 @@ func (w *simulation) write(change write) {
 		return
 	}
 	change.record.Namespace = name
-	d.Annotations[v1alpha1.FleetRecordAnnotation] = change.record.text()
+	d.Annotations[v1alpha1.FleetRecordAnnotation] = change.record.annotationValue()
 }
 
-// report lets MachineDeployments say that all is well, or that they cannot go on.
+// report lets MachineDeployments say that all is well, or that they cannot continue.
 func (w *simulation) report(failing bool, names ...string) {
 	for _, name := range names {
 		d := w.deployments[name]

@@ -50,7 +50,7 @@ func largeScope(t testing.TB, clusters int) *scope {
 		content := newApplied(fleet, &fleet.Spec.Template, name, new(int32(3)))
 		m.record = newRecord(fleet, plan.Record{Revision: s.revision, Phase: phases[i%len(phases)], Since: now, Previous: "before"}, "")
 		m.record.Cause = strings.Repeat("failed at length; ", 256)
-		if m.deployment, err = content.create("f", m.record); err != nil {
+		if m.deployment, err = content.newDeployment("f", m.record); err != nil {
 			t.Fatal(err)
 		}
 		m.replicas = content.Spec.Replicas

@@ -26,20 +26,20 @@ const largestSnapshot = 250 << 10
 // memory is what this process knows of the rollout of a fleet.
 type memory struct {
 	revision string
-	// members are the groups of the clusters with which the revision was begun, by name, and promise is what the spec said then.
+	// members are the groups of the clusters with which the revision was started, by name, and promise is what the spec said then.
 	members map[string]string
 	promise *Promise
 	// kept: the template is the newest that is kept, with both.
 	kept bool
 }
 
-// is tells whether it is of the rollout that a scope is about.
-func (m memory) is(s *scope) bool {
-	return m.revision == s.revision && (m.promise == nil || m.promise.RetriedAt.Equal(s.planned().RetriedAt))
+// isOfRollout reports whether it is of the rollout that a scope is about.
+func (m memory) isOfRollout(s *scope) bool {
+	return m.revision == s.revision && (m.promise == nil || m.promise.RetriedAt.Equal(s.plannedInput().RetriedAt))
 }
 
-// same tells whether a rollout that was begun at another moment would rest on the same.
-func (m memory) same(other memory) bool {
+// sameBasis reports whether a rollout that was started at another moment would rest on the same.
+func (m memory) sameBasis(other memory) bool {
 	if m.revision != other.revision || !maps.Equal(m.members, other.members) || m.promise == nil || other.promise == nil {
 		return false
 	}
@@ -56,13 +56,13 @@ type remembered struct {
 	all map[types.UID]memory
 }
 
-func (r *remembered) get(fleet types.UID) memory {
+func (r *remembered) memoryOf(fleet types.UID) memory {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.all[fleet]
 }
 
-func (r *remembered) set(fleet types.UID, m memory) {
+func (r *remembered) setMemory(fleet types.UID, m memory) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all == nil {
@@ -71,11 +71,11 @@ func (r *remembered) set(fleet types.UID, m memory) {
 	r.all[fleet] = m
 }
 
-// addSnapshot reads with which clusters and which spec the revision was begun. It matters only while some cluster is not through:
+// addSnapshot reads with which clusters and which spec the revision was started. It matters only while some cluster is not through:
 // a fleet at rest costs no read.
 func (c *Controller) addSnapshot(ctx context.Context, s *scope) error {
-	atRest := !slices.ContainsFunc(s.members, func(m *member) bool { return !s.current(m) || m.record.Phase != plan.Succeeded || m.record.Empty })
-	if atRest || !s.begun() {
+	atRest := !slices.ContainsFunc(s.members, func(m *member) bool { return !s.isCurrent(m) || m.record.Phase != plan.Succeeded || m.record.Empty })
+	if atRest || !s.hasStarted() {
 		return nil
 	}
 	known, err := c.readMemory(ctx, s)
@@ -94,14 +94,14 @@ func (c *Controller) addSnapshot(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// begun tells whether the revision was begun in a cluster, and the fleet did not leave it since: a revision that no cluster has
-// any more is begun with the clusters that there are then.
-func (s *scope) begun() bool { return s.planInput(true).Begun() }
+// hasStarted reports whether the revision was started in a cluster, and the fleet did not leave it since: a revision that no cluster has
+// any more is started with the clusters that there are then.
+func (s *scope) hasStarted() bool { return s.planInput(true).Begun() }
 
-// readMemory returns what is known of the rollout of the present revision. It is read once for each and process, because only
+// readMemory returns what is known of the rollout of the current revision. It is read once for each and process, because only
 // this controller writes it.
 func (c *Controller) readMemory(ctx context.Context, s *scope) (memory, error) {
-	if known := c.remembered.get(s.fleet.UID); known.revision != "" && known.is(s) {
+	if known := c.remembered.memoryOf(s.fleet.UID); known.revision != "" && known.isOfRollout(s) {
 		return known, nil
 	}
 	all, err := Templates(ctx, c.Live, c.Namespace, s.fleet)
@@ -115,15 +115,15 @@ func (c *Controller) readMemory(ctx context.Context, s *scope) (memory, error) {
 	if len(all) > 0 {
 		// An older one has the clusters of an earlier rollout of the same templates.
 		newest := all[len(all)-1]
-		if kept := (memory{revision: newest.Revision, members: newest.Members, promise: newest.Promise, kept: newest.Members != nil}); kept.is(s) {
+		if kept := (memory{revision: newest.Revision, members: newest.Members, promise: newest.Promise, kept: newest.Members != nil}); kept.isOfRollout(s) {
 			found = kept
 		}
 	}
-	c.remembered.set(s.fleet.UID, found)
+	c.remembered.setMemory(s.fleet.UID, found)
 	return found, nil
 }
 
-// takeSnapshot is what the rollout keeps to if the revision is begun now.
+// takeSnapshot is what the rollout keeps to if the revision is started now.
 func (s *scope) takeSnapshot() memory {
 	taken := memory{revision: s.revision, members: map[string]string{}}
 	for _, m := range s.members {
@@ -135,8 +135,8 @@ func (s *scope) takeSnapshot() memory {
 	return taken
 }
 
-// setSnapshot notes with which clusters a revision is begun, and what the spec says. An error says that it cannot be kept: then
-// nothing may be begun.
+// setSnapshot notes with which clusters a revision is started, and what the spec says. An error says that it cannot be kept: then
+// nothing may be started.
 func setSnapshot(kept *appsv1.ControllerRevision, taken memory) error {
 	members, promise, err := taken.texts()
 	if err != nil {
@@ -173,7 +173,7 @@ func (e tooLarge) Error() string {
 
 // unkeepable says why no rollout can be started, because what it promises could not be kept; nil if one can, or is.
 func (s *scope) unkeepable() *problem {
-	if s.snapshot != nil || !slices.ContainsFunc(s.members, func(m *member) bool { return m.selected && !s.current(m) }) {
+	if s.snapshot != nil || !slices.ContainsFunc(s.members, func(m *member) bool { return m.selected && !s.isCurrent(m) }) {
 		return nil
 	}
 	var large tooLarge
@@ -192,7 +192,7 @@ func readSnapshot(kept *appsv1.ControllerRevision) (map[string]string, *Promise)
 	return readMembers(kept), readPromise(kept.Annotations[v1alpha1.FleetPromiseAnnotation])
 }
 
-// membersByGroup are the names of the clusters with which a revision is begun, sorted.
+// membersByGroup are the names of the clusters with which a revision is started, sorted.
 func membersByGroup(members map[string]string) map[string][]string {
 	byGroup := map[string][]string{}
 	for name, group := range members {

@@ -18,7 +18,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// members are the groups of the clusters with which the newest template was begun, by the clusters' numbers.
+// members are the groups of the clusters with which the newest template was started, by the clusters' numbers.
 func (f *fixture) members() map[int]string {
 	f.t.Helper()
 	kept, err := Templates(f.t.Context(), f.direct, "default", f.refresh())
@@ -99,7 +99,7 @@ func TestARolloutThatGoesBackTakesANewSnapshot(t *testing.T) {
 	f.Expect(f.members()).To(Equal(map[int]string{0: "canary", 1: "canary", 2: ""}))
 }
 
-// A snapshot that is gone is made anew from the clusters that there are, by a hub that does not know it.
+// A snapshot that is gone is recreated from the clusters that there are, by a hub that does not know it.
 func TestASnapshotThatWasDeletedIsMadeAnew(t *testing.T) {
 	f := newFixture(t, 3, inSteps(1, 0))
 	f.label(2, testLabel, "")
@@ -119,7 +119,7 @@ func TestASnapshotThatWasDeletedIsMadeAnew(t *testing.T) {
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Succeeded v1.37.0"))
 }
 
-// A template that was kept before there were snapshots gets one when it is begun in a further cluster.
+// A template that was kept before there were snapshots gets one when it is started in a further cluster.
 func TestATemplateWithoutASnapshotGetsOne(t *testing.T) {
 	f := newFixture(t, 2, inSteps(1, 0))
 	f.reconcile()
@@ -203,7 +203,7 @@ func TestNoRolloutIsStartedWhosePromiseCannotBeKept(t *testing.T) {
 }
 
 // Selectors that are edited in the middle let no cluster that joins late start earlier than those that it would have been with.
-// Claim: A late cluster waits for its promised group. Broken: the present selectors alone count. Also: hub/internal/fleet/plan TestNoEditOpensAGate.
+// Claim: A late cluster waits for its promised group. Broken: the current selectors alone count. Also: hub/internal/fleet/plan TestNoEditOpensAGate.
 // Edge case: A selector's edit let a late cluster start unapproved.
 func TestALateClusterIsInTheGroupThatWasPromised(t *testing.T) {
 	for name, edit := range map[string]func(*v1alpha1.MachineFleetGroup){

@@ -25,7 +25,7 @@ type spelling struct {
 	content  *kept
 }
 
-// isOwn tells whether the spec is written as its revision is.
+// isOwn reports whether the spec is written as its revision is.
 func (p spelling) isOwn() bool { return p.text == p.revision }
 
 // spellings has a spelling for each fleet. The zero value is ready for use.
@@ -159,7 +159,7 @@ func WithSpec(fleet *v1alpha1.MachineFleet) *v1alpha1.MachineFleet {
 	return result
 }
 
-// HaveSameText tells whether the templates of two fleets are written in the same way.
+// HaveSameText reports whether the templates of two fleets are written in the same way.
 func HaveSameText(a, b *v1alpha1.MachineFleet) bool {
 	first, errFirst := revisionOf(a)
 	second, errSecond := revisionOf(b)

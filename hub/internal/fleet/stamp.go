@@ -53,9 +53,9 @@ func readApplied(deployment metav1.Object) *applied {
 	return a
 }
 
-// in tells whether deployment has all of a. It may say no where a patch would find nothing to change, because others have
+// isIn reports whether deployment has all of a. It may say no where a patch would find nothing to change, because others have
 // added fields.
-func (a *applied) in(deployment *v1alpha1.MachineDeployment) bool {
+func (a *applied) isIn(deployment *v1alpha1.MachineDeployment) bool {
 	for _, pair := range [][2]map[string]string{
 		{a.Metadata.Labels, deployment.Labels}, {a.Metadata.Annotations, deployment.Annotations},
 	} {
@@ -72,24 +72,24 @@ func (a *applied) in(deployment *v1alpha1.MachineDeployment) bool {
 	return equality.Semantic.DeepEqual(spec, a.Spec)
 }
 
-// create is the MachineDeployment that does not exist yet.
-func (a *applied) create(name string, r *record) (*v1alpha1.MachineDeployment, error) {
+// newDeployment is the MachineDeployment that does not exist yet.
+func (a *applied) newDeployment(name string, r *record) (*v1alpha1.MachineDeployment, error) {
 	text, err := json.Marshal(a)
 	if err != nil {
 		return nil, fmt.Errorf("writing the template as text: %w", err)
 	}
 	annotations := map[string]string{}
 	maps.Copy(annotations, a.Metadata.Annotations)
-	annotations[v1alpha1.FleetRecordAnnotation], annotations[v1alpha1.FleetAppliedAnnotation] = r.text(), string(text)
+	annotations[v1alpha1.FleetRecordAnnotation], annotations[v1alpha1.FleetAppliedAnnotation] = r.annotationValue(), string(text)
 	return &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.Spec.ClusterName, Name: name, Labels: a.Metadata.Labels, Annotations: annotations},
 		Spec:       a.Spec,
 	}, nil
 }
 
-// patch is the merge patch that gives deployment all of a, and a record. What was applied before and is not in a any more
+// mergePatch is the merge patch that gives deployment all of a, and a record. What was applied before and is not in a any more
 // is taken away, but for replicas: without them the API server would scale to its default. A nil patch changes nothing.
-func (a *applied) patch(deployment *v1alpha1.MachineDeployment, r *record) ([]byte, error) {
+func (a *applied) mergePatch(deployment *v1alpha1.MachineDeployment, r *record) ([]byte, error) {
 	text, err := json.Marshal(a)
 	if err != nil {
 		return nil, fmt.Errorf("writing the template as text: %w", err)
@@ -97,7 +97,7 @@ func (a *applied) patch(deployment *v1alpha1.MachineDeployment, r *record) ([]by
 	wanted := *a
 	wanted.Metadata.Annotations = map[string]string{}
 	maps.Copy(wanted.Metadata.Annotations, a.Metadata.Annotations)
-	wanted.Metadata.Annotations[v1alpha1.FleetRecordAnnotation] = r.text()
+	wanted.Metadata.Annotations[v1alpha1.FleetRecordAnnotation] = r.annotationValue()
 	wanted.Metadata.Annotations[v1alpha1.FleetAppliedAnnotation] = string(text)
 	if a.previous != "" {
 		wanted.Metadata.Annotations[v1alpha1.FleetPreviousAnnotation] = a.previous
@@ -121,23 +121,23 @@ func (a *applied) patch(deployment *v1alpha1.MachineDeployment, r *record) ([]by
 	if err != nil {
 		return nil, fmt.Errorf("comparing machine deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
 	}
-	return locked(patch, deployment)
+	return lockPatch(patch, deployment)
 }
 
 // recordPatch is the merge patch that writes a record only.
 func recordPatch(deployment *v1alpha1.MachineDeployment, r *record) ([]byte, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"annotations": map[string]string{v1alpha1.FleetRecordAnnotation: r.text()},
+		"annotations": map[string]string{v1alpha1.FleetRecordAnnotation: r.annotationValue()},
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("writing a record as text: %w", err)
 	}
-	return locked(patch, deployment)
+	return lockPatch(patch, deployment)
 }
 
-// locked makes the API server refuse a patch, which is not empty, if the object has changed since it was read or is
+// lockPatch makes the API server refuse a patch, which is not empty, if the object has changed since it was read or is
 // another one. An empty patch becomes nil.
-func locked(patch []byte, object metav1.Object) ([]byte, error) {
+func lockPatch(patch []byte, object metav1.Object) ([]byte, error) {
 	var content map[string]any
 	if err := json.Unmarshal(patch, &content); err != nil {
 		return nil, fmt.Errorf("reading a patch: %w", err)
@@ -160,7 +160,7 @@ func changedFields(patch []byte) []string {
 	if json.Unmarshal(patch, &content) != nil {
 		return nil
 	}
-	fields := leaves("", content)
+	fields := leafPaths("", content)
 	slices.Sort(fields)
 	return slices.DeleteFunc(fields, func(field string) bool {
 		key, isAnnotation := strings.CutPrefix(field, "metadata.annotations[")
@@ -173,8 +173,8 @@ var ownAnnotations = []string{
 	v1alpha1.FleetRecordAnnotation, v1alpha1.FleetAppliedAnnotation, v1alpha1.FleetPreviousAnnotation, v1alpha1.TraceparentAnnotation,
 }
 
-// leaves are the paths of all values below one that are no objects.
-func leaves(path string, value any) []string {
+// leafPaths are the paths of all values below one that are not objects.
+func leafPaths(path string, value any) []string {
 	object, is := value.(map[string]any)
 	if !is {
 		return []string{path}
@@ -188,7 +188,7 @@ func leaves(path string, value any) []string {
 		default:
 			key = path + "." + key
 		}
-		all = append(all, leaves(key, below)...)
+		all = append(all, leafPaths(key, below)...)
 	}
 	return all
 }

@@ -33,14 +33,14 @@ type standings struct {
 	all map[types.UID]standing
 }
 
-func (s *standings) get(fleet types.UID) (standing, bool) {
+func (s *standings) standingOf(fleet types.UID) (standing, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found, known := s.all[fleet]
 	return found, known
 }
 
-func (s *standings) set(fleet types.UID, to standing) {
+func (s *standings) setStanding(fleet types.UID, to standing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {
@@ -49,15 +49,15 @@ func (s *standings) set(fleet types.UID, to standing) {
 	s.all[fleet] = to
 }
 
-// note keeps the standing of a fleet after a decision. Of an invalid fleet nothing was read, so that its Machines stay what they
+// noteStanding keeps the standing of a fleet after a decision. Of an invalid fleet nothing was read, so that its Machines stay what they
 // were.
-func (s *standings) note(observed *scope, d decision) {
+func (s *standings) noteStanding(observed *scope, d decision) {
 	current := observed.standingFor(d)
 	if observed.invalid != nil {
-		current, _ = s.get(observed.fleet.UID)
+		current, _ = s.standingOf(observed.fleet.UID)
 		current.planned = false
 	}
-	s.set(observed.fleet.UID, current)
+	s.setStanding(observed.fleet.UID, current)
 }
 
 // keepOnly forgets all other fleets.
@@ -85,24 +85,24 @@ func (s *scope) standingFor(d decision) standing {
 		all.total += int(status.Replicas)
 		all.updated += int(status.UpdatedReplicas)
 		all.available += int(status.AvailableReplicas)
-		if !s.current(m) {
+		if !s.isCurrent(m) {
 			continue
 		}
-		record := m.record.planned()
+		record := m.record.plannedRecord()
 		if !record.Begun.IsZero() && (all.started.IsZero() || record.Begun.Before(all.started)) {
 			all.started = record.Begun
 		}
-		all.notice(record.Since)
+		all.noteProgress(record.Since)
 		// While a MachineDeployment rolls out, this is the time of its last progress.
 		if progressing := meta.FindStatusCondition(status.Conditions, v1alpha1.ProgressingCondition); progressing != nil && progressing.Reason == v1alpha1.ReasonRollingOut {
-			all.notice(progressing.LastTransitionTime.Time)
+			all.noteProgress(progressing.LastTransitionTime.Time)
 		}
 	}
 	return all
 }
 
-// notice takes progress at a time into account.
-func (s *standing) notice(at time.Time) {
+// noteProgress takes progress at a time into account.
+func (s *standing) noteProgress(at time.Time) {
 	if at.After(s.progressed) {
 		s.progressed = at
 	}

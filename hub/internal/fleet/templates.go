@@ -30,7 +30,7 @@ type template struct {
 	hash string
 }
 
-func (t *template) kubelet() string { return t.Spec.Template.Spec.Versions.Kubelet }
+func (t *template) kubeletVersion() string { return t.Spec.Template.Spec.Versions.Kubelet }
 
 func ownTemplate(fleet *v1alpha1.MachineFleet) *template {
 	return &template{MachineDeploymentTemplate: &fleet.Spec.Template, field: "spec.template"}
@@ -83,7 +83,7 @@ func mergedTemplates(fleet *v1alpha1.MachineFleet) ([]*template, *problem) {
 }
 
 // mergeTemplate applies the template of an override to that of the fleet by a strategic merge patch. None of the types has a
-// list with a merge key, so lists are replaced. An error begins with the field in the override's template that is wrong.
+// list with a merge key, so lists are replaced. An error starts with the field in the override's template that is wrong.
 func mergeTemplate(base *v1alpha1.MachineDeploymentTemplate, override *runtime.RawExtension) (*v1alpha1.MachineDeploymentTemplate, error) {
 	text, err := json.Marshal(base)
 	if err != nil {
@@ -145,7 +145,7 @@ func (s patchSchema) LookupPatchMetadataForStruct(key string) (strategicpatch.Lo
 	if s.known == nil {
 		return s, strategicpatch.PatchMeta{}, nil
 	}
-	return narrowed(s.known.LookupPatchMetadataForStruct(key))
+	return narrowSchema(s.known.LookupPatchMetadataForStruct(key))
 }
 
 // LookupPatchMetadataForSlice implements strategicpatch.LookupPatchMeta.
@@ -153,11 +153,11 @@ func (s patchSchema) LookupPatchMetadataForSlice(key string) (strategicpatch.Loo
 	if s.known == nil {
 		return s, strategicpatch.PatchMeta{}, nil
 	}
-	return narrowed(s.known.LookupPatchMetadataForSlice(key))
+	return narrowSchema(s.known.LookupPatchMetadataForSlice(key))
 }
 
-// narrowed is the schema of one field. One that does not exist, or that does not fit, is found after the merge.
-func narrowed(known strategicpatch.LookupPatchMeta, meta strategicpatch.PatchMeta, err error) (strategicpatch.LookupPatchMeta, strategicpatch.PatchMeta, error) {
+// narrowSchema is the schema of one field. One that does not exist, or that does not fit, is found after the merge.
+func narrowSchema(known strategicpatch.LookupPatchMeta, meta strategicpatch.PatchMeta, err error) (strategicpatch.LookupPatchMeta, strategicpatch.PatchMeta, error) {
 	if err != nil {
 		return patchSchema{}, strategicpatch.PatchMeta{}, nil //nolint:nilerr // It is told with its field by the decoder.
 	}

@@ -12,10 +12,10 @@ import (
 )
 
 // traceAct carries a decision out in a span, unless it is empty. That for a change of the fleet, which seen says was not observed before,
-// begins the trace, or goes on with the one that the user has named on the fleet; each later wave begins its own, with a link
+// starts the trace, or continues with the one that the user has named on the fleet; each later wave starts its own, with a link
 // to what was last written to a cluster.
 func (c *Controller) traceAct(ctx context.Context, s *scope, d decision, seen bool) (rest bool, err error) {
-	if d.empty() {
+	if d.isEmpty() {
 		return c.act(ctx, s, d)
 	}
 	from := telemetry.From{Traceparent: telemetry.Of(s.fleet), Repeated: seen || c.tracer.Settled(s.fleet)}

@@ -19,14 +19,14 @@ type validations struct {
 	all map[types.UID]map[string]error
 }
 
-func (v *validations) get(fleet types.UID, hash string) (known bool, said error) {
+func (v *validations) validationOf(fleet types.UID, hash string) (known bool, said error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	said, known = v.all[fleet][hash]
 	return known, said
 }
 
-func (v *validations) set(fleet types.UID, hash string, said error) {
+func (v *validations) setValidation(fleet types.UID, hash string, said error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.all == nil {
@@ -41,16 +41,16 @@ func (v *validations) set(fleet types.UID, hash string, said error) {
 // mostOverrides is how many a fleet may have.
 const mostOverrides = 64
 
-// validate has the API server look at the merged templates, which it has never seen as a whole, before any of them is applied.
+// validateTemplates has the API server look at the merged templates, which it has never seen as a whole, before any of them is applied.
 // It is asked once for each, and with a dry run.
-func (c *Controller) validate(ctx context.Context, s *scope) (*problem, error) {
+func (c *Controller) validateTemplates(ctx context.Context, s *scope) (*problem, error) {
 	known := map[string]bool{}
 	for _, m := range s.members {
 		t := m.template
 		if t.hash == "" || !m.selected || known[t.hash] || c.Client == nil {
 			continue
 		}
-		asked, said := c.validated.get(s.fleet.UID, t.hash)
+		asked, said := c.validated.validationOf(s.fleet.UID, t.hash)
 		if !asked {
 			var err error
 			if asked, said, err = c.askForValidation(ctx, s.fleet, m); err != nil {
@@ -61,9 +61,9 @@ func (c *Controller) validate(ctx context.Context, s *scope) (*problem, error) {
 			continue // Another cluster may say.
 		}
 		known[t.hash] = true
-		c.validated.set(s.fleet.UID, t.hash, said)
+		c.validated.setValidation(s.fleet.UID, t.hash, said)
 		if said != nil {
-			return &problem{v1alpha1.ReasonInvalidFleet, t.refusal(said)}, nil
+			return &problem{v1alpha1.ReasonInvalidFleet, t.describeRefusal(said)}, nil
 		}
 	}
 	return nil, nil
@@ -71,7 +71,7 @@ func (c *Controller) validate(ctx context.Context, s *scope) (*problem, error) {
 
 // askForValidation returns what the API server says of a member's template. It says nothing of it where nothing may be created.
 func (c *Controller) askForValidation(ctx context.Context, fleet *v1alpha1.MachineFleet, m *member) (asked bool, said, err error) {
-	wanted, err := newApplied(fleet, m.template.MachineDeploymentTemplate, m.cluster.Name, m.replicas).create(fleet.Name, &record{})
+	wanted, err := newApplied(fleet, m.template.MachineDeploymentTemplate, m.cluster.Name, m.replicas).newDeployment(fleet.Name, &record{})
 	if err != nil {
 		return false, nil, err
 	}
@@ -87,8 +87,8 @@ func (c *Controller) askForValidation(ctx context.Context, fleet *v1alpha1.Machi
 	return false, nil, err
 }
 
-// refusal says what the API server does not take, by its field in the spec of the fleet.
-func (t *template) refusal(said error) string {
+// describeRefusal says what the API server does not take, by its field in the spec of the fleet.
+func (t *template) describeRefusal(said error) string {
 	var status apierrors.APIStatus
 	if errors.As(said, &status) {
 		if details := status.Status().Details; details != nil && len(details.Causes) > 0 {

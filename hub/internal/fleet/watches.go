@@ -81,16 +81,16 @@ func ofApproval(_ context.Context, object client.Object) []reconcile.Request {
 
 // ofCluster are all fleets: a change of its labels may concern any of them.
 func (c *Controller) ofCluster(ctx context.Context, _ client.Object) []reconcile.Request {
-	return c.fleets(ctx, func(*v1alpha1.MachineFleet) bool { return true })
+	return c.requestsFor(ctx, func(*v1alpha1.MachineFleet) bool { return true })
 }
 
 // ofPlacement are the fleets that refer to a Placement.
 func (c *Controller) ofPlacement(ctx context.Context, changed client.Object) []reconcile.Request {
-	return c.fleets(ctx, func(fleet *v1alpha1.MachineFleet) bool { return placement.Concerns(changed, fleet.Spec.PlacementRef) })
+	return c.requestsFor(ctx, func(fleet *v1alpha1.MachineFleet) bool { return placement.Concerns(changed, fleet.Spec.PlacementRef) })
 }
 
-// fleets are those that are wanted.
-func (c *Controller) fleets(ctx context.Context, wanted func(*v1alpha1.MachineFleet) bool) []reconcile.Request {
+// requestsFor are those that are wanted.
+func (c *Controller) requestsFor(ctx context.Context, wanted func(*v1alpha1.MachineFleet) bool) []reconcile.Request {
 	list := &v1alpha1.MachineFleetList{}
 	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		klog.FromContext(ctx).Error(err, "Listing machine fleets to wake")
@@ -106,7 +106,7 @@ func (c *Controller) fleets(ctx context.Context, wanted func(*v1alpha1.MachineFl
 }
 
 // membershipChanged lets changes of a Cluster pass that change to which fleets it belongs, whether they wait for it, and what
-// they check before and after they begin a template there.
+// they check before and after they start a template there.
 func membershipChanged() predicate.Predicate {
 	return reconciler.Changed(func(cluster *v1alpha1.Cluster) any {
 		return []any{

@@ -49,7 +49,7 @@ func TestWavesFollowEachOther(t *testing.T) {
 	f.Expect(f.condition(v1alpha1.ReadyCondition).Status).To(Equal(metav1.ConditionFalse))
 }
 
-// A hub that is started again has heard no agent. It neither ends a soak on old news, nor begins one anew.
+// A hub that is started again has heard no agent. It neither ends a soak on old news, nor starts one again.
 func TestASoakLastsOverRestarts(t *testing.T) {
 	f := newFixture(t, 2, inSteps(1, time.Hour))
 	for i, cluster := range f.clusters {
@@ -300,7 +300,7 @@ func TestACacheThatIsBehindBeginsNothing(t *testing.T) {
 	f.reconcile()
 	f.Expect(f.phases()).To(Equal("Progressing v1.36.2, -, -"))
 	f.writes.Counts()
-	f.label(0, "group", "") // Now the first by name would be another, were it not for what has begun.
+	f.label(0, "group", "") // Now the first by name would be another, were it not for what has started.
 	f.label(1, "group", "canary")
 	f.reconcile()
 	f.Expect(f.phases()).To(Equal("Progressing v1.36.2, -, -"))

@@ -32,7 +32,7 @@ type choice struct {
 	Exclusions []int `json:"exclusions,omitempty"`
 }
 
-func (c choice) key() string { return fmt.Sprint(c.Windows, c.Exclusions) }
+func (c choice) choiceKey() string { return fmt.Sprint(c.Windows, c.Exclusions) }
 
 // hours are the windows of a cluster, of which one has to be open.
 type hours []calendar.Window
@@ -208,15 +208,15 @@ func (s *scope) standingOfWindows(p plan.Plan, list func([]string) string) strin
 	return text
 }
 
-// closed tells whether nothing is begun in a cluster now: there are windows for it and none of them is open, or there is an exclusion
+// isClosed reports whether nothing is started in a cluster now: there are windows for it and none of them is open, or there is an exclusion
 // for it; and when that is over.
-func closed(all *windows, cluster *v1alpha1.Cluster) (opens time.Time, is bool) {
-	found := all.openingFor(all.choose(labels.Set(cluster.Labels)))
+func isClosed(all *windows, cluster *v1alpha1.Cluster) (opens time.Time, is bool) {
+	found := all.openingFor(all.chooseFor(labels.Set(cluster.Labels)))
 	return found.opens, found.closed
 }
 
-// choose finds the windows and exclusions for a cluster with such labels.
-func (w *windows) choose(has labels.Set) choice {
+// chooseFor finds the windows and exclusions for a cluster with such labels.
+func (w *windows) chooseFor(has labels.Set) choice {
 	var c choice
 	for i, window := range w.windows {
 		if window.clusters.Matches(has) {
@@ -251,7 +251,7 @@ func (w *windows) hoursFor(c choice) hours {
 
 // openingFor is what the windows and exclusions of a choice say.
 func (w *windows) openingFor(c choice) opening {
-	key := c.key()
+	key := c.choiceKey()
 	found, known := w.known[key]
 	if !known {
 		found = openingOf(w.now, w.hoursFor(c))
@@ -291,8 +291,8 @@ func openingOf(now time.Time, all ...hours) opening {
 	return opening{closed: true, again: at}
 }
 
-// windowless are the selected clusters, by name, that none of the fleet's windows chooses: a template is started there at any time.
-func (s *scope) windowless() []string {
+// windowlessClusters are the selected clusters, by name, that none of the fleet's windows chooses: a template is started there at any time.
+func (s *scope) windowlessClusters() []string {
 	if s.windows == nil || len(s.windows.windows) == 0 {
 		return nil
 	}

@@ -92,6 +92,6 @@ func TestAnExclusionWithoutEndSaysSo(t *testing.T) {
 	e, invalid := newExclusion(&v1alpha1.MaintenanceExclusion{Name: "e", Start: "2026-01-01", End: "9999-12-31"})
 	NewWithT(t).Expect(invalid).To(BeNil())
 	all.windows, all.exclusions = []window{w}, []exclusion{e}
-	opens, is := closed(all, &v1alpha1.Cluster{})
+	opens, is := isClosed(all, &v1alpha1.Cluster{})
 	NewWithT(t).Expect(is).To(BeTrue(), "it opens at %s", opens)
 }

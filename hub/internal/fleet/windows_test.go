@@ -91,7 +91,7 @@ func TestAWindowOpensWhenItSays(t *testing.T) {
 }
 
 func TestNothingIsBegunOutsideOfAWindow(t *testing.T) {
-	f := newFixture(t, 3, inSteps(2, 0)) // Its clock begins at midnight.
+	f := newFixture(t, 3, inSteps(2, 0)) // Its clock starts at midnight.
 	f.settle()
 	f.clock.SetTime(time.Date(2026, 1, 10, 0, 0, 0, 0, time.UTC))
 	f.update(func(fleet *v1alpha1.MachineFleet) {

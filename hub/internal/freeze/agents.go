@@ -39,7 +39,7 @@ func (a *Agents) NoteRenewal(cluster string, at time.Time) {
 	a.renewed[cluster] = at
 	if a.awaited[cluster] {
 		delete(a.awaited, cluster)
-		a.send(cluster)
+		a.sendEvent(cluster)
 	}
 }
 
@@ -55,7 +55,7 @@ func (a *Agents) AwaitRenewal(cluster string, last time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.renewed[cluster].After(last) {
-		a.send(cluster)
+		a.sendEvent(cluster)
 		return
 	}
 	if a.awaited == nil {
@@ -64,7 +64,7 @@ func (a *Agents) AwaitRenewal(cluster string, last time.Time) {
 	a.awaited[cluster] = true
 }
 
-func (a *Agents) send(cluster string) {
+func (a *Agents) sendEvent(cluster string) {
 	news := event.GenericEvent{Object: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}}
 	for _, subscriber := range a.subscribers {
 		subscriber.Send(news)
@@ -82,10 +82,10 @@ func (a *Agents) Hear(cluster string) {
 		a.heard = map[string]bool{}
 	}
 	a.heard[cluster] = true
-	a.send(cluster)
+	a.sendEvent(cluster)
 }
 
-// Heard tells whether the agent of cluster has been heard.
+// Heard reports whether the agent of cluster has been heard.
 func (a *Agents) Heard(cluster string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

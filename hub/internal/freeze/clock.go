@@ -13,7 +13,7 @@ import (
 // maxFreezes is the most that a Cluster's status can hold.
 const maxFreezes = 32
 
-// Clock is that of a cluster's Machines. It stands still while the cluster is frozen, and goes on from there after the
+// Clock is that of a cluster's Machines. It stands still while the cluster is frozen, and continues from there after the
 // thaw: a Machine whose state is not known does not become available by the passing of time. The times of the Machines
 // are those of their agent's clock, and are compared with the hub's by what the two differ.
 type Clock struct {
@@ -82,13 +82,13 @@ func RecordOnCluster(cluster *v1alpha1.Cluster, verdict Verdict, now time.Time) 
 		since = status.Freezes[n-1].Until
 	}
 	if since.Before(&until) {
-		status.Freezes = bounded(append(status.Freezes, v1alpha1.Freeze{Since: since, Until: until}))
+		status.Freezes = boundFreezes(append(status.Freezes, v1alpha1.Freeze{Since: since, Until: until}))
 	}
 }
 
-// bounded lets the second freeze begin earlier by the time that the first one took, if there are too many. For Machines
+// boundFreezes lets the second freeze start earlier by the time that the first one took, if there are too many. For Machines
 // that were Ready before both or after both that is the same; others wait for longer.
-func bounded(freezes []v1alpha1.Freeze) []v1alpha1.Freeze {
+func boundFreezes(freezes []v1alpha1.Freeze) []v1alpha1.Freeze {
 	for len(freezes) > maxFreezes {
 		first, second := freezes[0], &freezes[1]
 		second.Since = metav1.NewTime(second.Since.Add(-first.Until.Sub(first.Since.Time)))

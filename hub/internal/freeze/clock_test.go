@@ -50,7 +50,7 @@ func TestTheClockStandsWhileTheClusterIsFrozen(t *testing.T) {
 	}
 }
 
-// Claim: After a freeze Machines serve the rest of minReadySeconds, also over hub restarts. Broken: the Cluster does not note its freezes; freezes that are over do not count; all Machines begin anew at the thaw; the end of a freeze is rounded down; the oldest freeze is forgotten; a move goes by the time of day. Also: TestNoFrozenTimeIsServedAndNoneThatWasServedIsLost, TestManyFreezesAreBounded; hub/internal/cluster TestAgentThatFallsSilentFreezesItsCluster; hub/internal/machineset TestMinReadySecondsDoNotPassWhileTheClusterIsFrozen; hub/internal/machinedeployment TestNothingBecomesAvailableWhileTheClusterIsFrozen, TestAMachineThatServesTheRestOfItsTimeIsMovedFirst.
+// Claim: After a freeze Machines serve the rest of minReadySeconds, also over hub restarts. Broken: the Cluster does not note its freezes; freezes that are over do not count; all Machines start over at the thaw; the end of a freeze is rounded down; the oldest freeze is forgotten; a move goes by the time of day. Also: TestNoFrozenTimeIsServedAndNoneThatWasServedIsLost, TestManyFreezesAreBounded; hub/internal/cluster TestAgentThatFallsSilentFreezesItsCluster; hub/internal/machineset TestMinReadySecondsDoNotPassWhileTheClusterIsFrozen; hub/internal/machinedeployment TestNothingBecomesAvailableWhileTheClusterIsFrozen, TestAMachineThatServesTheRestOfItsTimeIsMovedFirst.
 func TestTheClockGoesOnWhereItStood(t *testing.T) {
 	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
 	cluster := &v1alpha1.Cluster{}

@@ -145,7 +145,7 @@ func notAccepted(cluster *v1alpha1.Cluster) Verdict {
 	return Verdict{}
 }
 
-// Blind tells whether a freeze for reason means that the state of the cluster's Machines is not known: all that is known
+// Blind reports whether a freeze for reason means that the state of the cluster's Machines is not known: all that is known
 // of them is what was told last.
 func Blind(reason string) bool {
 	switch reason {

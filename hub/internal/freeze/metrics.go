@@ -55,7 +55,7 @@ func (c *Collector) Collect(found chan<- prometheus.Metric) {
 	defer cancel()
 	all := map[key]figures{}
 	for _, reader := range c.readers.All() {
-		count(ctx, reader, c.clock.Now(), all)
+		countFrozen(ctx, reader, c.clock.Now(), all)
 	}
 	for k, f := range all {
 		found <- prometheus.MustNewConstMetric(frozenDesc, prometheus.GaugeValue, float64(f.count), k.kind, k.reason)
@@ -63,9 +63,9 @@ func (c *Collector) Collect(found chan<- prometheus.Metric) {
 	}
 }
 
-// count adds what reader shows. A kind that cannot be read, because the hub has just started, has no figures: a count of
+// countFrozen adds what reader shows. A kind that cannot be read, because the hub has just started, has no figures: a count of
 // none would be a lie.
-func count(ctx context.Context, reader client.Reader, now time.Time, all map[key]figures) {
+func countFrozen(ctx context.Context, reader client.Reader, now time.Time, all map[key]figures) {
 	list := func(into client.ObjectList) bool {
 		return reader.List(ctx, into, client.UnsafeDisableDeepCopy) == nil
 	}

@@ -77,7 +77,7 @@ type Writes struct {
 	counts map[string]int
 }
 
-// Counts returns the writes so far, and begins anew.
+// Counts returns the writes so far, and starts over.
 func (w *Writes) Counts() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,7 +89,7 @@ func (w *Writes) Counts() map[string]int {
 	return counts
 }
 
-// Total is the number of writes so far, and begins anew.
+// Total is the number of writes so far, and starts over.
 func (w *Writes) Total() int {
 	total := 0
 	for count := range maps.Values(w.Counts()) {

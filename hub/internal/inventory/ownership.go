@@ -6,7 +6,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// IsOwn tells whether the hub made picture, and not a user from an export of one. A picture without a record was made a moment ago, or
+// IsOwn reports whether the hub made picture, and not a user from an export of one. A picture without a record was made a moment ago, or
 // by an earlier hub: it is the hub's for as long as its Cluster is there, and is not deleted without it.
 func IsOwn(picture metav1.Object, hasCluster bool) bool {
 	if picture.GetLabels()[v1alpha1.ManagedByLabel] != v1alpha1.ManagedByHub {
@@ -24,7 +24,7 @@ func RecordOwnership(picture metav1.Object) {
 	if picture.GetUID() == "" {
 		return
 	}
-	annotations := ensure(picture.GetAnnotations())
+	annotations := ensureMap(picture.GetAnnotations())
 	annotations[v1alpha1.PictureUIDAnnotation] = string(picture.GetUID())
 	picture.SetAnnotations(annotations)
 }

@@ -35,7 +35,7 @@ type Controller struct {
 	// Namespace holds the objects, if their kind has namespaces.
 	Namespace   string
 	AddToScheme func(*runtime.Scheme) error
-	// Reconciler makes the reconciler anew each time that the kind is installed.
+	// Reconciler makes the reconciler again each time that the kind is installed.
 	Reconciler func(Access) (reconcile.Reconciler, error)
 	// Absent, if set, is called each time that the kind is found not to be installed.
 	Absent func(context.Context) error
@@ -55,7 +55,9 @@ func Add(manager ctrl.Manager, described Controller, options controller.Options)
 	watch := &Watch{
 		Config: manager.GetConfig(), HTTPClient: manager.GetHTTPClient(),
 		Definition: described.Definition, Version: described.Kind.Version, Absent: described.Absent,
-		Present: func(ctx context.Context, served Served) error { return described.run(ctx, manager, options, served) },
+		Present: func(ctx context.Context, served Served) error {
+			return described.runController(ctx, manager, options, served)
+		},
 	}
 	if err := manager.Add(watch); err != nil {
 		return fmt.Errorf("adding the %s controller: %w", described.Name, err)
@@ -63,14 +65,14 @@ func Add(manager ctrl.Manager, described Controller, options controller.Options)
 	return nil
 }
 
-// run runs the controller until ctx ends. All that it has ends with it, the cache of Clusters too: a handler in the
+// runController runs the controller until ctx ends. All that it has ends with it, the cache of Clusters too: a handler in the
 // manager's cache would outlive it.
-func (c Controller) run(ctx context.Context, manager ctrl.Manager, options controller.Options, served Served) error {
+func (c Controller) runController(ctx context.Context, manager ctrl.Manager, options controller.Options, served Served) error {
 	known := scheme.New()
 	if err := c.AddToScheme(known); err != nil {
 		return fmt.Errorf("registering %s: %w", c.Kind.Kind, err)
 	}
-	mapper := c.mapper()
+	mapper := c.newMapper()
 	cached, err := cache.New(manager.GetConfig(), c.cacheOptions(manager, known, mapper))
 	if err != nil {
 		return fmt.Errorf("making the cache of %s: %w", c.Kind.Kind, err)
@@ -88,7 +90,7 @@ func (c Controller) run(ctx context.Context, manager ctrl.Manager, options contr
 	if err != nil {
 		return fmt.Errorf("making the %s controller: %w", c.Name, err)
 	}
-	byName := handler.TypedEnqueueRequestsFromMapFunc(named)
+	byName := handler.TypedEnqueueRequestsFromMapFunc(requestByName)
 	err = errors.Join(
 		worker.Watch(source.Kind(cached, c.Object, byName)),
 		worker.Watch(source.Kind[client.Object](cached, &v1alpha1.Cluster{}, byName)),
@@ -121,9 +123,9 @@ func RunAll(ctx context.Context, all ...func(context.Context) error) error {
 	return running.Wait()
 }
 
-// mapper knows where the kinds are served. To ask the API server instead would fail for a moment after the
-// installation, and remember for ever what is gone.
-func (c Controller) mapper() meta.RESTMapper {
+// newMapper knows where the kinds are served. To ask the API server instead would fail for a moment after the
+// installation, and remember forever what is gone.
+func (c Controller) newMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	scope := meta.RESTScope(meta.RESTScopeRoot)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Cluster"), scope)
@@ -157,7 +159,7 @@ func CacheOptions(manager ctrl.Manager, known *runtime.Scheme, mapper meta.RESTM
 	}
 }
 
-// named asks for the name that an object shares with its Cluster.
-func named(_ context.Context, object client.Object) []reconcile.Request {
+// requestByName asks for the name that an object shares with its Cluster.
+func requestByName(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{reconciler.Request("", object.GetName())}
 }

@@ -30,7 +30,7 @@ import (
 // retryAfter is how long something that failed while its kind is there waits to be started again.
 const retryAfter = 10 * time.Second
 
-// Served asks the API server whether it serves the kind, and goes on doing so.
+// Served asks the API server whether it serves the kind, and keeps doing so.
 type Served func(context.Context) bool
 
 // Watch runs Present while the CustomResourceDefinition is there. It is a manager.Runnable, which manager runs
@@ -50,22 +50,22 @@ type Watch struct {
 
 // Start implements manager.Runnable.
 func (w *Watch) Start(ctx context.Context) error {
-	cached, direct, err := w.definitions()
+	cached, direct, err := w.watchDefinition()
 	if err != nil {
 		return fmt.Errorf("watching CustomResourceDefinition %s: %w", w.Definition, err)
 	}
 	work, request := &work{}, reconciler.Request("", w.Definition)
-	defer work.stop()
+	defer work.stopWork()
 	work.run = func(ctx context.Context) error {
 		return w.Present(ctx, func(ctx context.Context) bool {
-			definition, err := w.usable(ctx, direct)
+			definition, err := w.usableDefinition(ctx, direct)
 			return err != nil || definition != ""
 		})
 	}
 	watcher, err := controller.NewUnmanaged("presence-"+w.Definition, controller.Options{
 		SkipNameValidation: new(true), RateLimiter: reconciler.Retries(), Logger: klog.FromContext(ctx),
 		Reconciler: reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
-			return reconcile.Result{}, w.follow(ctx, cached, work) // The work outlives the reconciliation.
+			return reconcile.Result{}, w.followDefinition(ctx, cached, work) // The work outlives the reconciliation.
 		}),
 	})
 	if err != nil {
@@ -86,20 +86,20 @@ func (w *Watch) Start(ctx context.Context) error {
 	return RunAll(ctx, cached.Start, watcher.Start)
 }
 
-// follow ends the work for the definition that was, and begins that for the one that is.
-func (w *Watch) follow(ctx context.Context, definitions client.Reader, work *work) error {
-	now, err := w.usable(ctx, definitions)
+// followDefinition ends the work for the definition that was, and starts that for the one that is.
+func (w *Watch) followDefinition(ctx context.Context, definitions client.Reader, work *work) error {
+	now, err := w.usableDefinition(ctx, definitions)
 	if err != nil || work.isDoneFor(now) {
 		return err
 	}
 	logger := klog.FromContext(ctx).WithValues("CustomResourceDefinition", w.Definition)
 	if work.cancel != nil {
 		logger.Info("Stopping the controller of a kind that is not installed any more")
-		work.stop()
+		work.stopWork()
 	}
 	if now != "" {
 		logger.Info("Starting the controller of an installed kind")
-		work.start(ctx, now)
+		work.startWork(ctx, now)
 		return nil
 	}
 	if w.Absent != nil {
@@ -111,8 +111,8 @@ func (w *Watch) follow(ctx context.Context, definitions client.Reader, work *wor
 	return nil
 }
 
-// usable returns the UID of the definition if it can be used, else none.
-func (w *Watch) usable(ctx context.Context, definitions client.Reader) (types.UID, error) {
+// usableDefinition returns the UID of the definition if it can be used, else none.
+func (w *Watch) usableDefinition(ctx context.Context, definitions client.Reader) (types.UID, error) {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	err := definitions.Get(ctx, client.ObjectKey{Name: w.Definition}, definition)
 	if client.IgnoreNotFound(err) != nil {
@@ -124,7 +124,7 @@ func (w *Watch) usable(ctx context.Context, definitions client.Reader) (types.UI
 	return definition.UID, nil
 }
 
-// Usable tells whether the API server serves version of the kind that definition describes, and goes on doing so.
+// Usable reports whether the API server serves version of the kind that definition describes, and keeps doing so.
 func Usable(definition *apiextensionsv1.CustomResourceDefinition, version string) bool {
 	if definition.DeletionTimestamp != nil {
 		return false
@@ -141,8 +141,8 @@ func Usable(definition *apiextensionsv1.CustomResourceDefinition, version string
 	return false
 }
 
-// definitions returns a cache of the one definition, and a client that reads it from the API server.
-func (w *Watch) definitions() (cache.Cache, client.Client, error) {
+// watchDefinition returns a cache of the one definition, and a client that reads it from the API server.
+func (w *Watch) watchDefinition() (cache.Cache, client.Client, error) {
 	known := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(known); err != nil {
 		return nil, nil, err
@@ -153,7 +153,7 @@ func (w *Watch) definitions() (cache.Cache, client.Client, error) {
 	cached, err := cache.New(w.Config, cache.Options{
 		HTTPClient: w.HTTPClient, Scheme: known, Mapper: mapper,
 		ByObject: map[client.Object]cache.ByObject{&apiextensionsv1.CustomResourceDefinition{}: {
-			Field: fields.OneTermEqualSelector("metadata.name", w.Definition), Transform: slim,
+			Field: fields.OneTermEqualSelector("metadata.name", w.Definition), Transform: slimDefinition,
 		}},
 	})
 	if err != nil {
@@ -163,8 +163,8 @@ func (w *Watch) definitions() (cache.Cache, client.Client, error) {
 	return cached, direct, err
 }
 
-// slim leaves of a definition what Usable reads.
-func slim(object any) (any, error) {
+// slimDefinition leaves of a definition what Usable reads.
+func slimDefinition(object any) (any, error) {
 	definition, ok := object.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
 		return object, nil
@@ -188,7 +188,7 @@ type work struct {
 	done       chan struct{}
 }
 
-// isDoneFor tells whether nothing is to be done about the definition, of which now is the UID.
+// isDoneFor reports whether nothing is to be done about the definition, of which now is the UID.
 func (w *work) isDoneFor(now types.UID) bool {
 	if w.definition == nil || *w.definition != now {
 		return false
@@ -204,7 +204,7 @@ func (w *work) isDoneFor(now types.UID) bool {
 	}
 }
 
-func (w *work) start(ctx context.Context, definition types.UID) {
+func (w *work) startWork(ctx context.Context, definition types.UID) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	w.definition, w.cancel, w.done = &definition, cancel, done
@@ -222,8 +222,8 @@ func (w *work) start(ctx context.Context, definition types.UID) {
 	}()
 }
 
-// stop ends the work and waits until it has ended.
-func (w *work) stop() {
+// stopWork ends the work and waits until it has ended.
+func (w *work) stopWork() {
 	if w.cancel == nil {
 		return
 	}

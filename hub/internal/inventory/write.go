@@ -49,7 +49,7 @@ func Put(ctx context.Context, c client.Client, existing, wanted client.Object, d
 }
 
 // Remove deletes the picture of a Cluster. It is only a picture, so the absence of its Cluster is enough; but that
-// is asked of the API server itself, since a cache may not know the Cluster yet. Wanted tells whether a Cluster
+// is asked of the API server itself, since a cache may not know the Cluster yet. Wanted reports whether a Cluster
 // that is there has a picture.
 func Remove(ctx context.Context, c client.Client, picture client.Object, wanted func(*v1alpha1.Cluster) bool) error {
 	cluster := &v1alpha1.Cluster{}
@@ -61,13 +61,13 @@ func Remove(ctx context.Context, c client.Client, picture client.Object, wanted 
 		return nil
 	}
 	uid, version := picture.GetUID(), picture.GetResourceVersion()
-	if err := c.Delete(ctx, picture, unchanged(uid, version)); err != nil {
+	if err := c.Delete(ctx, picture, preconditionsOf(uid, version)); err != nil {
 		return fmt.Errorf("deleting %T %s: %w", picture, picture.GetName(), err)
 	}
 	return nil
 }
 
-func unchanged(uid types.UID, version string) client.Preconditions {
+func preconditionsOf(uid types.UID, version string) client.Preconditions {
 	return client.Preconditions{UID: &uid, ResourceVersion: &version}
 }
 
@@ -116,14 +116,14 @@ const topology = "topology.kubernetes.io"
 func Labels(labels map[string]string) map[string]string {
 	copied := map[string]string{}
 	for key, value := range labels {
-		if copyable(key) {
+		if isCopyable(key) {
 			copied[key] = value
 		}
 	}
 	return copied
 }
 
-func copyable(key string) bool {
+func isCopyable(key string) bool {
 	domain, _, found := strings.Cut(key, "/")
 	if !found || domain == topology {
 		return true
@@ -138,13 +138,13 @@ func copyable(key string) bool {
 func CopyLabels(object metav1.Object, wanted map[string]string) {
 	labels, annotations := maps.Clone(object.GetLabels()), maps.Clone(object.GetAnnotations())
 	for key := range strings.SplitSeq(annotations[v1alpha1.CopiedLabelsAnnotation], ",") {
-		if copyable(key) { // Else another client has written into the list what can't have been copied.
+		if isCopyable(key) { // Else another client has written into the list what can't have been copied.
 			delete(labels, key)
 		}
 	}
 	delete(annotations, v1alpha1.CopiedLabelsAnnotation)
 	if len(wanted) > 0 {
-		labels, annotations = ensure(labels), ensure(annotations)
+		labels, annotations = ensureMap(labels), ensureMap(annotations)
 		maps.Copy(labels, wanted)
 		annotations[v1alpha1.CopiedLabelsAnnotation] = strings.Join(slices.Sorted(maps.Keys(wanted)), ",")
 	}
@@ -152,7 +152,7 @@ func CopyLabels(object metav1.Object, wanted map[string]string) {
 	object.SetAnnotations(annotations)
 }
 
-func ensure(values map[string]string) map[string]string {
+func ensureMap(values map[string]string) map[string]string {
 	if values == nil {
 		return map[string]string{}
 	}

@@ -1,4 +1,4 @@
-// Package leader tells whether this hub is still the one that was elected.
+// Package leader reports whether this hub is still the one that was elected.
 package leader
 
 import (
@@ -16,7 +16,7 @@ import (
 )
 
 // Lease is the Lease for which hubs are elected, and the name under which this one stands for it. Election ends a hub that has lost its
-// Lease, but only when it notices: one that was stopped and resumed goes on for up to the deadline of a renewal.
+// Lease, but only when it notices: one that was stopped and resumed continues for up to the deadline of a renewal.
 type Lease struct {
 	// Lock is what the election uses.
 	Lock *resourcelock.LeaseLock

@@ -20,8 +20,8 @@ import (
 func (c *Controller) act(ctx context.Context, test *v1alpha1.LoadTest, d *Decision) error {
 	var problems []error
 	for i := range d.Create {
-		if err := c.create(ctx, test, &d.Create[i], &v1alpha1.LoadTestRun{}); err != nil {
-			note(&test.Status, d.Create[i].Namespace, "its run could not be made: "+err.Error())
+		if err := c.createObject(ctx, test, &d.Create[i], &v1alpha1.LoadTestRun{}); err != nil {
+			noteFailure(&test.Status, d.Create[i].Namespace, "its run could not be made: "+err.Error())
 			problems = append(problems, err)
 		}
 	}
@@ -34,7 +34,7 @@ func (c *Controller) act(ctx context.Context, test *v1alpha1.LoadTest, d *Decisi
 	}
 	problems = append(problems, patchAll(ctx, c.Client, d.Stop, []byte(`{"spec":{"stopped":true}}`)))
 	for i := range d.Disrupt {
-		problems = append(problems, c.create(ctx, test, &d.Disrupt[i], &v1alpha1.NodeDisruptionRun{}))
+		problems = append(problems, c.createObject(ctx, test, &d.Disrupt[i], &v1alpha1.NodeDisruptionRun{}))
 	}
 	problems = append(problems, patchAll(ctx, c.Client, d.Restore, []byte(`{"spec":{"paused":true}}`)))
 	return errors.Join(problems...)
@@ -55,9 +55,9 @@ func patchAll[T client.Object](ctx context.Context, c client.Client, objects []T
 	return errors.Join(problems...)
 }
 
-// create makes an object for the test, unless it is there already. One of another owner, of which the cache does not know yet, is
+// createObject makes an object for the test, unless it is there already. One of another owner, of which the cache does not know yet, is
 // an error: the next step knows it.
-func (c *Controller) create(ctx context.Context, test *v1alpha1.LoadTest, object, there client.Object) error {
+func (c *Controller) createObject(ctx context.Context, test *v1alpha1.LoadTest, object, there client.Object) error {
 	err := c.Client.Create(ctx, object)
 	if apierrors.IsAlreadyExists(err) {
 		if err := c.Live.Get(ctx, client.ObjectKeyFromObject(object), there); err != nil {
@@ -73,8 +73,8 @@ func (c *Controller) create(ctx context.Context, test *v1alpha1.LoadTest, object
 	return nil
 }
 
-// note names a cluster as a failure.
-func note(status *v1alpha1.LoadTestStatus, cluster, message string) {
+// noteFailure names a cluster as a failure.
+func noteFailure(status *v1alpha1.LoadTestStatus, cluster, message string) {
 	failure := v1alpha1.LoadTestFailure{Cluster: cluster, Message: conditions.Shorten(message, mostMessage)}
 	at := slices.IndexFunc(status.Failures, func(f v1alpha1.LoadTestFailure) bool { return f.Cluster == cluster })
 	switch {

@@ -59,7 +59,7 @@ func (c *Controller) Reconcile(ctx context.Context, test *v1alpha1.LoadTest) (re
 	}
 	decision := Decide(world)
 	if decision.Merge {
-		merged, err := c.merge(ctx, test)
+		merged, err := c.mergeHistograms(ctx, test)
 		if err != nil {
 			return reconciler.Next{}, err
 		}
@@ -127,8 +127,8 @@ func (c *Controller) observe(ctx context.Context, test *v1alpha1.LoadTest) (*Wor
 	return world, nil
 }
 
-// merge reads the histograms of all runs, a few at a time.
-func (c *Controller) merge(ctx context.Context, test *v1alpha1.LoadTest) (*loadtest.Merged, error) {
+// mergeHistograms reads the histograms of all runs, a few at a time.
+func (c *Controller) mergeHistograms(ctx context.Context, test *v1alpha1.LoadTest) (*loadtest.Merged, error) {
 	merged, token := loadtest.NewMerged(), ""
 	for {
 		runs := &v1alpha1.LoadTestRunList{}

@@ -101,11 +101,11 @@ func TestATestIsCarriedOutAndMerged(t *testing.T) {
 	f.Expect(f.reconcile()).To(Succeed())
 	f.Expect(f.runs()).To(HaveLen(2))
 	f.Expect(f.reconcile()).To(Succeed())
-	f.say(phase(v1alpha1.LoadTestPrepared))
+	f.say(phase(v1alpha1.LoadTestRunPhasePrepared))
 	f.Expect(f.reconcile()).To(Succeed())
 	f.Expect(f.status().StartTime).NotTo(BeNil())
 	f.Expect(f.runs()).To(HaveEach(HaveField("Spec.StartTime.Time", f.test.Status.StartTime.Time)))
-	f.say(phase(v1alpha1.LoadTestRunning))
+	f.say(phase(v1alpha1.LoadTestRunPhaseRunning))
 	f.Expect(f.reconcile()).To(Succeed())
 	beside := &v1alpha1.NodeDisruptionRunList{}
 	f.Expect(f.direct.List(t.Context(), beside, client.MatchingLabels{v1alpha1.LoadTestNameLabel: f.test.Name})).To(Succeed())
@@ -154,19 +154,19 @@ func TestAClusterWhoseRunIsRefusedStopsNoOtherAndIsLeftOutInTheEnd(t *testing.T)
 	f.Expect(f.runs()).To(HaveLen(2))
 	f.Expect(f.reconcile()).To(MatchError(ContainSubstring("refused")))
 	f.Expect(f.status()).To(And(HaveField("Phase", v1alpha1.LoadTestPhasePending), HaveField("Failures", ConsistOf(HaveField("Message", ContainSubstring("refused"))))))
-	f.say(phase(v1alpha1.LoadTestPrepared))
+	f.say(phase(v1alpha1.LoadTestRunPhasePrepared))
 	f.clock.SetTime(f.clock.Now().Add(time.Minute))
 	f.Expect(f.reconcile()).To(Succeed())
 	f.Expect(f.status()).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseRunning), HaveField("Clusters", BeEquivalentTo(3)), HaveField("Failed", BeEquivalentTo(1)),
 		HaveField("Failures", ConsistOf(And(HaveField("Cluster", f.clusters[1].Name), HaveField("Message", ContainSubstring("refused")))))))
 }
 
-// Without the lock on the run, or the time that is found in it, two runs would begin at different times.
+// Without the lock on the run, or the time that is found in it, two runs would start at different times.
 func TestAHubThatIsInterruptedGivesAllRunsOneTime(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	f.Expect(f.reconcile()).To(Succeed())
 	f.Expect(f.reconcile()).To(Succeed())
-	f.say(phase(v1alpha1.LoadTestPrepared))
+	f.say(phase(v1alpha1.LoadTestRunPhasePrepared))
 	f.refuse[f.clusters[1].Name] = true
 	f.Expect(f.reconcile()).To(MatchError(ContainSubstring("refused")))
 	f.Expect(f.status()).To(And(HaveField("Phase", v1alpha1.LoadTestPhasePreparing), HaveField("StartTime", BeNil())))
@@ -216,6 +216,6 @@ func TestTheCacheKeepsNoHistograms(t *testing.T) {
 	after := before.DeepCopy()
 	after.Status.Progress.Requests = 7
 	g.Expect(onlyProgress(before, after)).To(BeTrue())
-	after.Status.Phase = v1alpha1.LoadTestRunning
+	after.Status.Phase = v1alpha1.LoadTestRunPhaseRunning
 	g.Expect(onlyProgress(before, after)).To(BeFalse())
 }

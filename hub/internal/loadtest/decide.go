@@ -1,4 +1,4 @@
-// Package loadtest makes the LoadTestRuns of LoadTests, one in each cluster that is chosen, lets them begin together, and merges
+// Package loadtest makes the LoadTestRuns of LoadTests, one in each cluster that is chosen, lets them start together, and merges
 // what the clusters' agents have measured.
 package loadtest
 
@@ -69,29 +69,29 @@ func Decide(world *World) Decision {
 	w := newView(world)
 	d := Decision{Status: *w.Test.Status.DeepCopy()}
 	d.Status.ObservedGeneration = w.Test.Generation
-	switch runs := w.own(); d.Status.Phase {
+	switch runs := w.ownRuns(); d.Status.Phase {
 	case v1alpha1.LoadTestPhasePreparing:
-		d.prepare(w, runs)
+		d.prepareRuns(w, runs)
 	case v1alpha1.LoadTestPhaseRunning:
-		d.run(w, runs)
+		d.startRuns(w, runs)
 	case v1alpha1.LoadTestPhaseCleaningUp:
-		d.finish(w, runs)
+		d.awaitCleanup(w, runs)
 	case v1alpha1.LoadTestPhaseCompleted, v1alpha1.LoadTestPhaseFailed:
-		d.stop(runs)
+		d.stopRuns(runs)
 	case v1alpha1.LoadTestPhasePending, "":
-		d.begin(w, runs)
+		d.createRuns(w, runs)
 	}
-	d.conclude(w)
+	d.concludeTest(w)
 	return d
 }
 
-func (d *Decision) conclude(w *view) {
+func (d *Decision) concludeTest(w *view) {
 	d.Status.Message = conditions.Shorten(d.Status.Message, conditions.MaxMessage)
 	conditions.ConcludeLoadTest(&d.Status.Conditions, string(d.Status.Phase), d.Status.Message, w.Test.Generation, w.Now)
 }
 
-// set is the phase of the test, and what there is to say about it.
-func (d *Decision) set(phase v1alpha1.LoadTestPhase, format string, args ...any) {
+// setPhase is the phase of the test, and what there is to say about it.
+func (d *Decision) setPhase(phase v1alpha1.LoadTestPhase, format string, args ...any) {
 	d.Status.Phase, d.Status.Message = phase, fmt.Sprintf(format, args...)
 }
 
@@ -102,67 +102,67 @@ func (d *Decision) noLaterThan(at time.Time) {
 	}
 }
 
-// begin adds the runs that are missing, and names the clusters that are left out. The test goes on when all runs are there, or
+// createRuns adds the runs that are missing, and names the clusters that are left out. The test continues when all runs are there, or
 // prepareTimeout is over.
-func (d *Decision) begin(w *view, runs []*v1alpha1.LoadTestRun) {
-	chosen, problem := w.chosen()
+func (d *Decision) createRuns(w *view, runs []*v1alpha1.LoadTestRun) {
+	chosen, problem := w.chosenClusters()
 	switch {
 	case w.Test.Spec.Stopped:
-		d.stop(runs)
-		d.set(v1alpha1.LoadTestPhaseFailed, "it was stopped before it had begun")
+		d.stopRuns(runs)
+		d.setPhase(v1alpha1.LoadTestPhaseFailed, "it was stopped before it had begun")
 		return
 	case problem != "":
-		d.stop(runs)
-		d.set(v1alpha1.LoadTestPhaseFailed, "%s: create the load test anew", problem)
+		d.stopRuns(runs)
+		d.setPhase(v1alpha1.LoadTestPhaseFailed, "%s: create the load test anew", problem)
 		return
 	case w.Unplaced != "":
-		d.set(v1alpha1.LoadTestPhasePending, "%s", w.Unplaced)
+		d.setPhase(v1alpha1.LoadTestPhasePending, "%s", w.Unplaced)
 		return
 	case len(chosen) == 0:
-		d.stop(runs)
-		d.set(v1alpha1.LoadTestPhaseFailed, "no accepted Cluster is chosen: correct spec.clusterSelector, the Placement or the labels of the Clusters, and create the load test anew")
+		d.stopRuns(runs)
+		d.setPhase(v1alpha1.LoadTestPhaseFailed, "no accepted Cluster is chosen: correct spec.clusterSelector, the Placement or the labels of the Clusters, and create the load test anew")
 		return
 	}
 	if d.Status.PrepareTime == nil {
 		d.Status.PrepareTime = new(metav1.NewTime(w.Now))
 	}
 	deadline := d.Status.PrepareTime.Add(w.Test.Spec.PrepareTimeout.Duration)
-	waiting := d.add(w, chosen, !w.Now.Before(deadline))
+	waiting := d.addRuns(w, chosen, !w.Now.Before(deadline))
 	d.Status.Clusters = int32(len(chosen))
 	d.Status.Failed = int32(len(chosen) - len(runs) - len(d.Create) - waiting)
 	switch missing := len(d.Create) + waiting; {
 	case missing > 0:
 		d.noLaterThan(deadline)
-		d.set(v1alpha1.LoadTestPhasePending, "runs are made in %s", plural.Count(missing, "cluster"))
+		d.setPhase(v1alpha1.LoadTestPhasePending, "runs are made in %s", plural.Count(missing, "cluster"))
 	case len(runs) == 0:
-		d.set(v1alpha1.LoadTestPhaseFailed, "it could not be begun in any of %d clusters: see status.failures", len(chosen))
+		d.setPhase(v1alpha1.LoadTestPhaseFailed, "it could not be begun in any of %d clusters: see status.failures", len(chosen))
 	default:
 		d.Status.Phase = v1alpha1.LoadTestPhasePreparing
-		d.prepare(w, runs)
+		d.prepareRuns(w, runs)
 	}
 }
 
-// add adds the runs that are missing, and returns how many cannot be made yet. After the deadline none is made any more.
-func (d *Decision) add(w *view, chosen []*v1alpha1.Cluster, late bool) (waiting int) {
+// addRuns adds the runs that are missing, and returns how many cannot be made yet. After the deadline none is made any more.
+func (d *Decision) addRuns(w *view, chosen []*v1alpha1.Cluster, late bool) (waiting int) {
 	earlier := d.Status.Failures
 	d.Status.Failures = nil
 	for _, cluster := range chosen {
-		switch taken := w.taken(cluster.Name); {
+		switch taken := w.ownerIn(cluster.Name); {
 		case taken == ours:
-		case w.unfit(cluster) != "":
-			d.fail(cluster.Name, w.unfit(cluster))
+		case w.explainUnfit(cluster) != "":
+			d.failCluster(cluster.Name, w.explainUnfit(cluster))
 		case taken == others:
-			d.fail(cluster.Name, fmt.Sprintf("left out, because another LoadTestRun has the name %s: delete one of the two", w.Test.Name))
+			d.failCluster(cluster.Name, fmt.Sprintf("left out, because another LoadTestRun has the name %s: delete one of the two", w.Test.Name))
 		case late && taken == leftover:
-			d.fail(cluster.Name, "left out, because the run of a load test of the same name that was deleted is still there: its agent has not cleaned up")
+			d.failCluster(cluster.Name, "left out, because the run of a load test of the same name that was deleted is still there: its agent has not cleaned up")
 		case late:
-			d.fail(cluster.Name, messageOf(earlier, cluster.Name, "left out, because its run could not be made in time"))
+			d.failCluster(cluster.Name, messageOf(earlier, cluster.Name, "left out, because its run could not be made in time"))
 		case taken == leftover:
 			waiting++
 		default:
-			run, err := w.run(cluster)
+			run, err := w.newRun(cluster)
 			if err != nil {
-				d.fail(cluster.Name, "left out: "+err.Error())
+				d.failCluster(cluster.Name, "left out: "+err.Error())
 				continue
 			}
 			d.Create = append(d.Create, run)
@@ -171,8 +171,8 @@ func (d *Decision) add(w *view, chosen []*v1alpha1.Cluster, late bool) (waiting 
 	return waiting
 }
 
-// fail names a cluster that cannot be loaded in full.
-func (d *Decision) fail(cluster, why string) {
+// failCluster names a cluster that cannot be loaded in full.
+func (d *Decision) failCluster(cluster, why string) {
 	if len(d.Status.Failures) < mostFailures {
 		d.Status.Failures = append(d.Status.Failures, v1alpha1.LoadTestFailure{Cluster: cluster, Message: conditions.Shorten(why, mostMessage)})
 	}
@@ -188,10 +188,10 @@ func messageOf(failures []v1alpha1.LoadTestFailure, cluster, otherwise string) s
 	return otherwise
 }
 
-// stop ends runs that are not over and have not been told. One that only cleans up goes on with that.
-func (d *Decision) stop(runs []*v1alpha1.LoadTestRun) {
+// stopRuns ends runs that are not over and have not been told. One that only cleans up continues with that.
+func (d *Decision) stopRuns(runs []*v1alpha1.LoadTestRun) {
 	for _, run := range runs {
-		if !measured(run) && !run.Spec.Stopped && !slices.Contains(d.Stop, run) {
+		if !isMeasured(run) && !run.Spec.Stopped && !slices.Contains(d.Stop, run) {
 			d.Stop = append(d.Stop, run)
 		}
 	}

@@ -59,7 +59,7 @@ func (w *World) step() Decision {
 		run.Spec.Paused = true
 	}
 	for _, run := range d.Create {
-		run.UID, run.Status.Phase = types.UID(run.Namespace), v1alpha1.LoadTestPending
+		run.UID, run.Status.Phase = types.UID(run.Namespace), v1alpha1.LoadTestRunPhasePending
 		w.Runs = append(w.Runs, run)
 	}
 	w.Disruptions = append(w.Disruptions, d.Disrupt...)
@@ -69,7 +69,7 @@ func (w *World) step() Decision {
 // say lets the agents of all runs that are not over report.
 func (w *World) say(change func(*v1alpha1.LoadTestRunStatus)) {
 	for i := range w.Runs {
-		if !over(&w.Runs[i]) {
+		if !isOver(&w.Runs[i]) {
 			change(&w.Runs[i].Status)
 		}
 	}
@@ -88,7 +88,7 @@ func completed(verdict v1alpha1.LoadVerdict, ready ...time.Duration) func(*v1alp
 			measured.Record(loadtest.Key{Measurement: v1alpha1.LoadAPIRequest, Verb: "POST", Resource: "pods"}, one/10, 1)
 		}
 		status.Histograms, _, _ = measured.Encode()
-		status.Phase, status.Verdict, status.EndTime = v1alpha1.LoadTestCompleted, verdict, &metav1.Time{Time: begin.Add(30 * time.Second)}
+		status.Phase, status.Verdict, status.EndTime = v1alpha1.LoadTestRunPhaseCompleted, verdict, &metav1.Time{Time: begin.Add(30 * time.Second)}
 		status.Progress = v1alpha1.LoadProgress{Steps: 2, StepsTotal: 2, Requests: int64(len(ready)), PodsCreated: int64(len(ready)), PodsReady: int64(len(ready))}
 	}
 }
@@ -100,7 +100,7 @@ func (w *World) names() (names []string) {
 	return names
 }
 
-// begun is a world whose runs have just begun.
+// started is a world whose runs have just started.
 func begun(clusters int, change func(*v1alpha1.LoadTestSpec)) *World {
 	w := world(clusters)
 	if change != nil {
@@ -108,9 +108,9 @@ func begun(clusters int, change func(*v1alpha1.LoadTestSpec)) *World {
 	}
 	w.step()
 	w.step()
-	w.say(phase(v1alpha1.LoadTestPrepared))
+	w.say(phase(v1alpha1.LoadTestRunPhasePrepared))
 	w.step()
-	w.say(phase(v1alpha1.LoadTestRunning))
+	w.say(phase(v1alpha1.LoadTestRunPhaseRunning))
 	w.step()
 	return w
 }
@@ -127,18 +127,18 @@ func TestRunsBeginTogetherWhenAllArePrepared(t *testing.T) {
 	w.step()
 	g.Expect(w.Test.Status.Phase).To(Equal(v1alpha1.LoadTestPhasePreparing))
 	w.Clusters = append(w.Clusters, world(4).Clusters[3])
-	w.Runs[0].Status.Phase = v1alpha1.LoadTestPrepared
+	w.Runs[0].Status.Phase = v1alpha1.LoadTestRunPhasePrepared
 	d := w.step()
 	g.Expect(d.Start).To(BeEmpty())
 	g.Expect(d.Next).To(Equal(begin.Add(time.Minute)))
 	g.Expect(w.Test.Status).To(And(HaveField("Prepared", BeEquivalentTo(1)), HaveField("Message", "1 of 2 runs are prepared")))
 	w.Now = begin.Add(20*time.Second + 300*time.Millisecond)
-	w.say(phase(v1alpha1.LoadTestPrepared))
+	w.say(phase(v1alpha1.LoadTestRunPhasePrepared))
 	g.Expect(w.step().Start).To(HaveLen(2), "a cluster that comes later is not loaded")
 	at := metav1.NewTime(begin.Add(23 * time.Second))
 	g.Expect(w.Runs).To(HaveEach(HaveField("Spec.StartTime", &at)))
 	g.Expect(w.Test.Status).To(And(HaveField("StartTime", &at), HaveField("Phase", v1alpha1.LoadTestPhaseRunning)))
-	w.say(phase(v1alpha1.LoadTestRunning))
+	w.say(phase(v1alpha1.LoadTestRunPhaseRunning))
 	w.say(func(status *v1alpha1.LoadTestRunStatus) {
 		status.Progress = v1alpha1.LoadProgress{Step: "create", Steps: 1, StepsTotal: 2, Requests: 10, Failed: 1}
 	})
@@ -172,7 +172,7 @@ func TestClustersInWhichNothingMayBeginAreNamed(t *testing.T) {
 		HaveField("Message", ContainSubstring("run on hollow Nodes only, and none is Ready")),
 		HaveField("Message", ContainSubstring("another LoadTestRun has the name rush: delete one of the two"))))
 	g.Expect(w.Test.Status).To(And(HaveField("Clusters", BeEquivalentTo(5)), HaveField("Failed", BeEquivalentTo(4))), "one that is not accepted does not count")
-	w.Runs[1].Status.Phase = v1alpha1.LoadTestPrepared
+	w.Runs[1].Status.Phase = v1alpha1.LoadTestRunPhasePrepared
 	w.step()
 	completed(v1alpha1.LoadPassed, time.Second)(&w.Runs[1].Status)
 	w.step()
@@ -224,8 +224,8 @@ func TestTheTestBeginsWithoutThoseThatAreNotPreparedInTime(t *testing.T) {
 	w := world(3)
 	w.step()
 	w.step()
-	w.say(phase(v1alpha1.LoadTestPrepared))
-	w.Runs[1].Status.Phase, w.Runs[1].Status.Message = v1alpha1.LoadTestPending, "another run is going on"
+	w.say(phase(v1alpha1.LoadTestRunPhasePrepared))
+	w.Runs[1].Status.Phase, w.Runs[1].Status.Message = v1alpha1.LoadTestRunPhasePending, "another run is going on"
 	w.Clusters[2].Annotations = map[string]string{v1alpha1.FreezeAnnotation: "a test"}
 	w.Now = begin.Add(59 * time.Second)
 	g.Expect(w.step().Start).To(BeEmpty())
@@ -255,7 +255,7 @@ func TestAnInterruptedBeginningIsFinished(t *testing.T) {
 		w := world(2)
 		w.step()
 		w.step()
-		w.say(phase(v1alpha1.LoadTestPrepared))
+		w.say(phase(v1alpha1.LoadTestRunPhasePrepared))
 		first := metav1.NewTime(begin.Add(5 * time.Second))
 		w.Runs[0].Spec.StartTime = &first
 		w.Now = first.Add(late)

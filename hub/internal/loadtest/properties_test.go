@@ -17,11 +17,11 @@ import (
 
 // next is what an agent may make of a run that is in some phase.
 var next = map[v1alpha1.LoadTestRunPhase][]v1alpha1.LoadTestRunPhase{
-	v1alpha1.LoadTestPending:    {v1alpha1.LoadTestPreparing},
-	v1alpha1.LoadTestPreparing:  {v1alpha1.LoadTestPrepared, v1alpha1.LoadTestFailed},
-	v1alpha1.LoadTestPrepared:   {v1alpha1.LoadTestRunning},
-	v1alpha1.LoadTestRunning:    {v1alpha1.LoadTestCleaningUp},
-	v1alpha1.LoadTestCleaningUp: {v1alpha1.LoadTestCompleted, v1alpha1.LoadTestFailed},
+	v1alpha1.LoadTestRunPhasePending:    {v1alpha1.LoadTestRunPhasePreparing},
+	v1alpha1.LoadTestRunPhasePreparing:  {v1alpha1.LoadTestRunPhasePrepared, v1alpha1.LoadTestRunPhaseFailed},
+	v1alpha1.LoadTestRunPhasePrepared:   {v1alpha1.LoadTestRunPhaseRunning},
+	v1alpha1.LoadTestRunPhaseRunning:    {v1alpha1.LoadTestRunPhaseCleaningUp},
+	v1alpha1.LoadTestRunPhaseCleaningUp: {v1alpha1.LoadTestRunPhaseCompleted, v1alpha1.LoadTestRunPhaseFailed},
 }
 
 // agents let some runs get on. None gets on where the agent is away.
@@ -29,19 +29,19 @@ func (w *World) agents(t *rapid.T) {
 	for i := range w.Runs {
 		run := &w.Runs[i]
 		cluster := newView(w).clusters[run.Namespace]
-		if over(run) || cluster == nil || !away(cluster).IsZero() || !rapid.Bool().Draw(t, "moves") {
+		if isOver(run) || cluster == nil || !disconnectedSince(cluster).IsZero() || !rapid.Bool().Draw(t, "moves") {
 			continue
 		}
-		if run.Spec.Stopped && !measured(run) {
-			run.Status.Phase, run.Status.Failure = v1alpha1.LoadTestFailed, "it was stopped"
+		if run.Spec.Stopped && !isMeasured(run) {
+			run.Status.Phase, run.Status.Failure = v1alpha1.LoadTestRunPhaseFailed, "it was stopped"
 			continue
 		}
-		if run.Status.Phase == v1alpha1.LoadTestPrepared && (run.Spec.StartTime == nil || w.Now.Before(run.Spec.StartTime.Time)) {
+		if run.Status.Phase == v1alpha1.LoadTestRunPhasePrepared && (run.Spec.StartTime == nil || w.Now.Before(run.Spec.StartTime.Time)) {
 			continue
 		}
 		if phases := next[run.Status.Phase]; len(phases) > 0 {
 			run.Status.Phase = rapid.SampledFrom(phases).Draw(t, "phase")
-			if measured(run) {
+			if isMeasured(run) {
 				run.Status.EndTime = &metav1.Time{Time: w.Now}
 			}
 		}
@@ -58,7 +58,7 @@ func (w *World) trouble(t *rapid.T) {
 		case 1:
 			cluster.Annotations = nil
 		case 2:
-			if away(cluster).IsZero() {
+			if disconnectedSince(cluster).IsZero() {
 				cluster.Status.Conditions[2] = metav1.Condition{Type: v1alpha1.ClusterAgentConnectedCondition, Status: metav1.ConditionUnknown, LastTransitionTime: metav1.NewTime(w.Now)}
 			}
 		case 3:
@@ -94,7 +94,7 @@ func text(object any) string {
 func (w *World) partly(t *rapid.T, d *Decision) {
 	for _, run := range d.Create {
 		if rapid.Bool().Draw(t, "created") {
-			run.Status.Phase = v1alpha1.LoadTestPending
+			run.Status.Phase = v1alpha1.LoadTestRunPhasePending
 			w.Runs = append(w.Runs, run)
 		}
 	}
@@ -120,28 +120,28 @@ func checkDecision(t *rapid.T, w *World, d *Decision) {
 		deadline = d.Status.PrepareTime.Add(w.Test.Spec.PrepareTimeout.Duration)
 	}
 	for _, run := range d.Start {
-		if cluster := v.clusters[run.Namespace]; freeze.OfCluster(cluster.Name, cluster.Name, cluster).Frozen || run.Status.Phase != v1alpha1.LoadTestPrepared {
+		if cluster := v.clusters[run.Namespace]; freeze.OfCluster(cluster.Name, cluster.Name, cluster).Frozen || run.Status.Phase != v1alpha1.LoadTestRunPhasePrepared {
 			t.Fatalf("the run of %s begins, which is frozen or not prepared", run.Namespace)
 		}
 	}
 	if first := w.Test.Status.StartTime == nil && d.Status.StartTime != nil; first {
-		for _, run := range v.own() {
+		for _, run := range v.ownRuns() {
 			resumed := run.Spec.StartTime != nil && run.Spec.StartTime.Time.Equal(d.Status.StartTime.Time)
 			if resumed {
 				return
 			}
 		}
-		for _, run := range v.own() {
-			if !over(run) && run.Status.Phase != v1alpha1.LoadTestPrepared && w.Now.Before(deadline) {
+		for _, run := range v.ownRuns() {
+			if !isOver(run) && run.Status.Phase != v1alpha1.LoadTestRunPhasePrepared && w.Now.Before(deadline) {
 				t.Fatalf("the test begins before %s is prepared and before the timeout", run.Namespace)
 			}
 		}
 	}
 }
 
-// Whatever happens to agents, clusters and hub: nothing begins in a frozen cluster, all runs have one time, none begins before all
+// Whatever happens to agents, clusters and hub: nothing starts in a frozen cluster, all runs have one time, none starts before all
 // are prepared or the timeout is over, and the test ends.
-// Claim: Runs start together and every test ends. Broken: the freeze is not asked for; the time of a run that has begun is not taken over. Also: TestAnInterruptedBeginningIsFinished, TestAHubThatIsInterruptedGivesAllRunsOneTime.
+// Claim: Runs start together and every test ends. Broken: the freeze is not asked for; the time of a run that has started is not taken over. Also: TestAnInterruptedBeginningIsFinished, TestAHubThatIsInterruptedGivesAllRunsOneTime.
 func TestWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := world(rapid.IntRange(1, 5).Draw(t, "clusters"))
@@ -205,9 +205,9 @@ func BenchmarkDecide(b *testing.B) {
 	w := world(500)
 	w.step()
 	w.step()
-	w.say(phase(v1alpha1.LoadTestPrepared))
+	w.say(phase(v1alpha1.LoadTestRunPhasePrepared))
 	w.step()
-	w.say(phase(v1alpha1.LoadTestRunning))
+	w.say(phase(v1alpha1.LoadTestRunPhaseRunning))
 	for b.Loop() {
 		Decide(w)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
-// summarize counts runs, adds their progress up, and names those that have failed. Clusters that were left out have no run, and
+// summarizeRuns counts runs, adds their progress up, and names those that have failed. Clusters that were left out have no run, and
 // were named before.
-func (d *Decision) summarize(w *view, runs []*v1alpha1.LoadTestRun) {
+func (d *Decision) summarizeRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 	s := &d.Status
 	s.Prepared, s.Completed, s.Invalid, s.InvalidRuns, s.Progress = 0, 0, 0, nil, v1alpha1.LoadProgress{}
 	s.Failed = max(s.Clusters-int32(len(runs)), 0)
@@ -25,11 +25,11 @@ func (d *Decision) summarize(w *view, runs []*v1alpha1.LoadTestRun) {
 	var failed []v1alpha1.LoadTestFailure
 	for i, run := range runs {
 		p := &run.Status.Progress
-		add(&s.Progress, p)
-		if !over(run) && (slowest < 0 || p.Steps < runs[slowest].Status.Progress.Steps) {
+		addProgress(&s.Progress, p)
+		if !isOver(run) && (slowest < 0 || p.Steps < runs[slowest].Status.Progress.Steps) {
 			slowest = i
 		}
-		if prepared(run) {
+		if isPrepared(run) {
 			s.Prepared++
 		}
 		if run.Status.Verdict == v1alpha1.LoadInvalid {
@@ -42,7 +42,7 @@ func (d *Decision) summarize(w *view, runs []*v1alpha1.LoadTestRun) {
 		if why := d.failureOf(w, run); why != "" {
 			s.Failed++
 			failed = append(failed, v1alpha1.LoadTestFailure{Cluster: run.Namespace, Message: conditions.Shorten(why, mostMessage)})
-		} else if measured(run) && len(run.Status.Shortfalls) == 0 {
+		} else if isMeasured(run) && len(run.Status.Shortfalls) == 0 {
 			s.Completed++
 		}
 	}
@@ -50,7 +50,7 @@ func (d *Decision) summarize(w *view, runs []*v1alpha1.LoadTestRun) {
 		s.Progress.Step = runs[slowest].Status.Progress.Step
 	}
 	for _, failure := range s.Failures {
-		if w.taken(failure.Cluster) != ours {
+		if w.ownerIn(failure.Cluster) != ours {
 			failed = append(failed, failure)
 		}
 	}
@@ -58,52 +58,52 @@ func (d *Decision) summarize(w *view, runs []*v1alpha1.LoadTestRun) {
 	s.Failures = failed[:min(len(failed), mostFailures)]
 }
 
-// add adds the progress of a run.
-func add(sum, p *v1alpha1.LoadProgress) {
+// addProgress adds the progress of a run.
+func addProgress(sum, p *v1alpha1.LoadProgress) {
 	sum.Steps, sum.StepsTotal = sum.Steps+p.Steps, sum.StepsTotal+p.StepsTotal
 	sum.Requests, sum.Failed, sum.Throttled = sum.Requests+p.Requests, sum.Failed+p.Failed, sum.Throttled+p.Throttled
 	sum.Delayed, sum.Skipped = sum.Delayed+p.Delayed, sum.Skipped+p.Skipped
 	sum.PodsCreated, sum.PodsReady = sum.PodsCreated+p.PodsCreated, sum.PodsReady+p.PodsReady
 }
 
-func prepared(run *v1alpha1.LoadTestRun) bool {
-	return run.Spec.StartTime != nil || run.Status.Phase == v1alpha1.LoadTestPrepared
+func isPrepared(run *v1alpha1.LoadTestRun) bool {
+	return run.Spec.StartTime != nil || run.Status.Phase == v1alpha1.LoadTestRunPhasePrepared
 }
 
 // failureOf says why a cluster is not loaded in full; empty if it is, as far as is known.
 func (d *Decision) failureOf(w *view, run *v1alpha1.LoadTestRun) string {
-	switch over := over(run); {
+	switch over := isOver(run); {
 	case run.DecodeError != "":
 		return "the run cannot be decoded: " + run.DecodeError
 	case d.late && run.Spec.StartTime == nil && !slices.Contains(d.Start, run):
 		return w.whyUnprepared(run)
 	case run.Status.Failure != "":
 		return run.Status.Failure
-	case run.Status.Phase == v1alpha1.LoadTestFailed:
+	case run.Status.Phase == v1alpha1.LoadTestRunPhaseFailed:
 		return cmp.Or(run.Status.Failure, run.Status.Message, "its agent does not say why")
 	case len(run.Status.Shortfalls) > 0 && run.Status.Verdict != v1alpha1.LoadInvalid:
 		return strings.Join(run.Status.Shortfalls, "; ")
-	case w.apart(run) != "":
-		return w.apart(run)
+	case w.explainApart(run) != "":
+		return w.explainApart(run)
 	case d.Status.StartTime == nil || over:
 		return ""
-	case !measured(run) && run.Spec.StartTime != nil && d.lost(w, run) != "":
-		return d.lost(w, run)
+	case !isMeasured(run) && run.Spec.StartTime != nil && d.explainLost(w, run) != "":
+		return d.explainLost(w, run)
 	}
 	return d.notDisrupted(w, run)
 }
 
-// whyUnprepared says why a run had not begun with the others.
+// whyUnprepared says why a run had not started with the others.
 func (w *view) whyUnprepared(run *v1alpha1.LoadTestRun) string {
-	if cluster := w.clusters[run.Namespace]; cluster != nil && w.unfit(cluster) != "" {
-		return w.unfit(cluster)
+	if cluster := w.clusters[run.Namespace]; cluster != nil && w.explainUnfit(cluster) != "" {
+		return w.explainUnfit(cluster)
 	}
 	return "it was not prepared when the test began: " + cmp.Or(run.Status.Failure, run.Status.Message, "its agent has said nothing of it")
 }
 
-// apart says why a run was not together with the others; empty if it was, as far as is known. Times of begin are by the agents'
+// explainApart says why a run was not together with the others; empty if it was, as far as is known. Times of start are by the agents'
 // clocks.
-func (w *view) apart(run *v1alpha1.LoadTestRun) string {
+func (w *view) explainApart(run *v1alpha1.LoadTestRun) string {
 	if run.Spec.StartTime == nil {
 		return ""
 	}
@@ -123,7 +123,7 @@ func (w *view) apart(run *v1alpha1.LoadTestRun) string {
 
 // notDisrupted says why Nodes did not fail as they should; empty if they did, or may still.
 func (d *Decision) notDisrupted(w *view, run *v1alpha1.LoadTestRun) string {
-	if !w.disrupted() || run.Spec.StartTime == nil {
+	if !w.hasDisruption() || run.Spec.StartTime == nil {
 		return ""
 	}
 	switch beside := w.disruptions[run.Namespace]; {
@@ -141,7 +141,7 @@ func (d *Decision) notDisrupted(w *view, run *v1alpha1.LoadTestRun) string {
 // End ends a test with what was merged. From here on only cleaning up changes its status.
 func (d *Decision) End(world *World, merged *loadtest.Merged) {
 	w := newView(world)
-	s, runs := &d.Status, w.own()
+	s, runs := &d.Status, w.ownRuns()
 	ended := metav1.NewTime(w.Now)
 	if last := lastEnd(runs); last != nil && d.allEnded(runs) {
 		ended = *last
@@ -150,19 +150,19 @@ func (d *Decision) End(world *World, merged *loadtest.Merged) {
 	for cluster, why := range merged.Unreadable {
 		if failed := slices.ContainsFunc(s.Failures, func(f v1alpha1.LoadTestFailure) bool { return f.Cluster == cluster }); !failed {
 			s.Failed, s.Completed = s.Failed+1, max(s.Completed-1, 0)
-			d.fail(cluster, why)
+			d.failCluster(cluster, why)
 		}
 	}
 	slices.SortFunc(s.Failures, func(a, b v1alpha1.LoadTestFailure) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	s.Partial = s.Failed > 0
 	s.Results = merged.Results()
 	s.Unready = merged.Unready()
-	s.Thresholds, s.Missed = merged.Evaluate(w.thresholds())
-	s.Verdict = d.verdict()
+	s.Thresholds, s.Missed = merged.Evaluate(w.loadThresholds())
+	s.Verdict = d.testVerdict()
 	d.Merge = false
 	d.Next = time.Time{}
-	d.finish(w, runs)
-	d.conclude(w)
+	d.awaitCleanup(w, runs)
+	d.concludeTest(w)
 }
 
 // lastEnd is when the last of runs ended, as far as they say so.
@@ -175,13 +175,13 @@ func lastEnd(runs []*v1alpha1.LoadTestRun) (last *metav1.Time) {
 	return last
 }
 
-// allEnded tells whether every run that has begun says when it ended.
+// allEnded reports whether every run that has started says when it ended.
 func (d *Decision) allEnded(runs []*v1alpha1.LoadTestRun) bool {
 	return !slices.ContainsFunc(runs, func(run *v1alpha1.LoadTestRun) bool { return run.Spec.StartTime != nil && run.Status.EndTime == nil })
 }
 
-// verdict of a test that has ended. Without any run nothing is known.
-func (d *Decision) verdict() v1alpha1.LoadVerdict {
+// testVerdict of a test that has ended. Without any run nothing is known.
+func (d *Decision) testVerdict() v1alpha1.LoadVerdict {
 	s := &d.Status
 	missed := slices.ContainsFunc(s.Thresholds, func(r v1alpha1.LoadThresholdResult) bool { return !r.Met })
 	valid := s.Clusters > s.Invalid
@@ -198,8 +198,8 @@ func (d *Decision) verdict() v1alpha1.LoadVerdict {
 	return ""
 }
 
-// outcome says how a test that has ended was.
-func (d *Decision) outcome() string {
+// describeOutcome says how a test that has ended was.
+func (d *Decision) describeOutcome() string {
 	s := &d.Status
 	full := "in full"
 	if s.Progress.Failed > 0 { // As many as a threshold allows.

@@ -88,7 +88,7 @@ func TestTheVerdictAndTheWorstCluster(t *testing.T) {
 				}
 			}
 			if c.failure != "" {
-				w.Runs[1].Status.Phase, w.Runs[1].Status.Failure = v1alpha1.LoadTestFailed, c.failure
+				w.Runs[1].Status.Phase, w.Runs[1].Status.Failure = v1alpha1.LoadTestRunPhaseFailed, c.failure
 			}
 			w.step()
 			g.Expect(w.Test.Status.Verdict).To(Equal(c.want))
@@ -127,7 +127,7 @@ func TestTheStatusIsBounded(t *testing.T) {
 		}
 		status := &w.Runs[i].Status
 		status.Histograms, _, _ = measured.Encode()
-		status.Phase, status.Failure = v1alpha1.LoadTestFailed, strings.Repeat("no ", 300)
+		status.Phase, status.Failure = v1alpha1.LoadTestRunPhaseFailed, strings.Repeat("no ", 300)
 	}
 	w.step()
 	text, err := json.Marshal(w.Test.Status)

@@ -10,8 +10,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
-// prepare waits until all runs are prepared, or prepareTimeout is over, and lets those that are begin together.
-func (d *Decision) prepare(w *view, runs []*v1alpha1.LoadTestRun) {
+// prepareRuns waits until all runs are prepared, or prepareTimeout is over, and lets those that are start together.
+func (d *Decision) prepareRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 	var ready, waiting []*v1alpha1.LoadTestRun
 	begun := time.Time{}
 	for _, run := range runs {
@@ -20,8 +20,8 @@ func (d *Decision) prepare(w *view, runs []*v1alpha1.LoadTestRun) {
 		}
 		cluster := w.clusters[run.Namespace]
 		switch {
-		case over(run):
-		case run.Status.Phase == v1alpha1.LoadTestPrepared && cluster != nil && w.unfit(cluster) == "":
+		case isOver(run):
+		case run.Status.Phase == v1alpha1.LoadTestRunPhasePrepared && cluster != nil && w.explainUnfit(cluster) == "":
 			ready = append(ready, run)
 		default:
 			waiting = append(waiting, run)
@@ -30,67 +30,67 @@ func (d *Decision) prepare(w *view, runs []*v1alpha1.LoadTestRun) {
 	deadline := d.Status.PrepareTime.Add(w.Test.Spec.PrepareTimeout.Duration)
 	switch {
 	case w.Test.Spec.Stopped && begun.IsZero():
-		d.stop(runs)
-		d.summarize(w, runs)
-		d.set(v1alpha1.LoadTestPhaseFailed, "it was stopped before it had begun")
+		d.stopRuns(runs)
+		d.summarizeRuns(w, runs)
+		d.setPhase(v1alpha1.LoadTestPhaseFailed, "it was stopped before it had begun")
 	case begun.IsZero() && len(waiting) > 0 && w.Now.Before(deadline):
 		d.noLaterThan(deadline)
-		d.summarize(w, runs)
-		d.set(v1alpha1.LoadTestPhasePreparing, "%d of %d runs are prepared", len(ready), len(runs))
+		d.summarizeRuns(w, runs)
+		d.setPhase(v1alpha1.LoadTestPhasePreparing, "%d of %d runs are prepared", len(ready), len(runs))
 	case begun.IsZero() && len(ready) == 0:
 		d.late = true
-		d.stop(runs)
-		d.summarize(w, runs)
-		d.set(v1alpha1.LoadTestPhaseFailed, "it could not be begun in any of %d clusters: see status.failures", d.Status.Clusters)
+		d.stopRuns(runs)
+		d.summarizeRuns(w, runs)
+		d.setPhase(v1alpha1.LoadTestPhaseFailed, "it could not be begun in any of %d clusters: see status.failures", d.Status.Clusters)
 	default:
 		if begun.IsZero() {
 			begun = w.Now.Add(startLead + time.Duration(len(ready))*leadPerRun)
 		}
 		// The API server keeps whole seconds.
 		d.Status.StartTime, d.Status.Phase = new(metav1.NewTime(begun.Truncate(time.Second))), v1alpha1.LoadTestPhaseRunning
-		d.run(w, runs)
+		d.startRuns(w, runs)
 	}
 }
 
-// run lets the runs begin that were prepared when the time of the beginning was set, and waits until nothing is measured any more.
-func (d *Decision) run(w *view, runs []*v1alpha1.LoadTestRun) {
+// startRuns lets the runs start that were prepared when the time of the beginning was set, and waits until nothing is measured any more.
+func (d *Decision) startRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 	going := 0
 	d.late = true
 	soon := !w.Now.After(d.Status.StartTime.Add(lateStart)) && !w.Test.Spec.Stopped
 	for _, run := range runs {
 		cluster := w.clusters[run.Namespace]
 		switch {
-		case measured(run):
-		case run.Spec.StartTime == nil && soon && !run.Spec.Stopped && run.Status.Phase == v1alpha1.LoadTestPrepared && cluster != nil && w.unfit(cluster) == "":
+		case isMeasured(run):
+		case run.Spec.StartTime == nil && soon && !run.Spec.Stopped && run.Status.Phase == v1alpha1.LoadTestRunPhasePrepared && cluster != nil && w.explainUnfit(cluster) == "":
 			d.Start = append(d.Start, run)
 			going++
 		case run.Spec.StartTime == nil:
-			d.stop([]*v1alpha1.LoadTestRun{run}) // It has nothing to measure, so it is not waited for.
-		case d.lost(w, run) == "":
+			d.stopRuns([]*v1alpha1.LoadTestRun{run}) // It has nothing to measure, so it is not waited for.
+		case d.explainLost(w, run) == "":
 			going++
 		}
 	}
 	if w.Test.Spec.Stopped {
-		d.stop(runs)
-		d.restore(w)
-	} else if w.disrupted() {
-		d.disrupt(w, runs, soon)
+		d.stopRuns(runs)
+		d.pauseDisruptions(w)
+	} else if w.hasDisruption() {
+		d.createDisruptions(w, runs, soon)
 	}
-	d.summarize(w, runs)
-	d.set(v1alpha1.LoadTestPhaseRunning, "%d of %d runs go on", going, len(runs))
+	d.summarizeRuns(w, runs)
+	d.setPhase(v1alpha1.LoadTestPhaseRunning, "%d of %d runs go on", going, len(runs))
 	if w.Test.Spec.Stopped {
 		d.Status.Message = "stopped: " + d.Status.Message
 	}
 	d.Merge = going == 0
 }
 
-// lost says why a run that is not over is not waited for; empty if it is. What it has measured so far counts.
-func (d *Decision) lost(w *view, run *v1alpha1.LoadTestRun) string {
+// explainLost says why a run that is not over is not waited for; empty if it is. What it has measured so far counts.
+func (d *Decision) explainLost(w *view, run *v1alpha1.LoadTestRun) string {
 	cluster := w.clusters[run.Namespace]
 	if cluster == nil {
 		return "its Cluster is gone"
 	}
-	if since := away(cluster); !since.IsZero() {
+	if since := disconnectedSince(cluster); !since.IsZero() {
 		if !w.Now.Before(since.Add(lostAfter)) {
 			return fmt.Sprintf("its agent was lost at %s: what it had reported until then counts", since.UTC().Format(time.RFC3339))
 		}
@@ -104,29 +104,29 @@ func (d *Decision) lost(w *view, run *v1alpha1.LoadTestRun) string {
 	return ""
 }
 
-// disrupt adds the NodeDisruptionRuns beside runs that have begun. Later they would hit another part of the load than in the
+// createDisruptions adds the NodeDisruptionRuns beside runs that have started. Later they would hit another part of the load than in the
 // other clusters.
-func (d *Decision) disrupt(w *view, runs []*v1alpha1.LoadTestRun, soon bool) {
+func (d *Decision) createDisruptions(w *view, runs []*v1alpha1.LoadTestRun, soon bool) {
 	if !soon {
 		return
 	}
 	for _, run := range runs {
 		cluster := w.clusters[run.Namespace]
-		if run.Spec.StartTime == nil || measured(run) || cluster == nil || w.disruptions[run.Namespace] != nil {
+		if run.Spec.StartTime == nil || isMeasured(run) || cluster == nil || w.disruptions[run.Namespace] != nil {
 			continue
 		}
-		_, wanted, err := w.load(cluster)
+		_, wanted, err := w.loadFor(cluster)
 		if err != nil || wanted == nil {
 			continue // The Nodes are gone since the run was made. A disruption that is missing is a failure.
 		}
-		beside := v1alpha1.NodeDisruptionRun{ObjectMeta: w.meta(run.Namespace, w.Test.Name+disruptionSuffix)}
+		beside := v1alpha1.NodeDisruptionRun{ObjectMeta: w.newMeta(run.Namespace, w.Test.Name+disruptionSuffix)}
 		beside.Spec.Disruption = *wanted
 		d.Disrupt = append(d.Disrupt, beside)
 	}
 }
 
-// restore pauses the NodeDisruptionRuns that are not over. They are kept: a report shows when Nodes failed.
-func (d *Decision) restore(w *view) {
+// pauseDisruptions pauses the NodeDisruptionRuns that are not over. They are kept: a report shows when Nodes failed.
+func (d *Decision) pauseDisruptions(w *view) {
 	for i := range w.Disruptions {
 		beside := &w.Disruptions[i]
 		if w.ownerOf(&beside.ObjectMeta) == ours && beside.DecodeError == "" && !beside.Spec.Paused &&
@@ -136,20 +136,20 @@ func (d *Decision) restore(w *view) {
 	}
 }
 
-// finish waits until the runs have removed what they made, or are not waited for any longer.
-func (d *Decision) finish(w *view, runs []*v1alpha1.LoadTestRun) {
-	d.restore(w)
+// awaitCleanup waits until the runs have removed what they made, or are not waited for any longer.
+func (d *Decision) awaitCleanup(w *view, runs []*v1alpha1.LoadTestRun) {
+	d.pauseDisruptions(w)
 	deadline := d.Status.EndTime.Add(cleanupTimeout)
 	cleaning, given := 0, 0
 	for _, run := range runs {
-		if over(run) || !measured(run) {
+		if isOver(run) || !isMeasured(run) {
 			continue
 		}
 		cluster := w.clusters[run.Namespace]
 		due := deadline
 		if cluster == nil {
 			due = w.Now
-		} else if since := away(cluster); !since.IsZero() && since.Add(lostAfter).Before(due) {
+		} else if since := disconnectedSince(cluster); !since.IsZero() && since.Add(lostAfter).Before(due) {
 			due = since.Add(lostAfter)
 		}
 		if w.Now.Before(due) {
@@ -159,13 +159,13 @@ func (d *Decision) finish(w *view, runs []*v1alpha1.LoadTestRun) {
 			given++
 		}
 	}
-	d.stop(runs)
+	d.stopRuns(runs)
 	if cleaning > 0 {
-		d.set(v1alpha1.LoadTestPhaseCleaningUp, "%s. %d of %d clusters are being cleaned up", d.outcome(), cleaning, len(runs))
+		d.setPhase(v1alpha1.LoadTestPhaseCleaningUp, "%s. %d of %d clusters are being cleaned up", d.describeOutcome(), cleaning, len(runs))
 		return
 	}
 	d.Next = time.Time{}
-	d.set(v1alpha1.LoadTestPhaseCompleted, "%s", d.outcome())
+	d.setPhase(v1alpha1.LoadTestPhaseCompleted, "%s", d.describeOutcome())
 	if given > 0 {
 		d.Status.Message += fmt.Sprintf(". In %s the agent has not said yet that what was made is removed", plural.Count(given, "cluster"))
 	}

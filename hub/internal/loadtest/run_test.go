@@ -37,7 +37,7 @@ func TestARunWhoseAgentIsLostIsNotWaitedForAndCountsInPart(t *testing.T) {
 			g := NewWithT(t)
 			w := begun(2, nil)
 			completed("", 7*time.Second)(&w.Runs[1].Status)
-			w.Runs[1].Status.Phase, w.Runs[1].Status.EndTime = v1alpha1.LoadTestRunning, nil
+			w.Runs[1].Status.Phase, w.Runs[1].Status.EndTime = v1alpha1.LoadTestRunPhaseRunning, nil
 			completed(v1alpha1.LoadPassed, time.Second)(&w.Runs[0].Status)
 			c.lose(w)
 			due := begin.Add(c.after)
@@ -90,7 +90,7 @@ func TestNodesFailBesideTheLoad(t *testing.T) {
 	w.Disruptions = []v1alpha1.NodeDisruptionRun{{ObjectMeta: metav1.ObjectMeta{Namespace: "c00", Name: "rush-load-test"}}}
 	w.step()
 	w.step()
-	w.say(phase(v1alpha1.LoadTestPrepared))
+	w.say(phase(v1alpha1.LoadTestRunPhasePrepared))
 	w.step()
 	w.step()
 	g.Expect(w.Test.Status.Failures).To(ConsistOf(HaveField("Message", ContainSubstring("another NodeDisruptionRun has the name rush-load-test"))))
@@ -125,7 +125,7 @@ func TestCleaningUpIsWaitedForButNotForEver(t *testing.T) {
 	g := NewWithT(t)
 	w := begun(2, nil)
 	w.say(completed(v1alpha1.LoadPassed, time.Second))
-	w.Runs[0].Status.Phase = v1alpha1.LoadTestCleaningUp
+	w.Runs[0].Status.Phase = v1alpha1.LoadTestRunPhaseCleaningUp
 	w.Now = begin.Add(time.Minute)
 	w.step()
 	s := &w.Test.Status
@@ -147,7 +147,7 @@ func TestTheRunOfADeletedTestIsWaitedFor(t *testing.T) {
 	w.step()
 	w.step()
 	g.Expect(w.Test.Status.Phase).To(Equal(v1alpha1.LoadTestPhasePending))
-	w.Runs[1].Status.Phase = v1alpha1.LoadTestPrepared
+	w.Runs[1].Status.Phase = v1alpha1.LoadTestRunPhasePrepared
 	w.Now = begin.Add(time.Minute)
 	w.step()
 	g.Expect(w.Test.Status.Phase).To(Equal(v1alpha1.LoadTestPhaseRunning))

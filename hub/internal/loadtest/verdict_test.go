@@ -83,7 +83,7 @@ func TestUnreadyPodsAreToldWithTheirReasons(t *testing.T) {
 	g.Expect(w.Test.Status.Message).To(ContainSubstring("8 pods were never Ready (most often Unschedulable)"))
 }
 
-// Whatever becomes of the runs: a test passes only if every cluster was loaded in full, no run is Invalid, and every threshold is met
+// Whatever happens to the runs: a test passes only if every cluster was loaded in full, no run is Invalid, and every threshold is met
 // where its scope says; and it is not called Invalid, or nothing at all, if a valid cluster has failed.
 func TestAVerdictIsTrueOrNotGiven(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -103,7 +103,7 @@ func TestAVerdictIsTrueOrNotGiven(t *testing.T) {
 			switch rapid.IntRange(0, 7).Draw(t, "trouble") {
 			case 0:
 				broken[run.Namespace] = true
-				run.Status.Phase, run.Status.Failure, run.Status.Verdict = v1alpha1.LoadTestFailed, "timeout", v1alpha1.LoadMissed
+				run.Status.Phase, run.Status.Failure, run.Status.Verdict = v1alpha1.LoadTestRunPhaseFailed, "timeout", v1alpha1.LoadMissed
 			case 1:
 				broken[run.Namespace] = true
 				run.Status.Shortfalls, run.Status.Verdict = []string{"no request was made"}, v1alpha1.LoadMissed

@@ -91,7 +91,7 @@ func ofRuns() handler.EventHandler {
 	}
 }
 
-// onlyProgress tells whether two states of a run lead to the same decision.
+// onlyProgress reports whether two states of a run lead to the same decision.
 func onlyProgress(before, after *v1alpha1.LoadTestRun) bool {
 	facts := func(run *v1alpha1.LoadTestRun) any {
 		return []any{
@@ -112,16 +112,16 @@ func ofDisruption(_ context.Context, run client.Object) []reconcile.Request {
 
 // ofCluster are the tests that are not over: a change of a cluster may concern any of them.
 func (c *Controller) ofCluster(ctx context.Context, _ client.Object) []reconcile.Request {
-	return c.open(ctx, func(*v1alpha1.LoadTest) bool { return true })
+	return c.openTests(ctx, func(*v1alpha1.LoadTest) bool { return true })
 }
 
 // ofPlacement are those that refer to a Placement.
 func (c *Controller) ofPlacement(ctx context.Context, changed client.Object) []reconcile.Request {
-	return c.open(ctx, func(test *v1alpha1.LoadTest) bool { return placement.Concerns(changed, test.Spec.PlacementRef) })
+	return c.openTests(ctx, func(test *v1alpha1.LoadTest) bool { return placement.Concerns(changed, test.Spec.PlacementRef) })
 }
 
-// open are the tests that are not over and are wanted.
-func (c *Controller) open(ctx context.Context, wanted func(*v1alpha1.LoadTest) bool) []reconcile.Request {
+// openTests are the tests that are not over and are wanted.
+func (c *Controller) openTests(ctx context.Context, wanted func(*v1alpha1.LoadTest) bool) []reconcile.Request {
 	list := &v1alpha1.LoadTestList{}
 	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		klog.FromContext(ctx).Error(err, "Listing load tests to wake")

@@ -37,9 +37,9 @@ func newView(w *World) *view {
 	return v
 }
 
-// chosen are the clusters that the test is for, by name: those that have a run of it, and the accepted ones that are chosen. The
+// chosenClusters are the clusters that the test is for, by name: those that have a run of it, and the accepted ones that are chosen. The
 // problem is one that only another spec solves.
-func (w *view) chosen() (chosen []*v1alpha1.Cluster, problem string) {
+func (w *view) chosenClusters() (chosen []*v1alpha1.Cluster, problem string) {
 	matches := func(cluster *v1alpha1.Cluster) bool { return w.Placed[cluster.Name] }
 	if w.Test.Spec.PlacementRef == nil {
 		selector, err := metav1.LabelSelectorAsSelector(w.Test.Spec.ClusterSelector)
@@ -54,7 +54,7 @@ func (w *view) chosen() (chosen []*v1alpha1.Cluster, problem string) {
 		}
 	}
 	for i := range w.Clusters {
-		if cluster := &w.Clusters[i]; cluster.Accepted() && matches(cluster) || w.taken(cluster.Name) == ours {
+		if cluster := &w.Clusters[i]; cluster.Accepted() && matches(cluster) || w.ownerIn(cluster.Name) == ours {
 			chosen = append(chosen, cluster)
 		}
 	}
@@ -62,8 +62,8 @@ func (w *view) chosen() (chosen []*v1alpha1.Cluster, problem string) {
 	return chosen, ""
 }
 
-// unfit says why nothing may begin in a cluster; empty if it may.
-func (w *view) unfit(cluster *v1alpha1.Cluster) string {
+// explainUnfit says why nothing may start in a cluster; empty if it may.
+func (w *view) explainUnfit(cluster *v1alpha1.Cluster) string {
 	if frozen := freeze.OfCluster(cluster.Name, cluster.Name, cluster); frozen.Frozen {
 		return "left out, because it is frozen: " + frozen.Message
 	}
@@ -86,7 +86,7 @@ const (
 	others
 )
 
-func (w *view) taken(cluster string) owner {
+func (w *view) ownerIn(cluster string) owner {
 	if run := w.runs[cluster]; run != nil {
 		return w.ownerOf(&run.ObjectMeta)
 	}
@@ -105,8 +105,8 @@ func (w *view) ownerOf(object *metav1.ObjectMeta) owner {
 	return others
 }
 
-// own are the test's runs, by the names of their clusters.
-func (w *view) own() []*v1alpha1.LoadTestRun {
+// ownRuns are the test's runs, by the names of their clusters.
+func (w *view) ownRuns() []*v1alpha1.LoadTestRun {
 	var runs []*v1alpha1.LoadTestRun
 	for i := range w.Runs {
 		if w.ownerOf(&w.Runs[i].ObjectMeta) == ours {
@@ -117,17 +117,17 @@ func (w *view) own() []*v1alpha1.LoadTestRun {
 	return runs
 }
 
-// run is the run of a cluster, which waits for its time to begin.
-func (w *view) run(cluster *v1alpha1.Cluster) (v1alpha1.LoadTestRun, error) {
-	run := v1alpha1.LoadTestRun{ObjectMeta: w.meta(cluster.Name, w.Test.Name)}
-	load, _, err := w.load(cluster)
+// newRun is the run of a cluster, which waits for its time to start.
+func (w *view) newRun(cluster *v1alpha1.Cluster) (v1alpha1.LoadTestRun, error) {
+	run := v1alpha1.LoadTestRun{ObjectMeta: w.newMeta(cluster.Name, w.Test.Name)}
+	load, _, err := w.loadFor(cluster)
 	run.Spec.Load, run.Spec.WithStartTime = load, true
 	return run, err
 }
 
-// meta is that of what is made for the test in a cluster. The name follows from the test's, so that nothing is made twice. When
+// newMeta is that of what is made for the test in a cluster. The name follows from the test's, so that nothing is made twice. When
 // the test is deleted the API server's garbage collector deletes it, and the agents remove what there is of it.
-func (w *view) meta(cluster, name string) metav1.ObjectMeta {
+func (w *view) newMeta(cluster, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: cluster, Name: name, Labels: map[string]string{v1alpha1.LoadTestNameLabel: w.Test.Name},
 		OwnerReferences: []metav1.OwnerReference{{
@@ -136,8 +136,8 @@ func (w *view) meta(cluster, name string) metav1.ObjectMeta {
 	}
 }
 
-// load is what is done in a cluster, and which Nodes fail there.
-func (w *view) load(cluster *v1alpha1.Cluster) (load v1alpha1.Load, disruption *v1alpha1.Disruption, err error) {
+// loadFor is what is done in a cluster, and which Nodes fail there.
+func (w *view) loadFor(cluster *v1alpha1.Cluster) (load v1alpha1.Load, disruption *v1alpha1.Disruption, err error) {
 	if wanted := w.Test.Spec.Preset; wanted != nil {
 		nodes := int32(0)
 		if cluster.Status.Machines != nil {
@@ -153,31 +153,31 @@ func (w *view) load(cluster *v1alpha1.Cluster) (load v1alpha1.Load, disruption *
 	return load, disruption, err
 }
 
-// disrupted tells whether Nodes fail during the test.
-func (w *view) disrupted() bool {
+// hasDisruption reports whether Nodes fail during the test.
+func (w *view) hasDisruption() bool {
 	return w.Test.Spec.Disruption != nil || w.Test.Spec.Preset != nil && preset.HasDisruption(w.Test.Spec.Preset.Name)
 }
 
-// thresholds are those of the load.
-func (w *view) thresholds() []v1alpha1.LoadThreshold {
+// loadThresholds are those of the load.
+func (w *view) loadThresholds() []v1alpha1.LoadThreshold {
 	if w.Test.Spec.Load != nil {
 		return w.Test.Spec.Load.Thresholds
 	}
 	return preset.Thresholds(w.Test.Spec.Preset)
 }
 
-// over tells whether nothing becomes of a run any more.
-func over(run *v1alpha1.LoadTestRun) bool {
-	return run.DecodeError != "" || run.Status.Phase == v1alpha1.LoadTestCompleted || run.Status.Phase == v1alpha1.LoadTestFailed
+// isOver reports whether nothing becomes of a run any more.
+func isOver(run *v1alpha1.LoadTestRun) bool {
+	return run.DecodeError != "" || run.Status.Phase == v1alpha1.LoadTestRunPhaseCompleted || run.Status.Phase == v1alpha1.LoadTestRunPhaseFailed
 }
 
-// measured tells whether a run measures nothing any more.
-func measured(run *v1alpha1.LoadTestRun) bool {
-	return over(run) || run.Status.Phase == v1alpha1.LoadTestCleaningUp
+// isMeasured reports whether a run measures nothing any more.
+func isMeasured(run *v1alpha1.LoadTestRun) bool {
+	return isOver(run) || run.Status.Phase == v1alpha1.LoadTestRunPhaseCleaningUp
 }
 
-// away is since when a cluster's agent has not been connected; zero if it is.
-func away(cluster *v1alpha1.Cluster) time.Time {
+// disconnectedSince is since when a cluster's agent has not been connected; zero if it is.
+func disconnectedSince(cluster *v1alpha1.Cluster) time.Time {
 	connected := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)
 	if connected == nil || connected.Status == metav1.ConditionTrue {
 		return time.Time{}

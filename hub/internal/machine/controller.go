@@ -68,14 +68,14 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	wanted, known := Marker(cluster)
 	if err != nil {
 		cluster.Name = request.Name
-		wanted, known = removed(request.Name, metav1.NewTime(time.Now())), true
+		wanted, known = removedMarker(request.Name, metav1.NewTime(time.Now())), true
 	}
 	if !known {
 		return reconcile.Result{}, nil // What makes it known asks for the cluster again.
 	}
 	var machines []*v1alpha1.Machine
 	err = machinestate.Each(ctx, c.client, func(machine *v1alpha1.Machine) {
-		if machine.Spec.ClusterName == cluster.Name && !marked(machine, wanted) {
+		if machine.Spec.ClusterName == cluster.Name && !hasMarker(machine, wanted) {
 			machines = append(machines, machine)
 		}
 	}, client.InNamespace(cluster.Name), client.UnsafeDisableDeepCopy)
@@ -84,7 +84,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	klog.FromContext(ctx).V(2).Info("Marking machines", "stale", wanted != nil, "machines", len(machines))
 	for _, machine := range machines[:min(len(machines), atOnce)] {
-		if err := c.write(ctx, machine, wanted); err != nil {
+		if err := c.writeMarker(ctx, machine, wanted); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
@@ -92,11 +92,11 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: pause}, nil
 }
 
-// write changes the marker alone. The agent writes the list of conditions too: with the lock, each of the two puts its
+// writeMarker changes the marker alone. The agent writes the list of conditions too: with the lock, each of the two puts its
 // own into the list that the other has left. A Machine that has changed meanwhile is looked at again after pause.
-func (c *Controller) write(ctx context.Context, cached *v1alpha1.Machine, wanted *metav1.Condition) error {
+func (c *Controller) writeMarker(ctx context.Context, cached *v1alpha1.Machine, wanted *metav1.Condition) error {
 	machine := cached.DeepCopy()
-	mark(machine, wanted, time.Now())
+	setMarker(machine, wanted, time.Now())
 	err := c.client.Status().Patch(ctx, machine, reconciler.MergeFromWithLock(cached.DeepCopy()))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
@@ -112,7 +112,7 @@ func (c *Controller) write(ctx context.Context, cached *v1alpha1.Machine, wanted
 func Marker(cluster *v1alpha1.Cluster) (wanted *metav1.Condition, known bool) {
 	list := cluster.Status.Conditions
 	if cluster.DeletionTimestamp != nil {
-		return removed(cluster.Name, *cluster.DeletionTimestamp), true
+		return removedMarker(cluster.Name, *cluster.DeletionTimestamp), true
 	}
 	if !meta.IsStatusConditionTrue(list, v1alpha1.ClusterJoinedCondition) {
 		// There has never been an agent of this Cluster that could have said anything. What was said to one of the same name before
@@ -121,11 +121,11 @@ func Marker(cluster *v1alpha1.Cluster) (wanted *metav1.Condition, known bool) {
 	}
 	connected := meta.FindStatusCondition(list, v1alpha1.ClusterAgentConnectedCondition)
 	if connected != nil && connected.Reason == v1alpha1.ReasonNamespaceDeleting {
-		return marker(connected.Reason, connected.LastTransitionTime, fmt.Sprintf(
+		return newMarker(connected.Reason, connected.LastTransitionTime, fmt.Sprintf(
 			"Namespace %s is being deleted, and the agent has no access to it any more: all else here is what it said last", cluster.Name)), true
 	}
 	if connected != nil && connected.Status != metav1.ConditionTrue {
-		return marker(v1alpha1.ReasonAgentSilent, connected.LastTransitionTime, fmt.Sprintf(
+		return newMarker(v1alpha1.ReasonAgentSilent, connected.LastTransitionTime, fmt.Sprintf(
 			"The agent of Cluster %s is silent: all else here is what it said last", cluster.Name)), true
 	}
 	target := meta.FindStatusCondition(list, v1alpha1.ClusterTargetReachableCondition)
@@ -133,34 +133,34 @@ func Marker(cluster *v1alpha1.Cluster) (wanted *metav1.Condition, known bool) {
 		return nil, false
 	}
 	if target.Status == metav1.ConditionFalse {
-		return marker(v1alpha1.ReasonTargetUnreachable, target.LastTransitionTime, fmt.Sprintf(
+		return newMarker(v1alpha1.ReasonTargetUnreachable, target.LastTransitionTime, fmt.Sprintf(
 			"The agent of Cluster %s does not reach its API server: all else here is what it saw last", cluster.Name)), true
 	}
-	return nil, !looking(list)
+	return nil, !isLooking(list)
 }
 
-// removed is the marker of Machines whose Cluster is gone, or about to be.
-func removed(cluster string, since metav1.Time) *metav1.Condition {
-	return marker(v1alpha1.ReasonClusterNotFound, since, fmt.Sprintf(
+// removedMarker is the marker of Machines whose Cluster is gone, or about to be.
+func removedMarker(cluster string, since metav1.Time) *metav1.Condition {
+	return newMarker(v1alpha1.ReasonClusterNotFound, since, fmt.Sprintf(
 		"Cluster %s was removed, so no agent looks after this Machine: all else here is what was known last. Let the cluster join again with kubectl hollow cluster join %s,"+
 			" or delete the namespace", cluster, cluster))
 }
 
-// looking tells whether the agent says that it has yet to see how its Machines are, or to tell it.
-func looking(list []metav1.Condition) bool {
+// isLooking reports whether the agent says that it has yet to see how its Machines are, or to tell it.
+func isLooking(list []metav1.Condition) bool {
 	frozen := meta.FindStatusCondition(list, v1alpha1.ClusterAgentFrozenCondition)
 	return frozen != nil && frozen.Status == metav1.ConditionTrue && freeze.Blind(frozen.Reason)
 }
 
-func marker(reason string, since metav1.Time, message string) *metav1.Condition {
+func newMarker(reason string, since metav1.Time, message string) *metav1.Condition {
 	return &metav1.Condition{
 		Type: v1alpha1.MachineStaleCondition, Status: metav1.ConditionTrue,
 		Reason: reason, Message: message, LastTransitionTime: since,
 	}
 }
 
-// marked tells whether machine carries wanted; nil for none.
-func marked(machine *v1alpha1.Machine, wanted *metav1.Condition) bool {
+// hasMarker reports whether machine carries wanted; nil for none.
+func hasMarker(machine *v1alpha1.Machine, wanted *metav1.Condition) bool {
 	found := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineStaleCondition)
 	if found == nil || wanted == nil {
 		return found == nil && wanted == nil
@@ -172,9 +172,9 @@ func marked(machine *v1alpha1.Machine, wanted *metav1.Condition) bool {
 	return found.LastTransitionTime.Equal(&wanted.LastTransitionTime) || wanted.Reason == v1alpha1.ReasonClusterNotFound
 }
 
-// mark puts wanted on machine, or takes the marker off if it is nil. Reconciling and Stalled follow: a Machine whose state
+// setMarker puts wanted on machine, or takes the marker off if it is nil. Reconciling and Stalled follow: a Machine whose state
 // is not known is neither as its spec says nor failed.
-func mark(machine *v1alpha1.Machine, wanted *metav1.Condition, now time.Time) {
+func setMarker(machine *v1alpha1.Machine, wanted *metav1.Condition, now time.Time) {
 	list := slices.DeleteFunc(machine.Status.Conditions, func(condition metav1.Condition) bool {
 		return condition.Type == v1alpha1.MachineStaleCondition
 	})
@@ -192,8 +192,8 @@ func SetupWithManager(manager ctrl.Manager, options controller.Options) error {
 		return err
 	}
 	err = builder.ControllerManagedBy(manager).Named("staleness").
-		For(&v1alpha1.Cluster{}, builder.WithPredicates(turned())).
-		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.unmarked), builder.WithPredicates(added())).
+		For(&v1alpha1.Cluster{}, builder.WithPredicates(markerChanged())).
+		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.requestsForUnmarked), builder.WithPredicates(machineAdded())).
 		WithOptions(options).
 		Complete(c)
 	if err != nil {
@@ -202,8 +202,8 @@ func SetupWithManager(manager ctrl.Manager, options controller.Options) error {
 	return nil
 }
 
-// turned lets changes of a Cluster pass that change the marker of its Machines.
-func turned() predicate.Predicate {
+// markerChanged lets changes of a Cluster pass that change the marker of its Machines.
+func markerChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok := e.ObjectOld.(*v1alpha1.Cluster)
@@ -221,8 +221,8 @@ func turned() predicate.Predicate {
 	}
 }
 
-// added lets new Machines pass, and nothing else.
-func added() predicate.Predicate {
+// machineAdded lets new Machines pass, and nothing else.
+func machineAdded() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc:  func(event.UpdateEvent) bool { return false },
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
@@ -230,8 +230,8 @@ func added() predicate.Predicate {
 	}
 }
 
-// unmarked asks for the Cluster of a Machine that is not marked as those of its cluster are.
-func (c *Controller) unmarked(ctx context.Context, object client.Object) []reconcile.Request {
+// requestsForUnmarked asks for the Cluster of a Machine that is not marked as those of its cluster are.
+func (c *Controller) requestsForUnmarked(ctx context.Context, object client.Object) []reconcile.Request {
 	machine, ok := object.(*v1alpha1.Machine)
 	if !ok {
 		return nil
@@ -245,7 +245,7 @@ func (c *Controller) unmarked(ctx context.Context, object client.Object) []recon
 	if err != nil {
 		return nil // Its own event asks for it.
 	}
-	if wanted, known := Marker(cluster); !known || marked(machine, wanted) {
+	if wanted, known := Marker(cluster); !known || hasMarker(machine, wanted) {
 		return nil
 	}
 	return []reconcile.Request{reconciler.Request("", cluster.Name)}

@@ -119,7 +119,7 @@ func TestMachinesOfASilentClusterAreMarkedAndOtherwiseKept(t *testing.T) {
 		stale := meta.FindStatusCondition(after[i].Status.Conditions, v1alpha1.MachineStaleCondition)
 		f.Expect(stale.LastTransitionTime.Equal(&since)).To(BeTrue())
 		kept := after[i].DeepCopy()
-		mark(kept, nil, time.Now())
+		setMarker(kept, nil, time.Now())
 		f.Expect(kept.Status).To(Equal(before[i].Status), "readiness, phase and Node are what was known last")
 		f.Expect(kept.Spec).To(Equal(before[i].Spec))
 		f.Expect(kept.Generation).To(Equal(before[i].Generation))
@@ -201,17 +201,17 @@ func TestMarkersStayUntilTheAgentHasLooked(t *testing.T) {
 	f.Expect(f.reasons()).To(Equal(map[string]int{v1alpha1.ReasonAgentSilent: 2}))
 	f.Expect(f.writes.Total()).To(BeZero())
 	starting := f.cluster.DeepCopy()
-	f.Expect(turned().Update(event.UpdateEvent{ObjectOld: silent, ObjectNew: starting})).To(BeFalse(), "nothing is known, so there is nothing to do")
+	f.Expect(markerChanged().Update(event.UpdateEvent{ObjectOld: silent, ObjectNew: starting})).To(BeFalse(), "nothing is known, so there is nothing to do")
 
 	f.say(v1alpha1.ClusterAgentFrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonRelisting)
 	f.say(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionTrue, v1alpha1.ReasonReachable)
-	f.Expect(turned().Update(event.UpdateEvent{ObjectOld: starting, ObjectNew: f.cluster})).To(BeFalse(), "the target answers, and nothing was asked yet")
+	f.Expect(markerChanged().Update(event.UpdateEvent{ObjectOld: starting, ObjectNew: f.cluster})).To(BeFalse(), "the target answers, and nothing was asked yet")
 	f.finish()
 	f.Expect(f.reasons()).To(Equal(map[string]int{v1alpha1.ReasonAgentSilent: 2}))
 	relisting := f.cluster.DeepCopy()
 
 	f.say(v1alpha1.ClusterAgentFrozenCondition, metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
-	f.Expect(turned().Update(event.UpdateEvent{ObjectOld: relisting, ObjectNew: f.cluster})).To(BeTrue(), "what is known now asks for the cluster")
+	f.Expect(markerChanged().Update(event.UpdateEvent{ObjectOld: relisting, ObjectNew: f.cluster})).To(BeTrue(), "what is known now asks for the cluster")
 	f.finish()
 	f.Expect(f.reasons()).To(BeEmpty())
 }
@@ -266,7 +266,7 @@ func TestTheAgentsWritesAndTheMarkerDoNotFight(t *testing.T) {
 	patch := client.MergeFromWithOptions(behind, client.MergeFromWithOptimisticLock{})
 	f.Expect(f.direct.Status().Patch(t.Context(), &machine, patch)).To(Succeed())
 	wanted, _ := Marker(f.cluster)
-	f.Expect(f.logic.write(t.Context(), behind, wanted)).To(Succeed(), "a conflict is nothing to tell")
+	f.Expect(f.logic.writeMarker(t.Context(), behind, wanted)).To(Succeed(), "a conflict is nothing to tell")
 	f.finish()
 	both := hubtest.Machines(t, f.direct, f.cluster.Name)[0].Status.Conditions
 	f.Expect(meta.IsStatusConditionTrue(both, v1alpha1.MachineHealthyCondition)).To(BeTrue())
@@ -284,15 +284,15 @@ func TestOnlyWhatTurnsTheMarkerWakes(t *testing.T) {
 	f := newFixture(t, 1)
 	machine := hubtest.Machines(t, f.direct, f.cluster.Name)[0]
 	well := f.cluster.DeepCopy()
-	f.Expect(f.logic.unmarked(t.Context(), &machine)).To(BeEmpty())
+	f.Expect(f.logic.requestsForUnmarked(t.Context(), &machine)).To(BeEmpty())
 	f.silence()
 	silent := f.cluster.DeepCopy()
-	f.Expect(f.logic.unmarked(t.Context(), &machine)).To(HaveLen(1), "one that is made amid silence")
+	f.Expect(f.logic.requestsForUnmarked(t.Context(), &machine)).To(HaveLen(1), "one that is made amid silence")
 	renewed := silent.DeepCopy()
 	renewed.Status.AgentVersion = "v2"
-	f.Expect(turned().Update(event.UpdateEvent{ObjectOld: well, ObjectNew: silent})).To(BeTrue())
-	f.Expect(turned().Update(event.UpdateEvent{ObjectOld: silent, ObjectNew: renewed})).To(BeFalse())
-	f.Expect(turned().Update(event.UpdateEvent{ObjectOld: renewed, ObjectNew: well})).To(BeTrue())
+	f.Expect(markerChanged().Update(event.UpdateEvent{ObjectOld: well, ObjectNew: silent})).To(BeTrue())
+	f.Expect(markerChanged().Update(event.UpdateEvent{ObjectOld: silent, ObjectNew: renewed})).To(BeFalse())
+	f.Expect(markerChanged().Update(event.UpdateEvent{ObjectOld: renewed, ObjectNew: well})).To(BeTrue())
 }
 
 func TestMachinesOfANamespaceThatIsBeingDeletedAreMarkedWithTheCause(t *testing.T) {
@@ -313,7 +313,7 @@ func TestMachinesOfARemovedClusterAreStaleUntilANewAgentHasLooked(t *testing.T) 
 	for _, machine := range hubtest.Machines(t, f.direct, f.cluster.Name) {
 		stale := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineStaleCondition)
 		f.Expect(stale.Message).To(ContainSubstring("kubectl hollow cluster join " + f.cluster.Name))
-		f.Expect(f.logic.unmarked(t.Context(), &machine)).To(HaveLen(1), "a hub that starts looks at them")
+		f.Expect(f.logic.requestsForUnmarked(t.Context(), &machine)).To(HaveLen(1), "a hub that starts looks at them")
 	}
 	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch Machine/status": 2}))
 	f.finish()
@@ -335,9 +335,9 @@ func TestMachinesOfARemovedClusterAreStaleUntilANewAgentHasLooked(t *testing.T) 
 
 func TestTheEndOfAClusterWakesItsMachines(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(turned().Delete(event.DeleteEvent{Object: &v1alpha1.Cluster{}})).To(BeTrue())
+	g.Expect(markerChanged().Delete(event.DeleteEvent{Object: &v1alpha1.Cluster{}})).To(BeTrue())
 	leaving := &v1alpha1.Cluster{}
 	now := metav1.Now()
 	leaving.DeletionTimestamp = &now
-	g.Expect(turned().Update(event.UpdateEvent{ObjectOld: &v1alpha1.Cluster{}, ObjectNew: leaving})).To(BeTrue())
+	g.Expect(markerChanged().Update(event.UpdateEvent{ObjectOld: &v1alpha1.Cluster{}, ObjectNew: leaving})).To(BeTrue())
 }

@@ -38,7 +38,7 @@ const livePage = 500
 // follows was decided together with it. worked is what was known of the sets before.
 func (c *Controller) act(ctx context.Context, deployment *v1alpha1.MachineDeployment, worked map[types.UID]int64) error {
 	// From the reads on which the decision rests to its last write.
-	defer c.surges.lock(deployment)()
+	defer c.surges.lockGroup(deployment)()
 	c.Snapshots.Drop(deployment.UID)
 	begun, at := c.Snapshots.Now(), c.Clock.Now()
 	s, machines, err := c.observeLive(ctx, deployment, worked, at)
@@ -71,11 +71,11 @@ func (c *Controller) carryOut(ctx context.Context, s *scope, d decision) error {
 		"change", len(d.changes), "adopt", len(d.adopt), "forget", len(d.forget), "settle", len(d.Settle),
 		"move", len(d.Move), "replace", len(d.Replace), "remove", d.Remove != nil, "why", d.Why)
 	for _, step := range []func(context.Context, *scope, decision) error{
-		c.adopt, c.change, c.create, c.number, c.transfer, c.remove, c.replace, c.forget,
+		c.adoptSets, c.writeSets, c.createSet, c.writeRevision, c.transferMachines, c.deleteWithPlace, c.deleteNotUpdatable, c.deleteHistory,
 	} {
 		if err := step(ctx, s, d); err != nil {
 			if failed := failedEvent(err); !apierrors.IsConflict(err) {
-				emit(c.Recorder, s.deployment, failed)
+				emitEvent(c.Recorder, s.deployment, failed)
 			}
 			return err
 		}
@@ -84,7 +84,7 @@ func (c *Controller) carryOut(ctx context.Context, s *scope, d decision) error {
 }
 
 // observeLive reads all that deployment's next step rests on from the API server, at once: every step of a rollout waits
-// for it. It also returns the Machines. It returns nil if the deployment is gone, was made anew, or has another spec now; its event is on
+// for it. It also returns the Machines. It returns nil if the deployment is gone, was recreated, or has another spec now; its event is on
 // the way.
 func (c *Controller) observeLive(ctx context.Context, deployment *v1alpha1.MachineDeployment, worked map[types.UID]int64, now time.Time) (*scope, []*v1alpha1.Machine, error) {
 	var s *scope
@@ -99,7 +99,7 @@ func (c *Controller) observeLive(ctx context.Context, deployment *v1alpha1.Machi
 	reads.Go(func() error {
 		return machinestate.Each(ctx, c.Live, func(machine *v1alpha1.Machine) {
 			if <-seen; s != nil {
-				s.add(machine)
+				s.addMachine(machine)
 				machine.ManagedFields = nil // They are not needed, and they are nearly half of it.
 				machines = append(machines, machine)
 			}
@@ -108,7 +108,7 @@ func (c *Controller) observeLive(ctx context.Context, deployment *v1alpha1.Machi
 	if err := reads.Wait(); err != nil || s == nil {
 		return nil, nil, err
 	}
-	c.count(s)
+	c.countMachines(s)
 	return s, machines, nil
 }
 
@@ -136,35 +136,35 @@ func (c *Controller) newLiveScope(ctx context.Context, deployment *v1alpha1.Mach
 	return c.newScope(current, around, worked, now)
 }
 
-func (c *Controller) adopt(ctx context.Context, s *scope, d decision) error {
+func (c *Controller) adoptSets(ctx context.Context, s *scope, d decision) error {
 	for _, orphan := range d.adopt {
 		adopted := orphan.DeepCopy()
 		adopted.OwnerReferences = append(adopted.OwnerReferences, ownerReference(s.deployment))
 		setLabels(&adopted.ObjectMeta, s.deployment)
-		if err := c.patch(ctx, orphan, adopted); err != nil {
+		if err := c.patchObject(ctx, orphan, adopted); err != nil {
 			return fmt.Errorf("adopting machine set %s: %w", orphan.Name, err)
 		}
-		emit(c.Recorder, s.deployment, adoptedEvent(orphan))
+		emitEvent(c.Recorder, s.deployment, adoptedEvent(orphan))
 	}
 	return nil
 }
 
-// change writes the sets that are not as they should be. The steps of a rollout are told by its begin, its end, and by
+// writeSets writes the sets that are not as they should be. The steps of a rollout are told by its start, its end, and by
 // the sets; an event is for what a user has asked for.
-func (c *Controller) change(ctx context.Context, s *scope, d decision) error {
+func (c *Controller) writeSets(ctx context.Context, s *scope, d decision) error {
 	for _, change := range d.changes {
 		telemetry.Stamp(ctx, change.after)
-		if err := c.patch(ctx, change.before, change.after); err != nil {
+		if err := c.patchObject(ctx, change.before, change.after); err != nil {
 			err = fmt.Errorf("changing machine set %s: %w", change.before.Name, err)
 			if apierrors.IsConflict(err) {
 				return err
 			}
 			return &actError{v1alpha1.ReasonMachineUpdateFailed, err}
 		}
-		if by := change.by(); by != 0 && len(d.Settle) == 0 {
+		if by := change.replicaChange(); by != 0 && len(d.Settle) == 0 {
 			setsScaled.WithLabelValues(s.deployment.Spec.ClusterName).Inc()
 			if !d.Rolling || s.deployment.Status.ObservedGeneration != s.deployment.Generation {
-				emit(c.Recorder, s.deployment, scaledEvent(change, d.Why))
+				emitEvent(c.Recorder, s.deployment, scaledEvent(change, d.Why))
 			}
 		}
 		*change.before = *change.after // What follows writes the same set.
@@ -172,9 +172,9 @@ func (c *Controller) change(ctx context.Context, s *scope, d decision) error {
 	return nil
 }
 
-// create makes the set of the current template. Its name follows from the template: however stale the reads
+// createSet makes the set of the current template. Its name follows from the template: however stale the reads
 // were, there is never a second one.
-func (c *Controller) create(ctx context.Context, s *scope, d decision) error {
+func (c *Controller) createSet(ctx context.Context, s *scope, d decision) error {
 	if !d.CreateNew {
 		return nil
 	}
@@ -183,20 +183,20 @@ func (c *Controller) create(ctx context.Context, s *scope, d decision) error {
 	err := c.Client.Create(ctx, set)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return c.resolve(ctx, s, set)
+		return c.resolveCollision(ctx, s, set)
 	case err != nil:
 		return &actError{v1alpha1.ReasonCreateFailed, fmt.Errorf("creating machine set %s: %w", set.Name, err)}
 	}
 	s.current = set
 	if !d.startsRollout() {
-		emit(c.Recorder, s.deployment, createdEvent(set, d.Plan))
+		emitEvent(c.Recorder, s.deployment, createdEvent(set, d.Plan))
 	}
 	return nil
 }
 
-// resolve finds out what to do about a set that has the name of the one to be made: nothing if it is that
+// resolveCollision finds out what to do about a set that has the name of the one to be made: nothing if it is that
 // one, else take another hash the next time.
-func (c *Controller) resolve(ctx context.Context, s *scope, wanted *v1alpha1.MachineSet) error {
+func (c *Controller) resolveCollision(ctx context.Context, s *scope, wanted *v1alpha1.MachineSet) error {
 	existing := &v1alpha1.MachineSet{}
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(wanted), existing); err != nil {
 		return fmt.Errorf("reading machine set %s, which exists already: %w", wanted.Name, err)
@@ -213,13 +213,13 @@ func (c *Controller) resolve(ctx context.Context, s *scope, wanted *v1alpha1.Mac
 		collisions += *s.deployment.Status.CollisionCount
 	}
 	s.deployment.Status.CollisionCount = &collisions
-	emit(c.Recorder, s.deployment, collisionEvent(existing))
+	emitEvent(c.Recorder, s.deployment, collisionEvent(existing))
 	return nil
 }
 
 func newSet(s *scope, d decision) *v1alpha1.MachineSet {
 	deployment := s.deployment
-	template := new(s.template()).DeepCopy()
+	template := new(s.machineTemplate()).DeepCopy()
 	selector := maps.Clone(deployment.Spec.Selector.MatchLabels)
 	selector[v1alpha1.MachineTemplateHashLabel] = s.hash
 	template.Metadata.Labels[v1alpha1.MachineTemplateHashLabel] = s.hash
@@ -239,12 +239,12 @@ func newSet(s *scope, d decision) *v1alpha1.MachineSet {
 	}
 	setLabels(&set.ObjectMeta, deployment)
 	setRevision(&set.ObjectMeta, d.revision)
-	annotate(&set.ObjectMeta, v1alpha1.DesiredReplicasAnnotation, strconv.Itoa(replicas(deployment)))
+	setAnnotation(&set.ObjectMeta, v1alpha1.DesiredReplicasAnnotation, strconv.Itoa(replicasOf(deployment)))
 	return set
 }
 
-// forget deletes sets of the history. The resource version keeps one safe that was scaled up meanwhile.
-func (c *Controller) forget(ctx context.Context, _ *scope, d decision) error {
+// deleteHistory deletes sets of the history. The resource version keeps one safe that was scaled up meanwhile.
+func (c *Controller) deleteHistory(ctx context.Context, _ *scope, d decision) error {
 	for _, set := range d.forget {
 		err := c.Client.Delete(ctx, set, client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion})
 		if client.IgnoreNotFound(err) != nil {
@@ -254,25 +254,25 @@ func (c *Controller) forget(ctx context.Context, _ *scope, d decision) error {
 	return nil
 }
 
-// number writes the template's revision on the deployment.
-func (c *Controller) number(ctx context.Context, s *scope, d decision) error {
+// writeRevision writes the template's revision on the deployment.
+func (c *Controller) writeRevision(ctx context.Context, s *scope, d decision) error {
 	if !d.number {
 		return nil
 	}
 	before := s.deployment.DeepCopy()
-	annotate(&s.deployment.ObjectMeta, v1alpha1.RevisionAnnotation, strconv.FormatInt(d.revision, 10))
+	setAnnotation(&s.deployment.ObjectMeta, v1alpha1.RevisionAnnotation, strconv.FormatInt(d.revision, 10))
 	collisions := s.deployment.Status.CollisionCount
-	if err := c.patch(ctx, before, s.deployment); err != nil {
+	if err := c.patchObject(ctx, before, s.deployment); err != nil {
 		return fmt.Errorf("numbering the revision: %w", err)
 	}
 	s.deployment.Status.CollisionCount = collisions // The answer carries the status that is stored.
 	if d.startsRollout() {
-		emit(c.Recorder, s.deployment, rolloutEvent(s, d))
+		emitEvent(c.Recorder, s.deployment, rolloutEvent(s, d))
 	}
 	return nil
 }
 
-func (c *Controller) patch(ctx context.Context, before, after client.Object) error {
+func (c *Controller) patchObject(ctx context.Context, before, after client.Object) error {
 	return c.Client.Patch(ctx, after, reconciler.MergeFromWithLock(before))
 }
 

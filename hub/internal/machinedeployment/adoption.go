@@ -15,7 +15,7 @@ import (
 // deploymentNameLabels are the labels by which the hub notes on a set which MachineDeployment made it.
 var deploymentNameLabels = []string{v1alpha1.MachineDeploymentNameLabel, v1alpha1.AutoscalerDeploymentNameLabel}
 
-// madeBy tells whether the hub made set for a MachineDeployment of that name, and whether for one of another name. Neither holds
+// madeBy reports whether the hub made set for a MachineDeployment of that name, and whether for one of another name. Neither holds
 // for a set that a user made.
 func madeBy(set *v1alpha1.MachineSet, name string) (own, foreign bool) {
 	for _, key := range deploymentNameLabels {
@@ -28,7 +28,7 @@ func madeBy(set *v1alpha1.MachineSet, name string) (own, foreign bool) {
 	return own && !foreign, foreign
 }
 
-// isOrphanOf tells whether a MachineDeployment of that name and selector may take set over: it has no controller, its labels match,
+// isOrphanOf reports whether a MachineDeployment of that name and selector may take set over: it has no controller, its labels match,
 // and no deployment of another name made it. Such a set belongs to its user until a deployment of that name is there again.
 func isOrphanOf(set *v1alpha1.MachineSet, controller *metav1.OwnerReference, name string, selector labels.Selector) bool {
 	_, foreign := madeBy(set, name)
@@ -47,7 +47,7 @@ func (s *scope) addOrphans(candidates []*v1alpha1.MachineSet) error {
 		if err != nil {
 			return fmt.Errorf("comparing machine set %s: %w", set.Name, err)
 		}
-		if !own && size > 0 && (!same || current || size > replicas(s.deployment)) {
+		if !own && size > 0 && (!same || current || size > replicasOf(s.deployment)) {
 			s.strangers = append(s.strangers, set)
 			s.others[set.UID] = true
 			continue

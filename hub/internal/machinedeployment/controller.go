@@ -95,36 +95,36 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 		c.tracer.Settle(deployment)
 	}
 	// Before anything is read: what peers give back from here on may not be seen below, and so has to wake it.
-	c.surges.register(deployment)
+	c.surges.registerDeployment(deployment)
 	around, err := c.listRelated(ctx, c.Client, deployment)
 	if err != nil {
 		return reconciler.Next{}, err
 	}
-	worked := c.worked(around.sets)
+	worked := c.workedGenerations(around.sets)
 	s, err := c.newScope(deployment, around, worked, now)
 	if err != nil {
 		return reconciler.Next{}, err
 	}
 	// Nothing changes a Machine, so the cache need not copy them.
-	err = machinestate.Each(ctx, c.Client, s.add, client.InNamespace(deployment.Namespace), client.UnsafeDisableDeepCopy)
+	err = machinestate.Each(ctx, c.Client, s.addMachine, client.InNamespace(deployment.Namespace), client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return reconciler.Next{}, err
 	}
-	c.count(s)
+	c.countMachines(s)
 	next := reconciler.Next{After: s.counts.NextAvailable}
 	var actErr error
 	retry, refused := c.refused.Wait(deployment.UID, now)
 	d := decide(s)
-	if s.heldBy = d.HeldBy; d.empty() && !d.Held {
-		c.surges.unregister(client.ObjectKeyFromObject(deployment))
+	if s.heldBy = d.HeldBy; d.isEmpty() && !d.Held {
+		c.surges.unregisterDeployment(client.ObjectKeyFromObject(deployment))
 	}
-	if d.empty() {
+	if d.isEmpty() {
 		c.trackStep(s, now)
 	} else {
 		if wait := c.stepDelay(s, d, retry, now); wait > 0 {
 			next = next.NoLaterThan(wait)
 		} else {
-			c.steps.end(deployment.UID)
+			c.steps.noteStep(deployment.UID)
 			actErr = c.act(ctx, deployment, worked)
 		}
 		s.renumbered = d.number
@@ -147,7 +147,7 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 // statusDelay returns how long a changed status has to wait; 0 means that it is written now. What is frozen rolls nothing out,
 // and a user may be waiting to read what still freezes it.
 func (c *Controller) statusDelay(before *v1alpha1.MachineDeploymentStatus, deployment *v1alpha1.MachineDeployment, now time.Time) time.Duration {
-	hurry := urgent(before, deployment)
+	hurry := isUrgent(before, deployment)
 	if meta.IsStatusConditionTrue(deployment.Status.Conditions, v1alpha1.FrozenCondition) {
 		return c.throttle.Delay(deployment.UID, hurry, now)
 	}
@@ -157,12 +157,12 @@ func (c *Controller) statusDelay(before *v1alpha1.MachineDeploymentStatus, deplo
 // countsInterval is that of the counts of a deployment: the longer a rollout takes, the less often they are written.
 var countsInterval = reconciler.StatusBounds{First: 2 * reconciler.StatusInterval, Longest: 6 * reconciler.StatusInterval}
 
-// trackStep takes in that there is nothing to do now: while sets still have to work on the last step, the next one begins.
+// trackStep takes in that there is nothing to do now: while sets still have to work on the last step, the next one starts.
 func (c *Controller) trackStep(s *scope, now time.Time) {
 	if slices.Contains(slices.Collect(maps.Values(s.unseen)), true) {
-		c.steps.begin(s.deployment.UID, now)
+		c.steps.noteWaiting(s.deployment.UID, now)
 	} else {
-		c.steps.end(s.deployment.UID)
+		c.steps.noteStep(s.deployment.UID)
 	}
 }
 
@@ -180,8 +180,8 @@ func (c *Controller) stepDelay(s *scope, d decision, retry time.Duration, now ti
 	}
 	size := 0
 	for _, change := range d.changes {
-		size += max(change.by(), -change.by())
+		size += max(change.replicaChange(), -change.replicaChange())
 	}
-	surge, unavailable := s.deployment.Spec.Strategy.Bounds(replicas(s.deployment))
-	return c.steps.wait(s.deployment.UID, size >= surge+unavailable, now)
+	surge, unavailable := s.deployment.Spec.Strategy.Bounds(replicasOf(s.deployment))
+	return c.steps.timeToWait(s.deployment.UID, size >= surge+unavailable, now)
 }

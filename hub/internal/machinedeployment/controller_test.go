@@ -108,7 +108,7 @@ func (f *fixture) list() []v1alpha1.MachineSet {
 	f.t.Helper()
 	list := &v1alpha1.MachineSetList{}
 	f.Expect(f.direct.List(f.t.Context(), list, client.InNamespace(f.cluster.Name))).To(Succeed())
-	slices.SortFunc(list.Items, func(a, b v1alpha1.MachineSet) int { return cmp.Compare(revision(&a), revision(&b)) })
+	slices.SortFunc(list.Items, func(a, b v1alpha1.MachineSet) int { return cmp.Compare(revisionOf(&a), revisionOf(&b)) })
 	return list.Items
 }
 
@@ -270,7 +270,7 @@ func TestRollsOutWithinItsBudget(t *testing.T) {
 	f.Expect(again).To(HaveLen(2), "going back makes no third set")
 	f.Expect(again[1].UID).To(Equal(sets[0].UID))
 	f.Expect(f.replicasOf(again)).To(Equal([]int32{0, 4}))
-	f.Expect(revision(&again[1])).To(BeEquivalentTo(3))
+	f.Expect(revisionOf(&again[1])).To(BeEquivalentTo(3))
 }
 
 func TestKeepsAsMuchHistoryAsWanted(t *testing.T) {

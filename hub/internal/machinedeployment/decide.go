@@ -29,17 +29,17 @@ type decision struct {
 	forget []*v1alpha1.MachineSet
 }
 
-func (d decision) empty() bool {
+func (d decision) isEmpty() bool {
 	return d.Plan.Empty() && len(d.adopt) == 0 && !d.number && len(d.changes) == 0 && len(d.forget) == 0
 }
 
-// onlyScales tells whether all there is to do is the next step of a rollout.
+// onlyScales reports whether all there is to do is the next step of a rollout.
 func (d decision) onlyScales() bool {
 	return len(d.Scale) > 0 && len(d.changes) == len(d.Scale) && !d.CreateNew && len(d.Replace) == 0 &&
 		len(d.adopt) == 0 && !d.number && len(d.forget) == 0
 }
 
-// startsRollout tells whether the template is about to get its revision, and is not the first one.
+// startsRollout reports whether the template is about to get its revision, and is not the first one.
 func (d decision) startsRollout() bool { return d.number && d.revision > 1 }
 
 // change is what one set is to become.
@@ -47,8 +47,8 @@ type change struct {
 	before, after *v1alpha1.MachineSet
 }
 
-// by is the change of the set's replicas.
-func (c change) by() int { return setReplicas(c.after) - setReplicas(c.before) }
+// replicaChange is the change of the set's replicas.
+func (c change) replicaChange() int { return setReplicas(c.after) - setReplicas(c.before) }
 
 // decide is pure.
 func decide(s *scope) decision {
@@ -58,44 +58,44 @@ func decide(s *scope) decision {
 	if len(s.orphans) > 0 {
 		return decision{adopt: s.orphans}
 	}
-	d := decision{Plan: plan.Decide(s.input()), revision: currentRevision(s)}
+	d := decision{Plan: plan.Decide(s.planInput()), revision: currentRevision(s)}
 	if s.current != nil || d.CreateNew {
-		d.number = revision(s.deployment) != d.revision
+		d.number = revisionOf(s.deployment) != d.revision
 	}
-	if s.current != nil && revision(s.current) < d.revision {
-		d.renewed = revision(s.current)
+	if s.current != nil && revisionOf(s.current) < d.revision {
+		d.renewed = revisionOf(s.current)
 	}
 	for _, set := range s.sets {
 		if set.DeletionTimestamp != nil {
 			continue
 		}
-		if wanted := s.wanted(set, d); !sameSet(set, wanted) {
+		if wanted := s.wantedSet(set, d); !sameSet(set, wanted) {
 			d.changes = append(d.changes, change{set, wanted})
 		}
 	}
-	slices.SortStableFunc(d.changes, func(a, b change) int { return cmp.Compare(direction(a), direction(b)) })
-	d.forget = history(s)
+	slices.SortStableFunc(d.changes, func(a, b change) int { return cmp.Compare(directionOf(a), directionOf(b)) })
+	d.forget = surplusHistory(s)
 	return d
 }
 
-func direction(c change) int { return cmp.Compare(c.by(), 0) }
+func directionOf(c change) int { return cmp.Compare(c.replicaChange(), 0) }
 
 // currentRevision is one more than that of all older templates; a set that is the latest keeps its own.
 func currentRevision(s *scope) int64 {
 	var highest int64
 	for _, set := range s.sets {
 		if set != s.current {
-			highest = max(highest, revision(set))
+			highest = max(highest, revisionOf(set))
 		}
 	}
-	if s.current != nil && revision(s.current) > highest {
-		return revision(s.current)
+	if s.current != nil && revisionOf(s.current) > highest {
+		return revisionOf(s.current)
 	}
 	return highest + 1
 }
 
-// wanted is set as it should be: its size, its place in the history, and what needs no replacement.
-func (s *scope) wanted(set *v1alpha1.MachineSet, d decision) *v1alpha1.MachineSet {
+// wantedSet is set as it should be: its size, its place in the history, and what needs no replacement.
+func (s *scope) wantedSet(set *v1alpha1.MachineSet, d decision) *v1alpha1.MachineSet {
 	wanted := set.DeepCopy()
 	for _, scale := range slices.Concat(d.Scale, d.Settle) {
 		if scale.Name == set.Name {
@@ -112,7 +112,7 @@ func (s *scope) wanted(set *v1alpha1.MachineSet, d decision) *v1alpha1.MachineSe
 		setRevision(&wanted.ObjectMeta, d.revision)
 		// Sets of older templates keep theirs until their Machines are gone: what they have is what was tried
 		// together, and what a rollback goes back to is made up to date then.
-		wanted.Spec.Template = plan.Propagate(set.Spec.Template, s.template(), set.Spec.Selector.MatchLabels)
+		wanted.Spec.Template = plan.Propagate(set.Spec.Template, s.machineTemplate(), set.Spec.Selector.MatchLabels)
 	} else if s.machines[set.UID].Total > 0 {
 		// All but timeouts, which say how long a Machine is waited for on its way out: what holds a rollout up can be cut
 		// short in the deployment.
@@ -121,13 +121,13 @@ func (s *scope) wanted(set *v1alpha1.MachineSet, d decision) *v1alpha1.MachineSe
 	// A set without Machines has nothing to grow from; it learns the number when it is used again. While the plan waits
 	// for something, the number stays: else a change of replicas that comes meanwhile would not be seen.
 	if d.Sized && setReplicas(wanted) > 0 {
-		annotate(&wanted.ObjectMeta, v1alpha1.DesiredReplicasAnnotation, strconv.Itoa(replicas(s.deployment)))
+		setAnnotation(&wanted.ObjectMeta, v1alpha1.DesiredReplicasAnnotation, strconv.Itoa(replicasOf(s.deployment)))
 	}
 	return wanted
 }
 
-// template is the deployment's without what no Machine can have.
-func (s *scope) template() v1alpha1.MachineTemplate {
+// machineTemplate is the deployment's without what no Machine can have.
+func (s *scope) machineTemplate() v1alpha1.MachineTemplate {
 	template := s.deployment.Spec.Template
 	template.Metadata, _ = machinesets.Usable(template.Metadata)
 	return template
@@ -148,19 +148,19 @@ func setLabels(object *metav1.ObjectMeta, deployment *v1alpha1.MachineDeployment
 
 func setRevision(object *metav1.ObjectMeta, number int64) {
 	text := strconv.FormatInt(number, 10)
-	annotate(object, v1alpha1.RevisionAnnotation, text)
-	annotate(object, v1alpha1.AutoscalerRevisionAnnotation, text)
+	setAnnotation(object, v1alpha1.RevisionAnnotation, text)
+	setAnnotation(object, v1alpha1.AutoscalerRevisionAnnotation, text)
 }
 
-func annotate(object *metav1.ObjectMeta, key, value string) {
+func setAnnotation(object *metav1.ObjectMeta, key, value string) {
 	if object.Annotations == nil {
 		object.Annotations = map[string]string{}
 	}
 	object.Annotations[key] = value
 }
 
-// history returns the empty sets of older templates beyond revisionHistoryLimit, oldest revision first.
-func history(s *scope) []*v1alpha1.MachineSet {
+// surplusHistory returns the empty sets of older templates beyond revisionHistoryLimit, oldest revision first.
+func surplusHistory(s *scope) []*v1alpha1.MachineSet {
 	limit := 10
 	if s.deployment.Spec.RevisionHistoryLimit != nil {
 		limit = int(*s.deployment.Spec.RevisionHistoryLimit)
@@ -173,6 +173,6 @@ func history(s *scope) []*v1alpha1.MachineSet {
 			empty = append(empty, set)
 		}
 	}
-	slices.SortStableFunc(empty, func(a, b *v1alpha1.MachineSet) int { return cmp.Compare(revision(a), revision(b)) })
+	slices.SortStableFunc(empty, func(a, b *v1alpha1.MachineSet) int { return cmp.Compare(revisionOf(a), revisionOf(b)) })
 	return empty[:max(len(empty)-limit, 0)]
 }

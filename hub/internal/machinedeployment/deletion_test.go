@@ -76,7 +76,7 @@ func TestAMachineThatHasBecomeReadySinceItWasChosenKeepsItsPlace(t *testing.T) {
 	remove := func(s *scope) error {
 		for _, machine := range s.machines[s.sets[0].UID].facts {
 			if machine.Name == machines[0].Name {
-				return logic.remove(t.Context(), s, decision{Plan: plan.Plan{Remove: &plan.Pick{Set: s.sets[0].Name, Machine: machine}}})
+				return logic.deleteWithPlace(t.Context(), s, decision{Plan: plan.Plan{Remove: &plan.Pick{Set: s.sets[0].Name, Machine: machine}}})
 			}
 		}
 		return nil

@@ -24,7 +24,7 @@ func createdEvent(set *v1alpha1.MachineSet, p plan.Plan) reconciler.Event {
 
 func scaledEvent(c change, why string) reconciler.Event {
 	reason := "MachineSetScaledUp"
-	if c.by() < 0 {
+	if c.replicaChange() < 0 {
 		reason = "MachineSetScaledDown"
 	}
 	return reconciler.NormalEvent(reason, "Scale", fmt.Sprintf(
@@ -88,7 +88,7 @@ func frozenEvent(condition metav1.Condition) reconciler.Event {
 
 func movedEvent(machine *v1alpha1.Machine, set *v1alpha1.MachineSet) reconciler.Event {
 	return reconciler.NormalEvent("InPlaceUpdateStarted", "Update", fmt.Sprintf(
-		"Moved Machine %s to MachineSet %s to be updated in place", machine.Name, set.Name)).With(&v1alpha1.Machine{ObjectMeta: named(machine)})
+		"Moved Machine %s to MachineSet %s to be updated in place", machine.Name, set.Name)).With(&v1alpha1.Machine{ObjectMeta: objectName(machine)})
 }
 
 func replacedEvent(namespace string, pick plan.Pick) reconciler.Event {
@@ -101,14 +101,14 @@ func removedEvent(namespace string, pick plan.Pick) reconciler.Event {
 		"Deleted Machine %s of MachineSet %s, which is not available: a scale-down would have taken one that is", pick.Name, pick.Set)).With(aboutPick(namespace, pick))
 }
 
-// emit sends an event about a deployment. Events that have reason and related object in common are one event with a
+// emitEvent sends an event about a deployment. Events that have reason and related object in common are one event with a
 // count: of each set's scaling there is one, of each Machine's update another. They are counted as one only if they
 // regard equal references, so without a resource version.
-func emit(recorder events.EventRecorder, deployment *v1alpha1.MachineDeployment, e reconciler.Event) {
-	e.Send(recorder, &v1alpha1.MachineDeployment{ObjectMeta: named(deployment)})
+func emitEvent(recorder events.EventRecorder, deployment *v1alpha1.MachineDeployment, e reconciler.Event) {
+	e.Send(recorder, &v1alpha1.MachineDeployment{ObjectMeta: objectName(deployment)})
 }
 
-func named(object metav1.Object) metav1.ObjectMeta {
+func objectName(object metav1.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()}
 }
 
@@ -116,7 +116,7 @@ func aboutSet(set *v1alpha1.MachineSet) runtime.Object {
 	if set == nil {
 		return nil
 	}
-	return &v1alpha1.MachineSet{ObjectMeta: named(set)}
+	return &v1alpha1.MachineSet{ObjectMeta: objectName(set)}
 }
 
 func aboutPick(namespace string, pick plan.Pick) runtime.Object {
@@ -128,7 +128,7 @@ const reachedMemory = 24 * time.Hour
 
 // milestones remembers how far the rollout of each deployment has come at best. A Machine that fails, is replaced and
 // fails again raises the counts over and over, and gets the rollout no further. The zero value is ready for use. A hub
-// that starts anew goes on from what it finds.
+// that starts over continues from what it finds.
 type milestones struct {
 	mu  sync.Mutex
 	all map[types.UID]*milestone
@@ -147,9 +147,9 @@ type standings struct {
 	updated, ready, available, old int
 }
 
-// reached returns where the rollout of s stands.
-func (s *scope) reached() standings {
-	now := standings{updated: s.updated()}
+// currentStandings returns where the rollout of s stands.
+func (s *scope) currentStandings() standings {
+	now := standings{updated: s.countUpdated()}
 	if s.current != nil {
 		counts := s.machines[s.current.UID]
 		now.ready, now.available = counts.Ready, counts.Available
@@ -162,16 +162,16 @@ func (s *scope) reached() standings {
 	return now
 }
 
-// record takes in where the rollout of s stands, and returns when it last came further than ever before; zero if this
+// recordProgress takes in where the rollout of s stands, and returns when it last came further than ever before; zero if this
 // process has not seen it. A change of the deployment's spec changes what the numbers mean, so they are taken as they are
 // then; a new template is a step of its own.
-func (m *milestones) record(s *scope, now time.Time) time.Time {
+func (m *milestones) recordProgress(s *scope, now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.all == nil {
 		m.all = map[types.UID]*milestone{}
 	}
-	reached, known := s.reached(), m.all[s.deployment.UID]
+	reached, known := s.currentStandings(), m.all[s.deployment.UID]
 	if known == nil {
 		for uid, other := range m.all {
 			if now.Sub(other.used) > reachedMemory {
@@ -187,18 +187,18 @@ func (m *milestones) record(s *scope, now time.Time) time.Time {
 		known.best, known.at = reached, now
 	case known.generation != s.deployment.Generation:
 		known.best = reached
-	case reached.beyond(known.best):
-		known.best, known.at = reached.with(known.best), now
+	case reached.isBeyond(known.best):
+		known.best, known.at = reached.bestOf(known.best), now
 	}
 	known.generation = s.deployment.Generation
 	return known.at
 }
 
-// beyond tells whether there is more of what is wanted, or less of what is to go, than at best.
-func (s standings) beyond(best standings) bool { return s.with(best) != best }
+// isBeyond reports whether there is more of what is wanted, or less of what is to go, than at best.
+func (s standings) isBeyond(best standings) bool { return s.bestOf(best) != best }
 
-// with is the best of both.
-func (s standings) with(best standings) standings {
+// bestOf is the best of both.
+func (s standings) bestOf(best standings) standings {
 	return standings{
 		updated: max(s.updated, best.updated), ready: max(s.ready, best.ready),
 		available: max(s.available, best.available), old: min(s.old, best.old),

@@ -161,7 +161,7 @@ func TestAMachineThatServesTheRestOfItsTimeIsMovedFirst(t *testing.T) {
 	}
 }
 
-// agree tells whether label and condition say the same.
+// agree reports whether label and condition say the same.
 func (f *fixture) agree() bool {
 	f.t.Helper()
 	frozen := f.condition(v1alpha1.FrozenCondition)

@@ -144,7 +144,7 @@ func TestPoolsThatWaitAreWoken(t *testing.T) {
 	p.Expect(p.direct.Delete(t.Context(), gone)).To(Succeed())
 	p.sync(true, false, false)
 	p.logic.ofChangedPeer(t.Context(), gone)
-	p.Expect(p.logic.surges.waits(gone)).To(BeFalse(), "it is gone")
+	p.Expect(p.logic.surges.isWaiting(gone)).To(BeFalse(), "it is gone")
 }
 
 // A pool whose new Machine does not come up is late. Those that wait for its surge are not, and say for whom they wait.
@@ -223,14 +223,14 @@ func TestPeersUseWhatTheyHaveOrMayMake(t *testing.T) {
 			Labels:          map[string]string{v1alpha1.MachineDeploymentNameLabel: deployment},
 			OwnerReferences: []metav1.OwnerReference{{Kind: "MachineSet", UID: set, Controller: new(true)}},
 		}}
-		s.add(machine)
+		s.addMachine(machine)
 	}
 	facts := func(unseen ...types.UID) plan.Peer {
 		all := map[types.UID]bool{}
 		for _, uid := range unseen {
 			all[uid] = true
 		}
-		list := s.peers.facts(all)
+		list := s.peers.planPeers(all)
 		g.Expect(list).To(HaveLen(1))
 		return list[0]
 	}

@@ -58,7 +58,7 @@ func TestAMachineKeepsWhatAPersonSetOnItWhenItIsUpdatedInPlace(t *testing.T) {
 	machine := &v1alpha1.Machine{}
 	machinesets.TemplateOf(source).Give(machine)
 	machine.Spec.Timeouts.Drain = &metav1.Duration{Duration: time.Minute}
-	hand(machine, source, target, 2)
+	assignToSet(machine, source, target, 2)
 	g.Expect(machine.Spec.Versions.Kubelet).To(Equal("v1.37.0"))
 	g.Expect(machine.Spec.ProviderConfig.Provider).To(Equal("other"))
 	g.Expect(machine.Spec.Timeouts.Health.Duration).To(Equal(2*time.Hour), "no user has set it on the machine")

@@ -209,7 +209,7 @@ func TestManualUpdateWaitsForTheLabel(t *testing.T) {
 
 var errCrash = errors.New("the hub dies here")
 
-// The hub dies after each write of a transfer in turn, and another one goes on; the sets' controller is at work all
+// The hub dies after each write of a transfer in turn, and another one continues; the sets' controller is at work all
 // the time.
 func TestTransferSurvivesACrashAfterEachWrite(t *testing.T) {
 	f := inPlace(t, 3, func(deployment *v1alpha1.MachineDeployment) {

@@ -33,7 +33,7 @@ func (f *fixture) frozenFor(reason string) {
 	f.step()
 }
 
-// failNew lets all Machines of the present template fail.
+// failNew lets all Machines of the current template fail.
 func (f *fixture) failNew(reason string) {
 	f.t.Helper()
 	for _, machine := range f.machines() {
@@ -46,7 +46,7 @@ func (f *fixture) failNew(reason string) {
 	f.step()
 }
 
-// midRollout begins a rollout and stops it in its middle.
+// midRollout starts a rollout and stops it in its middle.
 func (f *fixture) midRollout() {
 	f.t.Helper()
 	f.rest()

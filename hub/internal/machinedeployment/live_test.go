@@ -45,9 +45,9 @@ func TestASetIsSeenOnlyIfItWasBeforeItsMachinesWereRead(t *testing.T) {
 	f.Expect(err).NotTo(HaveOccurred())
 	unseen := func() bool {
 		machinesRead = make(chan struct{})
-		s, _, err := logic.observeLive(t.Context(), f.refresh(), logic.worked(f.list()), f.clock.Now())
+		s, _, err := logic.observeLive(t.Context(), f.refresh(), logic.workedGenerations(f.list()), f.clock.Now())
 		f.Expect(err).NotTo(HaveOccurred())
-		return s.input().New.Unseen
+		return s.planInput().New.Unseen
 	}
 	f.Expect(unseen()).To(BeTrue(), "its controller worked on it while the machines were read")
 	f.Expect(unseen()).To(BeFalse(), "now it had done so before")

@@ -51,7 +51,7 @@ type scope struct {
 	counts    machinestate.Counts
 	// peers share the deployment's surge.
 	peers peers
-	// unseen are the sets whose present spec their controller may still have to work on.
+	// unseen are the sets whose current spec their controller may still have to work on.
 	unseen map[types.UID]bool
 	// renumbered: the template has got another revision in this reconciliation.
 	renumbered bool
@@ -158,12 +158,12 @@ func (c *Controller) newScope(deployment *v1alpha1.MachineDeployment, around rel
 	return s, nil
 }
 
-// count sums up, when all Machines have been added.
-func (c *Controller) count(s *scope) {
+// countMachines sums up, when all Machines have been added.
+func (c *Controller) countMachines(s *scope) {
 	if s.clock.Stands {
 		s.counts.NextAvailable = 0 // It stands, and the thaw wakes the deployment.
 	}
-	s.frozen = freeze.All(s.overshoot(c.Safety), s.frozen, s.heldSet(), s.undecodable)
+	s.frozen = freeze.All(s.overshootVerdict(c.Safety), s.frozen, s.heldSet(), s.undecodable)
 }
 
 // heldSet freezes the deployment as long as a person has frozen one of its sets: its steps take Machines of them all.
@@ -176,8 +176,8 @@ func (s *scope) heldSet() freeze.Verdict {
 	return freeze.Verdict{}
 }
 
-// overshoot freezes the deployment as long as one of its sets is frozen for its own surplus of Machines.
-func (s *scope) overshoot(limits machinesets.OvershootLimits) freeze.Verdict {
+// overshootVerdict freezes the deployment as long as one of its sets is frozen for its own surplus of Machines.
+func (s *scope) overshootVerdict(limits machinesets.OvershootLimits) freeze.Verdict {
 	for _, set := range s.sets {
 		facts := machinesets.OvershootOf(set, s.deployment, s.machines[set.UID].Active)
 		if verdict := freeze.OfOvershoot(limits.Message(set.Name, facts)); verdict.Frozen {
@@ -187,8 +187,8 @@ func (s *scope) overshoot(limits machinesets.OvershootLimits) freeze.Verdict {
 	return freeze.Verdict{}
 }
 
-// worked tells on which generation of each set its controller has worked, as far as the set or this process knows.
-func (c *Controller) worked(sets []v1alpha1.MachineSet) map[types.UID]int64 {
+// workedGenerations tells on which generation of each set its controller has worked, as far as the set or this process knows.
+func (c *Controller) workedGenerations(sets []v1alpha1.MachineSet) map[types.UID]int64 {
 	generations := make(map[types.UID]int64, len(sets))
 	for i := range sets {
 		generations[sets[i].UID] = max(sets[i].Status.ObservedGeneration, c.Sets.Worked(sets[i].UID))
@@ -243,8 +243,8 @@ func (s *scope) addOwnedSet(set *v1alpha1.MachineSet) error {
 	return nil
 }
 
-// add takes in one Machine of the namespace. It does not change it.
-func (s *scope) add(machine *v1alpha1.Machine) {
+// addMachine takes in one Machine of the namespace. It does not change it.
+func (s *scope) addMachine(machine *v1alpha1.Machine) {
 	controller := metav1.GetControllerOfNoCopy(machine)
 	if controller == nil || controller.Kind != "MachineSet" {
 		return
@@ -287,25 +287,25 @@ func (c *Controller) addCluster(s *scope, cluster *v1alpha1.Cluster) {
 	}
 }
 
-// refused says why the agent would refuse new Machines of template; empty if it would not, or if that is not known.
-func (s *scope) refused(template v1alpha1.MachineTemplate) string {
+// describeRefusal says why the agent would refuse new Machines of template; empty if it would not, or if that is not known.
+func (s *scope) describeRefusal(template v1alpha1.MachineTemplate) string {
 	return v1alpha1.UnsupportedKubelet(template.Spec.Versions.Kubelet, s.kubernetes, template.Metadata.Annotations)
 }
 
-// input is what the planner needs to know.
-func (s *scope) input() plan.Input {
+// planInput is what the planner needs to know.
+func (s *scope) planInput() plan.Input {
 	in := plan.Input{
-		Replicas: replicas(s.deployment), Strategy: s.deployment.Spec.Strategy, Paused: s.deployment.Spec.Paused,
-		Refused: s.refused(s.deployment.Spec.Template) != "",
-		Frozen:  s.frozen.Frozen, Deleting: s.deployment.DeletionTimestamp != nil, Peers: s.peers.facts(s.unseen),
+		Replicas: replicasOf(s.deployment), Strategy: s.deployment.Spec.Strategy, Paused: s.deployment.Spec.Paused,
+		Refused: s.describeRefusal(s.deployment.Spec.Template) != "",
+		Frozen:  s.frozen.Frozen, Deleting: s.deployment.DeletionTimestamp != nil, Peers: s.peers.planPeers(s.unseen),
 	}
 	for _, set := range s.sets {
 		facts := plan.Set{
 			Name: set.Name, Created: set.CreationTimestamp.Time, Replicas: setReplicas(set),
 			Unseen:   s.unseen[set.UID],
 			Priority: machinestate.Priority(set.Spec.Template.Metadata.Annotations),
-			SizedFor: sizedFor(set), Locked: locked(set), Machines: s.machines[set.UID].facts,
-			Refused: s.refused(set.Spec.Template) != "",
+			SizedFor: sizedFor(set), Locked: isLocked(set), Machines: s.machines[set.UID].facts,
+			Refused: s.describeRefusal(set.Spec.Template) != "",
 		}
 		if set.DeletionTimestamp != nil {
 			facts.Replicas, facts.Unseen, facts.Locked = 0, false, false // It makes no more Machines, and cannot be scaled.
@@ -323,8 +323,8 @@ func (s *scope) input() plan.Input {
 	return in
 }
 
-// locked tells whether Machines are being moved out of set or into it.
-func locked(set *v1alpha1.MachineSet) bool {
+// isLocked reports whether Machines are being moved out of set or into it.
+func isLocked(set *v1alpha1.MachineSet) bool {
 	_, found := set.Annotations[v1alpha1.TransferAnnotation]
 	return found
 }
@@ -338,7 +338,7 @@ func sizedFor(set *v1alpha1.MachineSet) *int {
 	return &number
 }
 
-func replicas(deployment *v1alpha1.MachineDeployment) int {
+func replicasOf(deployment *v1alpha1.MachineDeployment) int {
 	return v1alpha1.DesiredReplicas(deployment.Spec.Replicas)
 }
 
@@ -346,8 +346,8 @@ func setReplicas(set *v1alpha1.MachineSet) int {
 	return v1alpha1.DesiredReplicas(set.Spec.Replicas)
 }
 
-// revision is the revision that an object carries; 0 if it carries none.
-func revision(object metav1.Object) int64 {
+// revisionOf is the revision that an object carries; 0 if it carries none.
+func revisionOf(object metav1.Object) int64 {
 	number, err := strconv.ParseInt(object.GetAnnotations()[v1alpha1.RevisionAnnotation], 10, 64)
 	if err != nil {
 		return 0

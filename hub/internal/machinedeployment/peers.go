@@ -46,7 +46,7 @@ func (s *scope) addPeers(deployments []v1alpha1.MachineDeployment) {
 			continue
 		}
 		found := &peer{
-			name: other.Name, replicas: replicas(other),
+			name: other.Name, replicas: replicasOf(other),
 			selector: labels.SelectorFromSet(other.Spec.Selector.MatchLabels),
 		}
 		s.peers.byUID[other.UID], s.peers.byName[other.Name] = found, found
@@ -84,8 +84,8 @@ func (p *peers) addMachine(machine *v1alpha1.Machine, set types.UID, exists bool
 	}
 }
 
-// facts are what the planner needs to know of them; unseen are the sets whose controller may still have to work.
-func (p *peers) facts(unseen map[types.UID]bool) []plan.Peer {
+// planPeers are what the planner needs to know of them; unseen are the sets whose controller may still have to work.
+func (p *peers) planPeers(unseen map[types.UID]bool) []plan.Peer {
 	facts := make([]plan.Peer, 0, len(p.byUID))
 	for _, peer := range p.byUID {
 		fact := plan.Peer{Name: peer.name, Replicas: peer.replicas, Machines: peer.ownerless}

@@ -174,12 +174,12 @@ func (p *pools) beyond() int {
 	}
 	sum := 0
 	for _, name := range p.names {
-		sum += max(counts[name]-replicas(p.get(name)), 0)
+		sum += max(counts[name]-replicasOf(p.get(name)), 0)
 	}
 	return sum
 }
 
-// rolled tells whether all Machines are new and available.
+// rolled reports whether all Machines are new and available.
 func (p *pools) rolled(each int) bool {
 	p.t.Helper()
 	machines := p.fixture.machines()

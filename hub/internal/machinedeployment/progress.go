@@ -14,16 +14,16 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-// startGrace is how long a hub that has just started declares no rollout late: while none ran, none could go on.
+// startGrace is how long a hub that has just started declares no rollout late: while none ran, none could continue.
 const startGrace = time.Minute
 
 // The clock of the progress deadline is the lastTransitionTime of the condition Progressing, so that it survives
 // the hub. While a rollout runs (reason RollingOut), it is the time of the last progress, as lastUpdateTime is in
 // apps/v1; when the deployment thaws, it moves on by the time that it was frozen, which the condition Frozen tells;
-// when the rollout goes on after a pause, or gets surge that others had, it starts anew. With the other reasons it is the
+// when the rollout continues after a pause, or gets surge that others had, it starts over. With the other reasons it is the
 // time of the transition.
-func (c *Controller) progressing(s *scope, before *v1alpha1.MachineDeploymentStatus, now time.Time) metav1.Condition {
-	condition := progress(s, before)
+func (c *Controller) progressingCondition(s *scope, before *v1alpha1.MachineDeploymentStatus, now time.Time) metav1.Condition {
+	condition := currentProgress(s, before)
 	if s.overlap != "" {
 		condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSelectorOverlap, Message: s.overlap}
 	}
@@ -31,7 +31,7 @@ func (c *Controller) progressing(s *scope, before *v1alpha1.MachineDeploymentSta
 	condition.Type, condition.ObservedGeneration = v1alpha1.ProgressingCondition, s.deployment.Generation
 	condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 	// A status that waits to be written may have to tell of progress that an earlier reconciliation saw.
-	progressed := c.milestones.record(s, now)
+	progressed := c.milestones.recordProgress(s, now)
 	seen := metav1.NewTime(progressed.Truncate(time.Second))
 	old := meta.FindStatusCondition(before.Conditions, v1alpha1.ProgressingCondition)
 	switch {
@@ -43,7 +43,7 @@ func (c *Controller) progressing(s *scope, before *v1alpha1.MachineDeploymentSta
 	case progressed.Equal(now):
 	case old.Reason == v1alpha1.ReasonProgressDeadlineExceeded:
 		if !old.LastTransitionTime.Before(&seen) {
-			return late(condition, *old.DeepCopy())
+			return keepLate(condition, *old.DeepCopy())
 		}
 		condition.LastTransitionTime = seen
 	case old.Reason == v1alpha1.ReasonRollingOut:
@@ -51,19 +51,19 @@ func (c *Controller) progressing(s *scope, before *v1alpha1.MachineDeploymentSta
 		if since.Before(&seen) {
 			since = seen
 		}
-		condition.LastTransitionTime = thawed(s, before, since, condition.LastTransitionTime)
+		condition.LastTransitionTime = addFrozenTime(s, before, since, condition.LastTransitionTime)
 	}
 	return condition
 }
 
-// late keeps a rollout that was late and has made no progress since as it is.
-func late(condition, old metav1.Condition) metav1.Condition {
+// keepLate keeps a rollout that was late and has made no progress since as it is.
+func keepLate(condition, old metav1.Condition) metav1.Condition {
 	condition.Status, condition.Reason, condition.LastTransitionTime = old.Status, old.Reason, old.LastTransitionTime
 	return condition
 }
 
-// thawed is the clock that showed old, moved on by the time that was frozen.
-func thawed(s *scope, before *v1alpha1.MachineDeploymentStatus, old, now metav1.Time) metav1.Time {
+// addFrozenTime is the clock that showed old, moved on by the time that was frozen.
+func addFrozenTime(s *scope, before *v1alpha1.MachineDeploymentStatus, old, now metav1.Time) metav1.Time {
 	frozen := meta.FindStatusCondition(before.Conditions, v1alpha1.FrozenCondition)
 	if s.frozen.Frozen || frozen == nil || frozen.Status != metav1.ConditionTrue {
 		return old
@@ -94,9 +94,9 @@ func (c *Controller) updateProgressing(s *scope, condition *metav1.Condition, no
 	return 0
 }
 
-// progress says where the rollout stands, apart from the time that it takes.
-func progress(s *scope, before *v1alpha1.MachineDeploymentStatus) metav1.Condition {
-	status, want := &s.deployment.Status, int32(replicas(s.deployment))
+// currentProgress says where the rollout stands, apart from the time that it takes.
+func currentProgress(s *scope, before *v1alpha1.MachineDeploymentStatus) metav1.Condition {
+	status, want := &s.deployment.Status, int32(replicasOf(s.deployment))
 	condition := metav1.Condition{Status: metav1.ConditionTrue}
 	old := meta.FindStatusCondition(before.Conditions, v1alpha1.ProgressingCondition)
 	allUpdated := s.allUpdated()
@@ -108,29 +108,29 @@ func progress(s *scope, before *v1alpha1.MachineDeploymentStatus) metav1.Conditi
 	case s.deployment.Spec.Paused:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonPaused
 		condition.Message = "spec.paused is set: no machine is replaced until it is unset"
-		if refused := s.refusal(); refused != "" {
+		if refused := s.describeRefused(); refused != "" {
 			condition.Message += ". Nor would any be then: " + refused
 		}
 	case s.heldBack():
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonUnsupportedKubeletVersion
-		condition.Message = standing(s) + ", and no more will get it: " + s.refusal()
+		condition.Message = describeStanding(s) + ", and no more will get it: " + s.describeRefused()
 	case byRequest(s.deployment) && status.Replicas == want && status.AvailableReplicas >= want:
 		condition.Reason = v1alpha1.ReasonAwaitingRequest
-		condition.Message = standing(s) + ": " + request(s.deployment)
+		condition.Message = describeStanding(s) + ": " + describeRequest(s.deployment)
 	case len(s.heldBy) > 0:
 		condition.Reason = v1alpha1.ReasonAwaitingSurge
 		condition.Message = fmt.Sprintf("%s: surge group %s is used up by MachineDeployment %s, and this one waits for it",
-			standing(s), s.deployment.Spec.Strategy.SurgeGroup(), reconciler.ListFew(s.heldBy))
+			describeStanding(s), s.deployment.Spec.Strategy.SurgeGroup(), reconciler.ListFew(s.heldBy))
 	default:
 		condition.Reason = v1alpha1.ReasonRollingOut
-		condition.Message = standing(s)
+		condition.Message = describeStanding(s)
 	}
 	return condition
 }
 
-// refusal says why no Machine gets the current template, and what a user can do; empty if Machines get it.
-func (s *scope) refusal() string {
-	problem := s.refused(s.deployment.Spec.Template)
+// describeRefused says why no Machine gets the current template, and what a user can do; empty if Machines get it.
+func (s *scope) describeRefused() string {
+	problem := s.describeRefusal(s.deployment.Spec.Template)
 	if problem == "" {
 		return ""
 	}
@@ -138,23 +138,23 @@ func (s *scope) refusal() string {
 		problem, v1alpha1.AllowKubeletVersionSkewAnnotation)
 }
 
-// heldBack tells whether there would be more Machines of the current template if it were not refused.
+// heldBack reports whether there would be more Machines of the current template if it were not refused.
 func (s *scope) heldBack() bool {
 	have := 0
 	if s.current != nil {
 		have = setReplicas(s.current)
 	}
-	return have < replicas(s.deployment) && s.refusal() != ""
+	return have < replicasOf(s.deployment) && s.describeRefused() != ""
 }
 
-// standing counts, and names what the rollout cannot get past: Machines of the current template that failed, and those
+// describeStanding counts, and names what the rollout cannot get past: Machines of the current template that failed, and those
 // whose update in place did.
-func standing(s *scope) string {
-	text := fmt.Sprintf("%d of %d machines have the current template", s.updated(), replicas(s.deployment))
+func describeStanding(s *scope) string {
+	text := fmt.Sprintf("%d of %d machines have the current template", s.countUpdated(), replicasOf(s.deployment))
 	if s.current == nil {
 		return text
 	}
-	text += failures(s.machines[s.current.UID].failed)
+	text += describeFailures(s.machines[s.current.UID].failed)
 	if other := s.machines[s.current.UID].otherKubelet; len(other) > 0 {
 		text += "; the Node reports another kubelet version than was asked for: " + reconciler.ListFew(slices.Sorted(slices.Values(other)))
 	}
@@ -170,8 +170,8 @@ func standing(s *scope) string {
 	return fmt.Sprintf("%s; the update failed of %s: their condition Updated says why", text, reconciler.ListFew(slices.Sorted(slices.Values(failed))))
 }
 
-// failures tells how many Machines failed, and why the first of them did: mostly it is the same with all.
-func failures(failed []machinestate.Failure) string {
+// describeFailures tells how many Machines failed, and why the first of them did: mostly it is the same with all.
+func describeFailures(failed []machinestate.Failure) string {
 	if len(failed) == 0 {
 		return ""
 	}
@@ -179,11 +179,11 @@ func failures(failed []machinestate.Failure) string {
 	return fmt.Sprintf("; %d failed, %s for the reason %s: %s", len(failed), first.Machine, first.Reason, first.Message)
 }
 
-// byRequest tells whether users choose the next Machine.
-func byRequest(deployment *v1alpha1.MachineDeployment) bool { return request(deployment) != "" }
+// byRequest reports whether users choose the next Machine.
+func byRequest(deployment *v1alpha1.MachineDeployment) bool { return describeRequest(deployment) != "" }
 
-// request is what a user does to let the rollout go on; empty if it does so by itself.
-func request(deployment *v1alpha1.MachineDeployment) string {
+// describeRequest is what a user does to let the rollout continue; empty if it does so by itself.
+func describeRequest(deployment *v1alpha1.MachineDeployment) string {
 	strategy := deployment.Spec.Strategy
 	switch {
 	case strategy.Type == v1alpha1.OnDelete:
@@ -194,8 +194,8 @@ func request(deployment *v1alpha1.MachineDeployment) string {
 	return ""
 }
 
-// put stores condition as it is.
-func put(list *[]metav1.Condition, condition metav1.Condition) {
+// putCondition stores condition as it is.
+func putCondition(list *[]metav1.Condition, condition metav1.Condition) {
 	if stored := meta.FindStatusCondition(*list, condition.Type); stored != nil {
 		*stored = condition
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-// stuckRollout is a rollout that has just begun and whose new Machine does not come up.
+// stuckRollout is a rollout that has just started and whose new Machine does not come up.
 func stuckRollout(t *testing.T, deadline int32) *fixture {
 	t.Helper()
 	f := newFixture(t, 2, nil)

@@ -58,7 +58,7 @@ func (f *fixture) expectRefused() {
 	))
 }
 
-// Claim: Unsupported kubelets replace nothing. Broken: the cluster's version is not read; a rollout goes on with a template that is refused. Also: hub/internal/machinedeployment/plan TestRefusedTemplateTakesNothingAway; test/integration/rollout "should lose nothing to a kubelet that the API server does not support, and go back".
+// Claim: Unsupported kubelets replace nothing. Broken: the cluster's version is not read; a rollout continues with a template that is refused. Also: hub/internal/machinedeployment/plan TestRefusedTemplateTakesNothingAway; test/integration/rollout "should lose nothing to a kubelet that the API server does not support, and go back".
 func TestKubeletThatTheClusterDoesNotSupportCostsNoMachine(t *testing.T) {
 	none, one := intstr.FromInt32(0), intstr.FromInt32(1)
 	for name, strategy := range map[string]v1alpha1.MachineDeploymentStrategy{
@@ -141,7 +141,7 @@ func TestNewDeploymentOfAKubeletThatTheClusterDoesNotSupportMakesNoMachine(t *te
 	f.Expect(f.kubelets()).To(And(HaveLen(2), HaveEach("v1.37.0")))
 }
 
-// A cluster may move on so far that Machines which run are no longer supported: they stay, and only what is made anew
+// A cluster may move on so far that Machines which run are no longer supported: they stay, and only what is recreated
 // would be refused.
 func TestMachinesThatRunStayWhenTheClusterMovesOn(t *testing.T) {
 	f := newFixture(t, 2, nil)

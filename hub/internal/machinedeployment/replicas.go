@@ -15,7 +15,7 @@ import (
 )
 
 // fillReplicas writes spec.replicas where it is left out, before anything is decided. A default of the schema would scale down what
-// another owner has scaled up, as soon as a manifest does not name the field any more. It tells whether it was left out; its
+// another owner has scaled up, as soon as a manifest does not name the field any more. It reports whether it was left out; its
 // event requeues the deployment.
 func (c *Controller) fillReplicas(ctx context.Context, deployment *v1alpha1.MachineDeployment) (filled bool, err error) {
 	if deployment.Spec.Replicas != nil || deployment.DeletionTimestamp != nil {
@@ -30,17 +30,17 @@ func (c *Controller) fillReplicas(ctx context.Context, deployment *v1alpha1.Mach
 			return true, nil // How large it is, is not known. It wakes the deployment when it can be decoded.
 		}
 	}
-	sets := slices.DeleteFunc(list.Items, func(set v1alpha1.MachineSet) bool { return !counts(&set, deployment) })
+	sets := slices.DeleteFunc(list.Items, func(set v1alpha1.MachineSet) bool { return !countsFor(&set, deployment) })
 	after := deployment.DeepCopy()
 	after.Spec.Replicas = new(machinestate.KeepReplicas(deployment, sizeOf(sets, deployment), deployment.Status.ObservedGeneration == 0))
-	if err := c.patch(ctx, deployment, after); err != nil {
+	if err := c.patchObject(ctx, deployment, after); err != nil {
 		return false, fmt.Errorf("keeping the replicas of machine deployment %s: %w", deployment.Name, err)
 	}
 	return true, nil
 }
 
-// counts tells whether set is the deployment's, or will be as soon as it is adopted.
-func counts(set *v1alpha1.MachineSet, deployment *v1alpha1.MachineDeployment) bool {
+// countsFor reports whether set is the deployment's, or will be as soon as it is adopted.
+func countsFor(set *v1alpha1.MachineSet, deployment *v1alpha1.MachineDeployment) bool {
 	if set.DeletionTimestamp != nil {
 		return false
 	}
@@ -56,7 +56,7 @@ func counts(set *v1alpha1.MachineSet, deployment *v1alpha1.MachineDeployment) bo
 func sizeOf(sets []v1alpha1.MachineSet, deployment *v1alpha1.MachineDeployment) int {
 	total := 0
 	var latest *v1alpha1.MachineSet
-	slices.SortFunc(sets, func(a, b v1alpha1.MachineSet) int { return cmp.Compare(revision(&a), revision(&b)) })
+	slices.SortFunc(sets, func(a, b v1alpha1.MachineSet) int { return cmp.Compare(revisionOf(&a), revisionOf(&b)) })
 	for i := range sets {
 		total += setReplicas(&sets[i])
 		if setReplicas(&sets[i]) > 0 || total == 0 {

@@ -25,12 +25,12 @@ func report(s *scope, actErr error, now time.Time) {
 	status.ObservedGeneration = deployment.Generation
 	status.Selector = labels.Set(deployment.Spec.Selector.MatchLabels).String()
 	status.Replicas = int32(s.counts.Total)
-	status.UpdatedReplicas = int32(s.updated())
+	status.UpdatedReplicas = int32(s.countUpdated())
 	status.ReadyReplicas = int32(s.counts.Ready)
 	status.AvailableReplicas = int32(s.counts.Available)
 	status.TerminatingReplicas = int32(s.counts.Terminating())
-	status.UnavailableReplicas = int32(max(replicas(deployment)-s.counts.Available, 0))
-	list := []metav1.Condition{available(s), replicaFailure(s, actErr)}
+	status.UnavailableReplicas = int32(max(replicasOf(deployment)-s.counts.Available, 0))
+	list := []metav1.Condition{availableCondition(s), replicaFailure(s, actErr)}
 	if allowed := remediationAllowed(s); allowed != nil {
 		list = append(list, *allowed)
 	}
@@ -44,25 +44,25 @@ func report(s *scope, actErr error, now time.Time) {
 // the status that is stored.
 func (c *Controller) reportProgress(s *scope, before *v1alpha1.MachineDeploymentStatus, now time.Time) time.Duration {
 	status := &s.deployment.Status
-	progress := c.progressing(s, before, now)
+	progress := c.progressingCondition(s, before, now)
 	next := c.updateProgressing(s, &progress, now)
-	put(&status.Conditions, progress)
+	putCondition(&status.Conditions, progress)
 	if !s.frozen.Passing {
 		frozen := s.frozen.Condition(s.deployment.Generation)
 		first := meta.FindStatusCondition(status.Conditions, frozen.Type) == nil && frozen.Status == metav1.ConditionFalse
 		if conditions.Set(&status.Conditions, frozen, now) && !first {
-			emit(c.Recorder, s.deployment, frozenEvent(frozen))
+			emitEvent(c.Recorder, s.deployment, frozenEvent(frozen))
 		}
 	}
-	conclude(s, now)
+	concludeStatus(s, now)
 	return next
 }
 
-// conclude computes Ready, Reconciling and Stalled from all the rest of the status.
-func conclude(s *scope, now time.Time) {
+// concludeStatus computes Ready, Reconciling and Stalled from all the rest of the status.
+func concludeStatus(s *scope, now time.Time) {
 	list := &s.deployment.Status.Conditions
 	facts := machinestate.ReadyFacts{
-		Deleting: s.deployment.DeletionTimestamp != nil, Replicas: replicas(s.deployment), Counts: s.counts,
+		Deleting: s.deployment.DeletionTimestamp != nil, Replicas: replicasOf(s.deployment), Counts: s.counts,
 		Progressing: meta.FindStatusCondition(*list, v1alpha1.ProgressingCondition),
 	}
 	if s.current != nil {
@@ -76,13 +76,13 @@ func (c *Controller) emitProgress(deployment *v1alpha1.MachineDeployment, before
 	old := meta.FindStatusCondition(before.Conditions, v1alpha1.ProgressingCondition)
 	now := meta.FindStatusCondition(deployment.Status.Conditions, v1alpha1.ProgressingCondition)
 	if told := progressEvent(old, now); told != nil {
-		emit(c.Recorder, deployment, *told)
+		emitEvent(c.Recorder, deployment, *told)
 	}
 }
 
-// updated is the number of Machines of the current template, without those that are still to be updated in place and
+// countUpdated is the number of Machines of the current template, without those that are still to be updated in place and
 // those that are being deleted.
-func (s *scope) updated() int {
+func (s *scope) countUpdated() int {
 	if s.current == nil {
 		return 0
 	}
@@ -90,7 +90,7 @@ func (s *scope) updated() int {
 	return counts.Active - counts.Updating
 }
 
-// allUpdated tells whether all Machines, those being deleted too, have the current template.
+// allUpdated reports whether all Machines, those being deleted too, have the current template.
 func (s *scope) allUpdated() bool {
 	if s.current == nil {
 		return false
@@ -99,8 +99,8 @@ func (s *scope) allUpdated() bool {
 	return counts.Total == s.counts.Total && counts.Updating == 0
 }
 
-func available(s *scope) metav1.Condition {
-	want := replicas(s.deployment)
+func availableCondition(s *scope) metav1.Condition {
+	want := replicasOf(s.deployment)
 	enough := want
 	if kind := s.deployment.Spec.Strategy.Type; kind == v1alpha1.RollingUpdate || kind == v1alpha1.InPlace {
 		_, unavailable := s.deployment.Spec.Strategy.Bounds(want)
@@ -160,16 +160,16 @@ func remediationAllowed(s *scope) *metav1.Condition {
 	return sum
 }
 
-// takesTurns tells whether a rollout has got its turn, or lost it, among those that share its surge. With a small surge
+// takesTurns reports whether a rollout has got its turn, or lost it, among those that share its surge. With a small surge
 // that happens at each Machine.
 func takesTurns(before, after string) bool {
 	return before == v1alpha1.ReasonRollingOut && after == v1alpha1.ReasonAwaitingSurge ||
 		before == v1alpha1.ReasonAwaitingSurge && after == v1alpha1.ReasonRollingOut
 }
 
-// urgent tells a status that must be written now from one with new counts only: the former answers a change
+// isUrgent tells a status that must be written now from one with new counts only: the former answers a change
 // of spec, turns a condition, or says that the deployment has come to rest.
-func urgent(before *v1alpha1.MachineDeploymentStatus, deployment *v1alpha1.MachineDeployment) bool {
+func isUrgent(before *v1alpha1.MachineDeploymentStatus, deployment *v1alpha1.MachineDeployment) bool {
 	after := &deployment.Status
 	if before.ObservedGeneration != after.ObservedGeneration || before.Selector != after.Selector ||
 		(before.CollisionCount == nil) != (after.CollisionCount == nil) ||
@@ -182,7 +182,7 @@ func urgent(before *v1alpha1.MachineDeploymentStatus, deployment *v1alpha1.Machi
 			return true
 		}
 	}
-	want := int32(replicas(deployment))
+	want := int32(replicasOf(deployment))
 	return after.Replicas == want && after.UpdatedReplicas == want && after.ReadyReplicas == want && after.AvailableReplicas == want
 }
 
@@ -239,7 +239,7 @@ func (c *Controller) emitLeftBehind(s *scope, before *v1alpha1.MachineDeployment
 	}
 	for _, note := range s.leftBehind() {
 		if !strings.Contains(told, note) {
-			emit(c.Recorder, s.deployment, reconciler.WarningEvent("LeftBehind", "Reconcile", note))
+			emitEvent(c.Recorder, s.deployment, reconciler.WarningEvent("LeftBehind", "Reconcile", note))
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler/reconcilertest"
 )
 
-// A rollout goes on within its budget although the hub's API server takes no status, and is told in the end.
+// A rollout continues within its budget although the hub's API server takes no status, and is told in the end.
 func TestStatusWritesOfADeploymentThatFailFiftyTimesInARow(t *testing.T) {
 	for name, failure := range reconcilertest.Failures() {
 		t.Run(name, func(t *testing.T) {

@@ -22,9 +22,9 @@ type surgeGroup struct{ namespace, name string }
 
 func newSurges() *surges { return &surges{waiting: map[string]map[string]bool{}} }
 
-// lock waits until no other deployment of the group acts, and returns what lets the next one. As long as it is held,
+// lockGroup waits until no other deployment of the group acts, and returns what lets the next one. As long as it is held,
 // what live reads show of the group is not about to change by a decision that another one has taken.
-func (s *surges) lock(deployment *v1alpha1.MachineDeployment) (unlock func()) {
+func (s *surges) lockGroup(deployment *v1alpha1.MachineDeployment) (unlock func()) {
 	group := deployment.Spec.Strategy.SurgeGroup()
 	if group == "" {
 		return func() {}
@@ -32,10 +32,10 @@ func (s *surges) lock(deployment *v1alpha1.MachineDeployment) (unlock func()) {
 	return s.locks.Lock(surgeGroup{deployment.Namespace, group})
 }
 
-// register lets deployment be woken by what others give back, if it shares a surge.
-func (s *surges) register(deployment *v1alpha1.MachineDeployment) {
+// registerDeployment lets deployment be woken by what others give back, if it shares a surge.
+func (s *surges) registerDeployment(deployment *v1alpha1.MachineDeployment) {
 	if deployment.Spec.Strategy.SurgeGroup() == "" {
-		s.unregister(client.ObjectKeyFromObject(deployment))
+		s.unregisterDeployment(client.ObjectKeyFromObject(deployment))
 		return
 	}
 	s.mu.Lock()
@@ -46,8 +46,8 @@ func (s *surges) register(deployment *v1alpha1.MachineDeployment) {
 	s.waiting[deployment.Namespace][deployment.Name] = true
 }
 
-// unregister ends that.
-func (s *surges) unregister(deployment client.ObjectKey) {
+// unregisterDeployment ends that.
+func (s *surges) unregisterDeployment(deployment client.ObjectKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.waiting[deployment.Namespace], deployment.Name)
@@ -56,14 +56,14 @@ func (s *surges) unregister(deployment client.ObjectKey) {
 	}
 }
 
-// waits tells whether deployment waits.
-func (s *surges) waits(deployment *v1alpha1.MachineDeployment) bool {
+// isWaiting reports whether deployment waits.
+func (s *surges) isWaiting(deployment *v1alpha1.MachineDeployment) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.waiting[deployment.Namespace][deployment.Name]
 }
 
-// anyBeside tells whether one in namespace waits that is not called name.
+// anyBeside reports whether one in namespace waits that is not called name.
 func (s *surges) anyBeside(namespace, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,33 +84,33 @@ type stepBatcher struct {
 	since map[types.UID]time.Time
 }
 
-// begin takes in that deployment waits for something else before its next step, such as for what its sets still have to
+// noteWaiting takes in that deployment waits for something else before its next step, such as for what its sets still have to
 // do. What comes up or goes meanwhile is gathered by that wait.
-func (g *stepBatcher) begin(deployment types.UID, now time.Time) {
+func (g *stepBatcher) noteWaiting(deployment types.UID, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, found := g.since[deployment]; !found {
-		g.note(deployment, now)
+		g.noteChange(deployment, now)
 	}
 }
 
-// end takes in that deployment takes its step now, or has none to take.
-func (g *stepBatcher) end(deployment types.UID) {
+// noteStep takes in that deployment takes its step now, or has none to take.
+func (g *stepBatcher) noteStep(deployment types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.since, deployment)
 }
 
-func (g *stepBatcher) note(deployment types.UID, now time.Time) {
+func (g *stepBatcher) noteChange(deployment types.UID, now time.Time) {
 	if g.since == nil {
 		g.since = map[types.UID]time.Time{}
 	}
 	g.since[deployment] = now
 }
 
-// wait returns how long a step has to wait; 0 means that it is to be taken now.
+// timeToWait returns how long a step has to wait; 0 means that it is to be taken now.
 // A whole step, to which nothing could be added, never waits.
-func (g *stepBatcher) wait(deployment types.UID, whole bool, now time.Time) time.Duration {
+func (g *stepBatcher) timeToWait(deployment types.UID, whole bool, now time.Time) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for uid, since := range g.since {
@@ -123,7 +123,7 @@ func (g *stepBatcher) wait(deployment types.UID, whole bool, now time.Time) time
 		return 0
 	}
 	if !found {
-		g.note(deployment, now)
+		g.noteChange(deployment, now)
 		since = now
 	}
 	return since.Add(gatherTime).Sub(now)

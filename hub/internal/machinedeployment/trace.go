@@ -9,9 +9,9 @@ import (
 )
 
 // traceAct starts the span of a decision; none for an empty one. The first for a generation of the deployment belongs to the
-// trace of the change, or begins one; each later step of a rollout begins its own, with a link to the step before.
+// trace of the change, or starts one; each later step of a rollout starts its own, with a link to the step before.
 func (c *Controller) traceAct(ctx context.Context, s *scope, d decision) (context.Context, telemetry.End) {
-	if d.empty() {
+	if d.isEmpty() {
 		return ctx, func(error) {}
 	}
 	deployment := s.deployment

@@ -17,12 +17,12 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
-// transfer hands Machines of old sets over to the current one, whose template their agent then brings about in
+// transferMachines hands Machines of old sets over to the current one, whose template their agent then brings about in
 // place: it locks the sets, so that their controller neither replaces a Machine that leaves nor deletes one that
 // comes, and changes each Machine in one write. The next reconciliation gives each set as many replicas as it has
 // Machines, and unlocks it. It does the same when this one ends anywhere in between: what a transfer was to do is
 // written down nowhere, because what it has done can be seen.
-func (c *Controller) transfer(ctx context.Context, s *scope, d decision) error {
+func (c *Controller) transferMachines(ctx context.Context, s *scope, d decision) error {
 	if len(d.Move) == 0 {
 		return nil
 	}
@@ -38,36 +38,36 @@ func (c *Controller) moveAll(ctx context.Context, s *scope, d decision) error {
 	sets := []*v1alpha1.MachineSet{s.current}
 	for _, pick := range d.Move {
 		if sources[pick.Set] == nil {
-			sources[pick.Set] = s.set(pick.Set)
+			sources[pick.Set] = s.setNamed(pick.Set)
 			sets = append(sets, sources[pick.Set])
 		}
 	}
 	for _, set := range sets {
-		if err := c.lock(ctx, set, d.revision); err != nil {
+		if err := c.lockSet(ctx, set, d.revision); err != nil {
 			return err
 		}
 	}
 	for _, pick := range d.Move {
-		if err := c.move(ctx, s, pick, sources[pick.Set], d.revision); err != nil {
+		if err := c.moveMachine(ctx, s, pick, sources[pick.Set], d.revision); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lock keeps set's controller from creating and deleting. The resource version tells that no client has changed the
+// lockSet keeps set's controller from creating and deleting. The resource version tells that no client has changed the
 // set since it was read.
-func (c *Controller) lock(ctx context.Context, set *v1alpha1.MachineSet, revision int64) error {
+func (c *Controller) lockSet(ctx context.Context, set *v1alpha1.MachineSet, revision int64) error {
 	before := set.DeepCopy()
-	annotate(&set.ObjectMeta, v1alpha1.TransferAnnotation, strconv.FormatInt(revision, 10))
-	if err := c.patch(ctx, before, set); err != nil {
+	setAnnotation(&set.ObjectMeta, v1alpha1.TransferAnnotation, strconv.FormatInt(revision, 10))
+	if err := c.patchObject(ctx, before, set); err != nil {
 		return fmt.Errorf("locking machine set %s: %w", set.Name, err)
 	}
 	return nil
 }
 
-// move hands one Machine over, if it is still what it was when the decision was taken.
-func (c *Controller) move(ctx context.Context, s *scope, pick plan.Pick, source *v1alpha1.MachineSet, revision int64) error {
+// moveMachine hands one Machine over, if it is still what it was when the decision was taken.
+func (c *Controller) moveMachine(ctx context.Context, s *scope, pick plan.Pick, source *v1alpha1.MachineSet, revision int64) error {
 	machine := &v1alpha1.Machine{}
 	if err := c.Live.Get(ctx, client.ObjectKey{Namespace: source.Namespace, Name: pick.Name}, machine); err != nil {
 		return client.IgnoreNotFound(err)
@@ -78,21 +78,21 @@ func (c *Controller) move(ctx context.Context, s *scope, pick plan.Pick, source 
 		return nil
 	}
 	before := machine.DeepCopy()
-	hand(machine, source, s.current, revision)
+	assignToSet(machine, source, s.current, revision)
 	telemetry.Stamp(ctx, machine)
-	if err := c.patch(ctx, before, machine); err != nil {
+	if err := c.patchObject(ctx, before, machine); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return &actError{v1alpha1.ReasonMoveFailed, fmt.Errorf("moving machine %s to machine set %s: %w", machine.Name, s.current.Name, err)}
 	}
-	emit(c.Recorder, s.deployment, movedEvent(machine, s.current))
+	emitEvent(c.Recorder, s.deployment, movedEvent(machine, s.current))
 	return nil
 }
 
-// hand changes all of machine that says to which set it belongs, and gives it that set's template,
+// assignToSet changes all of machine that says to which set it belongs, and gives it that set's template,
 // beside what a user has set on this Machine.
-func hand(machine *v1alpha1.Machine, source, target *v1alpha1.MachineSet, revision int64) {
+func assignToSet(machine *v1alpha1.Machine, source, target *v1alpha1.MachineSet, revision int64) {
 	for i, owner := range machine.OwnerReferences {
 		if owner.UID == source.UID {
 			machine.OwnerReferences[i] = *metav1.NewControllerRef(target, v1alpha1.GroupVersion.WithKind("MachineSet"))
@@ -102,16 +102,16 @@ func hand(machine *v1alpha1.Machine, source, target *v1alpha1.MachineSet, revisi
 	body := target.Spec.Template.Spec.DeepCopy()
 	machine.Spec.Versions, machine.Spec.ProviderConfig = body.Versions, body.ProviderConfig
 	delete(machine.Labels, v1alpha1.UpdateInPlaceLabel)
-	annotate(&machine.ObjectMeta, v1alpha1.InPlaceUpdateAnnotation, strconv.FormatInt(revision, 10))
+	setAnnotation(&machine.ObjectMeta, v1alpha1.InPlaceUpdateAnnotation, strconv.FormatInt(revision, 10))
 }
 
-// remove deletes one Machine together with its place: the set is locked, so that it makes no other, and loses the
+// deleteWithPlace deletes one Machine together with its place: the set is locked, so that it makes no other, and loses the
 // place when it is unlocked.
-func (c *Controller) remove(ctx context.Context, s *scope, d decision) error {
+func (c *Controller) deleteWithPlace(ctx context.Context, s *scope, d decision) error {
 	if d.Remove == nil {
 		return nil
 	}
-	if err := c.lock(ctx, s.set(d.Remove.Set), d.revision); err != nil {
+	if err := c.lockSet(ctx, s.setNamed(d.Remove.Set), d.revision); err != nil {
 		return err
 	}
 	err := c.deleteMachine(ctx, s, *d.Remove)
@@ -121,17 +121,17 @@ func (c *Controller) remove(ctx context.Context, s *scope, d decision) error {
 	if err != nil {
 		return err
 	}
-	emit(c.Recorder, s.deployment, removedEvent(s.deployment.Namespace, *d.Remove))
+	emitEvent(c.Recorder, s.deployment, removedEvent(s.deployment.Namespace, *d.Remove))
 	return nil
 }
 
-// replace deletes Machines that cannot be updated in place.
-func (c *Controller) replace(ctx context.Context, s *scope, d decision) error {
+// deleteNotUpdatable deletes Machines that cannot be updated in place.
+func (c *Controller) deleteNotUpdatable(ctx context.Context, s *scope, d decision) error {
 	for _, pick := range d.Replace {
 		if err := c.deleteMachine(ctx, s, pick); err != nil {
 			return err
 		}
-		emit(c.Recorder, s.deployment, replacedEvent(s.deployment.Namespace, pick))
+		emitEvent(c.Recorder, s.deployment, replacedEvent(s.deployment.Namespace, pick))
 	}
 	return nil
 }
@@ -151,8 +151,8 @@ func (c *Controller) deleteMachine(ctx context.Context, s *scope, pick plan.Pick
 	return &actError{v1alpha1.ReasonDeleteFailed, err}
 }
 
-// set is the one of that name.
-func (s *scope) set(name string) *v1alpha1.MachineSet {
+// setNamed is the one of that name.
+func (s *scope) setNamed(name string) *v1alpha1.MachineSet {
 	for _, set := range s.sets {
 		if set.Name == name {
 			return set

@@ -42,8 +42,8 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 	return nil
 }
 
-// above is the deployment of that name, of which a set or Machine has changed, and those that wait for surge of it.
-func (c *Controller) above(ctx context.Context, namespace, name string) []reconcile.Request {
+// requestsAbove is the deployment of that name, of which a set or Machine has changed, and those that wait for surge of it.
+func (c *Controller) requestsAbove(ctx context.Context, namespace, name string) []reconcile.Request {
 	requests := []reconcile.Request{reconciler.Request(namespace, name)}
 	if !c.surges.anyBeside(namespace, name) {
 		return requests
@@ -59,7 +59,7 @@ func (c *Controller) above(ctx context.Context, namespace, name string) []reconc
 func (c *Controller) ofChangedPeer(ctx context.Context, deployment client.Object) []reconcile.Request {
 	key := client.ObjectKeyFromObject(deployment)
 	if err := c.Client.Get(ctx, key, &v1alpha1.MachineDeployment{}); apierrors.IsNotFound(err) {
-		c.surges.unregister(key)
+		c.surges.unregisterDeployment(key)
 	}
 	return c.ofPeer(ctx, deployment)
 }
@@ -70,8 +70,8 @@ func (c *Controller) ofPeer(ctx context.Context, object client.Object) []reconci
 	if !ok || peer.Spec.Strategy.SurgeGroup() == "" || !c.surges.anyBeside(peer.Namespace, peer.Name) {
 		return nil
 	}
-	return c.in(ctx, peer.Namespace, func(other *v1alpha1.MachineDeployment) bool {
-		return other.UID != peer.UID && other.Spec.Strategy.SurgeGroup() == peer.Spec.Strategy.SurgeGroup() && c.surges.waits(other)
+	return c.deploymentsIn(ctx, peer.Namespace, func(other *v1alpha1.MachineDeployment) bool {
+		return other.UID != peer.UID && other.Spec.Strategy.SurgeGroup() == peer.Spec.Strategy.SurgeGroup() && c.surges.isWaiting(other)
 	})
 }
 
@@ -82,7 +82,7 @@ func (c *Controller) ofOverlapping(ctx context.Context, object client.Object) []
 		return nil
 	}
 	claim := claimOf(deployment)
-	return c.in(ctx, deployment.Namespace, func(other *v1alpha1.MachineDeployment) bool {
+	return c.deploymentsIn(ctx, deployment.Namespace, func(other *v1alpha1.MachineDeployment) bool {
 		return other.NotDecoded() == "" && claimOf(other).WaitsFor(claim)
 	})
 }
@@ -91,12 +91,12 @@ func (c *Controller) ofOverlapping(ctx context.Context, object client.Object) []
 func (c *Controller) ofSet(ctx context.Context, set client.Object) []reconcile.Request {
 	owner := metav1.GetControllerOfNoCopy(set)
 	if owner != nil && owner.Kind == "MachineDeployment" {
-		return c.above(ctx, set.GetNamespace(), owner.Name)
+		return c.requestsAbove(ctx, set.GetNamespace(), owner.Name)
 	}
 	if owner != nil {
 		return nil
 	}
-	return c.in(ctx, set.GetNamespace(), func(deployment *v1alpha1.MachineDeployment) bool {
+	return c.deploymentsIn(ctx, set.GetNamespace(), func(deployment *v1alpha1.MachineDeployment) bool {
 		return set.GetLabels()[v1alpha1.MachineDeploymentNameLabel] == deployment.Name ||
 			labels.SelectorFromSet(deployment.Spec.Selector.MatchLabels).Matches(labels.Set(set.GetLabels()))
 	})
@@ -105,7 +105,7 @@ func (c *Controller) ofSet(ctx context.Context, set client.Object) []reconcile.R
 // ofMachine is the deployment above a Machine: its label says which, else its set does.
 func (c *Controller) ofMachine(ctx context.Context, machine client.Object) []reconcile.Request {
 	if name := machine.GetLabels()[v1alpha1.MachineDeploymentNameLabel]; name != "" {
-		return c.above(ctx, machine.GetNamespace(), name)
+		return c.requestsAbove(ctx, machine.GetNamespace(), name)
 	}
 	owner := metav1.GetControllerOfNoCopy(machine)
 	if owner == nil || owner.Kind != "MachineSet" {
@@ -119,11 +119,11 @@ func (c *Controller) ofMachine(ctx context.Context, machine client.Object) []rec
 }
 
 func (c *Controller) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
-	return c.in(ctx, cluster.GetName(), func(*v1alpha1.MachineDeployment) bool { return true })
+	return c.deploymentsIn(ctx, cluster.GetName(), func(*v1alpha1.MachineDeployment) bool { return true })
 }
 
-// in returns the deployments of namespace that wanted picks.
-func (c *Controller) in(ctx context.Context, namespace string, wanted func(*v1alpha1.MachineDeployment) bool) []reconcile.Request {
+// deploymentsIn returns the deployments of namespace that wanted picks.
+func (c *Controller) deploymentsIn(ctx context.Context, namespace string, wanted func(*v1alpha1.MachineDeployment) bool) []reconcile.Request {
 	list := &v1alpha1.MachineDeploymentList{}
 	if err := c.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		klog.FromContext(ctx).Error(err, "Listing machine deployments to wake", "namespace", namespace)

@@ -34,7 +34,7 @@ func (e *actError) Unwrap() error { return e.err }
 
 const (
 	// decisionAge is how old a decision may be when it is carried out. A process that was stopped for a while, or waits for
-	// a slow API server, decides anew: the order that it had may have been taken back meanwhile.
+	// a slow API server, decides again: the order that it had may have been taken back meanwhile.
 	decisionAge   = 5 * time.Second
 	outdatedRetry = 100 * time.Millisecond
 )
@@ -43,8 +43,8 @@ const (
 // changed since the plan was made.
 var errOutdated = errors.New("the decision is too old to be carried out")
 
-// current says whether what s was decided on is recent enough to act on.
-func (c *Controller) current(s *scope) error {
+// checkCurrent says whether what s was decided on is recent enough to act on.
+func (c *Controller) checkCurrent(s *scope) error {
 	if c.Clock.Since(s.read) > decisionAge {
 		return errOutdated
 	}
@@ -86,13 +86,13 @@ func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, stranger
 	}
 	defer func() { s.known.wrote = c.Snapshots.Now() }()
 	err = errors.Join(
-		c.release(ctx, current, decided.Release),
-		c.adopt(ctx, s, decided.Adopt),
-		c.unmark(ctx, current, decided.Unmark),
-		c.update(ctx, s, decided.Update),
-		c.replace(ctx, s, decided.Replace),
-		c.delete(ctx, s, decided.Delete),
-		c.create(ctx, s, decided.Create),
+		c.releaseMachines(ctx, current, decided.Release),
+		c.adoptOrphans(ctx, s, decided.Adopt),
+		c.unmarkMachines(ctx, current, decided.Unmark),
+		c.updateMachines(ctx, s, decided.Update),
+		c.replaceFailed(ctx, s, decided.Replace),
+		c.deleteMachines(ctx, s, decided.Delete),
+		c.createMachines(ctx, s, decided.Create),
 	)
 	end(err)
 	return err == nil, err
@@ -106,7 +106,7 @@ func (c *Controller) observeRecent(ctx context.Context, set *v1alpha1.MachineSet
 	if owner == nil || !wanted.OnlyScales() {
 		return nil, nil
 	}
-	machines, found := c.Snapshots.Since(owner.UID, c.known.of(set.UID, now).wrote, now)
+	machines, found := c.Snapshots.Since(owner.UID, c.known.memoryOf(set.UID, now).wrote, now)
 	if !found {
 		return nil, nil
 	}
@@ -124,7 +124,7 @@ func (c *Controller) observeRecent(ctx context.Context, set *v1alpha1.MachineSet
 		return err
 	})
 	reads.Go(func() (err error) {
-		current, err = c.again(readCtx, set)
+		current, err = c.rereadSet(readCtx, set)
 		return err
 	})
 	if err := reads.Wait(); err != nil || current == nil || current.ResourceVersion != set.ResourceVersion {
@@ -141,7 +141,7 @@ func (c *Controller) observeRecent(ctx context.Context, set *v1alpha1.MachineSet
 }
 
 // observeLive reads the Machines of set, its cluster and its deployment from the API server. It returns nil if the set is
-// gone, was made anew, has another spec or another owner now, or changes all the time: an event of it is on the way.
+// gone, was recreated, has another spec or another owner now, or changes all the time: an event of it is on the way.
 func (c *Controller) observeLive(ctx context.Context, set *v1alpha1.MachineSet) (*scope, error) {
 	for range 2 {
 		s, err := c.observe(ctx, c.Live, set, c.Clock.Now(),
@@ -150,7 +150,7 @@ func (c *Controller) observeLive(ctx context.Context, set *v1alpha1.MachineSet) 
 			return nil, err
 		}
 		s.read = c.Clock.Now()
-		current, err := c.again(ctx, set)
+		current, err := c.rereadSet(ctx, set)
 		if err != nil || current == nil {
 			return nil, err
 		}
@@ -162,9 +162,9 @@ func (c *Controller) observeLive(ctx context.Context, set *v1alpha1.MachineSet) 
 	return nil, nil
 }
 
-// again reads the set itself, after its Machines: had a transfer begun before that, a Machine that left would look like
-// one that was lost. It returns nil if the set is gone, was made anew, or has another spec or another owner now.
-func (c *Controller) again(ctx context.Context, set *v1alpha1.MachineSet) (*v1alpha1.MachineSet, error) {
+// rereadSet reads the set itself, after its Machines: had a transfer started before that, a Machine that left would look like
+// one that was lost. It returns nil if the set is gone, was recreated, or has another spec or another owner now.
+func (c *Controller) rereadSet(ctx context.Context, set *v1alpha1.MachineSet) (*v1alpha1.MachineSet, error) {
 	current := &v1alpha1.MachineSet{}
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(set), current); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading the machine set again: %w", err)
@@ -175,12 +175,12 @@ func (c *Controller) again(ctx context.Context, set *v1alpha1.MachineSet) (*v1al
 	return current, nil
 }
 
-// sameOwner tells whether the same controls both.
+// sameOwner reports whether the same controls both.
 func sameOwner(a, b *v1alpha1.MachineSet) bool {
 	return equality.Semantic.DeepEqual(metav1.GetControllerOfNoCopy(a), metav1.GetControllerOfNoCopy(b))
 }
 
-func (c *Controller) create(ctx context.Context, s *scope, count int) error {
+func (c *Controller) createMachines(ctx context.Context, s *scope, count int) error {
 	if count == 0 {
 		return nil
 	}
@@ -192,29 +192,29 @@ func (c *Controller) create(ctx context.Context, s *scope, count int) error {
 	}
 	created, err := slowStart(count, s.known.brake.atOnce(c.Clock.Now()), func(i int) error {
 		machine := machines[i]
-		if err := c.current(s); err != nil {
+		if err := c.checkCurrent(s); err != nil {
 			return err
 		}
 		if err := c.createOne(ctx, machine); err != nil {
 			return err
 		}
 		if !selector.Matches(labels.Set(machine.Labels)) {
-			if err := c.discard(ctx, selector, machine); err != nil {
+			if err := c.discardMachine(ctx, selector, machine); err != nil {
 				return err
 			}
 		}
-		c.expected.expect(set.UID, machine.UID, false, c.Clock.Now())
+		c.expected.expectChange(set.UID, machine.UID, false, c.Clock.Now())
 		return nil
 	})
 	now := c.Clock.Now()
 	s.known.replacements.Made(created)
-	c.known.publish(s.known)
-	s.known.brake.count(created, now)
+	c.known.publishReplacements(s.known)
+	s.known.brake.countMachines(created, now)
 	s.known.arrivals.AddCreated(created)
 	machinesCreated.WithLabelValues(set.Spec.ClusterName).Add(float64(created))
-	s.known.made.add(created, nil, now)
+	s.known.made.addMachines(created, nil, now)
 	if err == nil {
-		s.known.brake.accepted(now)
+		s.known.brake.noteAccepted(now)
 		return nil
 	}
 	if errors.Is(err, errOutdated) {
@@ -222,7 +222,7 @@ func (c *Controller) create(ctx context.Context, s *scope, count int) error {
 	}
 	createFailures.WithLabelValues(set.Spec.ClusterName).Inc()
 	failure := &actError{v1alpha1.ReasonCreateFailed, fmt.Errorf("creating machines (%d of %d created): %w", created, count, err)}
-	s.known.brake.refused(failure, created, now)
+	s.known.brake.noteRefused(failure, created, now)
 	failedEvent(v1alpha1.ReasonCreateFailed, failure).Send(c.Recorder, set)
 	return failure
 }
@@ -237,10 +237,10 @@ func (c *Controller) createOne(ctx context.Context, machine *v1alpha1.Machine) e
 	return err
 }
 
-// discard deletes a Machine again that the API server stored without the labels of its set's selector, which only
+// discardMachine deletes a Machine again that the API server stored without the labels of its set's selector, which only
 // an admission webhook can have taken. The set would let it go and make the next one, and so on. If the Machine is changed
 // meanwhile, its new labels decide: nil says that they match, so that the Machine stays.
-func (c *Controller) discard(ctx context.Context, selector labels.Selector, machine *v1alpha1.Machine) error {
+func (c *Controller) discardMachine(ctx context.Context, selector labels.Selector, machine *v1alpha1.Machine) error {
 	uid := machine.UID
 	refused := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		err := c.Client.Delete(ctx, machine.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &machine.ResourceVersion})
@@ -266,31 +266,31 @@ func (c *Controller) discard(ctx context.Context, selector labels.Selector, mach
 	return err
 }
 
-func (c *Controller) delete(ctx context.Context, s *scope, victims []plan.Victim) error {
+func (c *Controller) deleteMachines(ctx context.Context, s *scope, victims []plan.Victim) error {
 	if len(victims) == 0 {
 		return nil
 	}
 	victims = victims[:min(len(victims), creationsAtOnce)]
 	deleted, err := inParallel(len(victims), func(i int) error {
-		if err := c.current(s); err != nil {
+		if err := c.checkCurrent(s); err != nil {
 			return err
 		}
 		victim := victims[i].Machine
 		if updated, found := s.outdated[victim.UID]; found {
 			victim.ResourceVersion = updated.ResourceVersion // The update was for the same version, and moved it on.
 		}
-		return outdated(c.deleteOne(ctx, s.set, victim))
+		return wrapConflict(c.deleteOne(ctx, s.set, victim))
 	})
-	s.known.brake.count(-deleted, c.Clock.Now())
+	s.known.brake.countMachines(-deleted, c.Clock.Now())
 	machinesDeleted.WithLabelValues(s.set.Spec.ClusterName).Add(float64(deleted))
-	s.known.deleted.add(deleted, victims, c.Clock.Now())
+	s.known.deleted.addMachines(deleted, victims, c.Clock.Now())
 	return c.refusedDeletion(s.set, deleted, len(victims), err)
 }
 
-// replace deletes failed Machines so that others are made for them. It writes the reason on each Machine first:
+// replaceFailed deletes failed Machines so that others are made for them. It writes the reason on each Machine first:
 // that tells the Machine's story, it counts as in replacement from then on, and the write fails if the Machine is
 // not what it was when the decision was taken.
-func (c *Controller) replace(ctx context.Context, s *scope, failed []plan.Victim) error {
+func (c *Controller) replaceFailed(ctx context.Context, s *scope, failed []plan.Victim) error {
 	if len(failed) == 0 {
 		return nil
 	}
@@ -299,7 +299,7 @@ func (c *Controller) replace(ctx context.Context, s *scope, failed []plan.Victim
 		if err := c.Live.Get(ctx, client.ObjectKey{Namespace: s.set.Namespace, Name: failed[i].Name}, machine); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		if machine.UID != failed[i].UID || machine.DeletionTimestamp != nil || !replaceable(machine) {
+		if machine.UID != failed[i].UID || machine.DeletionTimestamp != nil || !isReplaceable(machine) {
 			return nil
 		}
 		before := machine.DeepCopy()
@@ -308,17 +308,17 @@ func (c *Controller) replace(ctx context.Context, s *scope, failed []plan.Victim
 		}
 		machine.Annotations[v1alpha1.RemediationAnnotation] = failed[i].Reason
 		if err := c.Client.Patch(ctx, machine, reconciler.MergeFromWithLock(before)); err != nil {
-			return outdated(client.IgnoreNotFound(err))
+			return wrapConflict(client.IgnoreNotFound(err))
 		}
 		victim := failed[i].Machine
 		victim.ResourceVersion = machine.ResourceVersion // As it is with the reason, and with the error that was just checked.
 		if err := c.deleteOne(ctx, s.set, victim); err != nil {
-			return outdated(err)
+			return wrapConflict(err)
 		}
 		remediatedEvent(s.set.Name, failed[i].Why).Send(c.Recorder, machine)
 		return nil
 	})
-	s.known.brake.count(-deleted, c.Clock.Now())
+	s.known.brake.countMachines(-deleted, c.Clock.Now())
 	machinesReplaced.WithLabelValues(s.set.Spec.ClusterName).Add(float64(deleted))
 	if deleted > 0 {
 		replacedEvent(deleted, failed).Send(c.Recorder, s.set)
@@ -326,9 +326,9 @@ func (c *Controller) replace(ctx context.Context, s *scope, failed []plan.Victim
 	return c.refusedDeletion(s.set, deleted, len(failed), err)
 }
 
-// outdated turns a conflict into errOutdated: a Machine that has changed since it was chosen is no failure, and the set
+// wrapConflict turns a conflict into errOutdated: a Machine that has changed since it was chosen is no failure, and the set
 // decides again.
-func outdated(err error) error {
+func wrapConflict(err error) error {
 	if apierrors.IsConflict(err) {
 		return errOutdated
 	}
@@ -344,7 +344,7 @@ func (c *Controller) deleteOne(ctx context.Context, set *v1alpha1.MachineSet, vi
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	c.expected.expect(set.UID, victim.UID, true, c.Clock.Now())
+	c.expected.expectChange(set.UID, victim.UID, true, c.Clock.Now())
 	return nil
 }
 

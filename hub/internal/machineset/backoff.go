@@ -48,8 +48,8 @@ type change struct {
 	count int
 }
 
-// refused notes that the API server refused a Machine after it had taken others.
-func (b *failureBackoff) refused(failure *actError, created int, now time.Time) {
+// noteRefused notes that the API server refused a Machine after it had taken others.
+func (b *failureBackoff) noteRefused(failure *actError, created int, now time.Time) {
 	if created > 0 {
 		b.failures = 0
 	}
@@ -57,8 +57,8 @@ func (b *failureBackoff) refused(failure *actError, created int, now time.Time) 
 	b.retryAt, b.failure, b.acceptedAt = now.Add(backoff.Delay(b.failures, firstPause, longestPause)), failure, time.Time{}
 }
 
-// accepted notes that the API server took all Machines.
-func (b *failureBackoff) accepted(now time.Time) {
+// noteAccepted notes that the API server took all Machines.
+func (b *failureBackoff) noteAccepted(now time.Time) {
 	b.failures, b.retryAt, b.failure, b.acceptedAt = 0, time.Time{}, nil, now
 }
 
@@ -70,8 +70,8 @@ func (b *failureBackoff) atOnce(now time.Time) int {
 	return parallelCalls
 }
 
-// count notes Machines made, or deleted if negative.
-func (b *failureBackoff) count(machines int, now time.Time) {
+// countMachines notes Machines made, or deleted if negative.
+func (b *failureBackoff) countMachines(machines int, now time.Time) {
 	if machines != 0 {
 		b.changes = append(b.changes, change{now, machines})
 	}
@@ -85,7 +85,7 @@ type backoffState struct {
 	runaway bool
 }
 
-func (b *failureBackoff) verdict(replicas int, now time.Time) backoffState {
+func (b *failureBackoff) verdictAt(replicas int, now time.Time) backoffState {
 	if wait := b.retryAt.Sub(now); wait > 0 {
 		return backoffState{why: "the last attempt was refused", after: wait}
 	}
@@ -114,8 +114,8 @@ type surplus struct {
 	frozen, known bool
 }
 
-// measure gathers what a judgement rests on, as long as the status is still the stored one.
-func (c *Controller) measure(s *scope) {
+// gatherFacts gathers what a judgement rests on, as long as the status is still the stored one.
+func (c *Controller) gatherFacts(s *scope) {
 	over := &s.surplus
 	over.facts = plan.OvershootOf(s.set, s.deployment, s.counts.Active)
 	over.look = plan.MachinesSeen{Machines: s.counts.Total, Generation: s.set.Generation}
@@ -137,7 +137,7 @@ func (c *Controller) checkOvershoot(s *scope) {
 	over.frozen = verdict.Frozen
 	if over.frozen {
 		s.frozen, s.input.Frozen = verdict.Besides(s.frozen), true
-		s.known.marks.restart()
+		s.known.marks.restartMarks()
 	}
 }
 

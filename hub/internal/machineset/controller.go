@@ -58,7 +58,7 @@ type Controller struct {
 	expected expectations
 	throttle reconciler.StatusThrottle
 	known    memory
-	// replacing is held, for its deployment, by a set that begins to replace Machines.
+	// replacing is held, for its deployment, by a set that starts to replace Machines.
 	replacing reconciler.Locks[types.UID]
 	tracer    *telemetry.Tracer
 }
@@ -88,20 +88,20 @@ func (c *Controller) Reconcile(ctx context.Context, set *v1alpha1.MachineSet) (r
 	if err != nil {
 		return reconciler.Next{}, err
 	}
-	c.remember(s)
+	c.rememberMachines(s)
 	if s.deployment != nil {
 		if err := c.countElsewhere(ctx, c.Client, s, false); err != nil {
 			return reconciler.Next{}, err
 		}
 	}
 	var next reconciler.Next
-	s.input.Outstanding, next.After = c.expected.outstanding(set.UID, s.input.Machines, now)
+	s.input.Outstanding, next.After = c.expected.countOutstanding(set.UID, s.input.Machines, now)
 	var actErr error
 	done := true
 	c.checkOvershoot(s)
 	decided := plan.Decide(s.input)
 	if !decided.Empty() {
-		done, actErr = c.act(ctx, set, s.strangers(), decided)
+		done, actErr = c.act(ctx, set, s.unmatchedMachines(), decided)
 	}
 	if errors.Is(actErr, errOutdated) {
 		actErr, next = nil, next.NoLaterThan(outdatedRetry)
@@ -127,13 +127,13 @@ func (s *scope) nextAttempt(next reconciler.Next, now time.Time) reconciler.Next
 	if wait := s.known.updates.retryAt.Sub(now); len(s.outdated) > 0 && wait > 0 {
 		next = next.NoLaterThan(wait)
 	}
-	if s.missing() == 0 {
+	if s.countMissing() == 0 {
 		return next
 	}
 	if s.known.noRoom {
 		next = next.NoLaterThan(roomRecheck)
 	}
-	return next.NoLaterThan(s.known.brake.verdict(replicas(s.set), now).after)
+	return next.NoLaterThan(s.known.brake.verdictAt(replicasOf(s.set), now).after)
 }
 
 // statusDelay returns how long a changed status has to wait; 0 means that it is written now. A set of a deployment changes all
@@ -142,7 +142,7 @@ func (s *scope) nextAttempt(next reconciler.Next, now time.Time) reconciler.Next
 // It waits for no status to learn what was worked on: it has been told, or will be as soon as the cache has caught up.
 // What is frozen rolls nothing out, and a user may be waiting to read what still freezes it.
 func (c *Controller) statusDelay(before *v1alpha1.MachineSetStatus, set *v1alpha1.MachineSet, actErr error, now time.Time) time.Duration {
-	hurry := urgent(before, set, c.Sets != nil && actErr == nil)
+	hurry := isUrgent(before, set, c.Sets != nil && actErr == nil)
 	frozen := meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.FrozenCondition)
 	if frozen || metav1.GetControllerOfNoCopy(set) == nil {
 		return c.throttle.Delay(set.UID, hurry, now)
@@ -153,15 +153,15 @@ func (c *Controller) statusDelay(before *v1alpha1.MachineSetStatus, set *v1alpha
 // ownedPace is that of the counts of a set which a deployment has.
 var ownedPace = reconciler.StatusBounds{First: reconciler.LongestStatusInterval, Longest: reconciler.LongestStatusInterval}
 
-// remember notes what the Machines show for later reconciliations.
-func (c *Controller) remember(s *scope) {
-	s.known.marks.keep(s.input.Machines)
-	s.known.replacements.Note(s.input.Machines, s.missing(), int(s.set.Status.Replicas)-s.counts.Total)
-	c.known.publish(s.known)
+// rememberMachines notes what the Machines show for later reconciliations.
+func (c *Controller) rememberMachines(s *scope) {
+	s.known.marks.keepMarks(s.input.Machines)
+	s.known.replacements.Note(s.input.Machines, s.countMissing(), int(s.set.Status.Replicas)-s.counts.Total)
+	c.known.publishReplacements(s.known)
 }
 
-// strangers are the Machines that the set owns although its selector does not match them.
-func (s *scope) strangers() []plan.Machine {
+// unmatchedMachines are the Machines that the set owns although its selector does not match them.
+func (s *scope) unmatchedMachines() []plan.Machine {
 	var strangers []plan.Machine
 	for _, machine := range s.input.Machines {
 		if machine.Owned && !machine.Matches {

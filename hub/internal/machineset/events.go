@@ -10,23 +10,23 @@ import (
 )
 
 func createdEvent(count int) reconciler.Event {
-	return reconciler.NormalEvent("MachinesCreated", "Create", "Created "+machines(count))
+	return reconciler.NormalEvent("MachinesCreated", "Create", "Created "+countMachines(count))
 }
 
 func adoptedEvent(count int) reconciler.Event {
-	return reconciler.NormalEvent("MachinesAdopted", "Adopt", "Adopted "+machines(count))
+	return reconciler.NormalEvent("MachinesAdopted", "Adopt", "Adopted "+countMachines(count))
 }
 
 func releasedEvent(count int) reconciler.Event {
-	return reconciler.NormalEvent("MachinesReleased", "Release", "Released "+machines(count)+" that the selector no longer matches")
+	return reconciler.NormalEvent("MachinesReleased", "Release", "Released "+countMachines(count)+" that the selector no longer matches")
 }
 
 func deletedEvent(count int, victims []plan.Victim) reconciler.Event {
-	return reconciler.NormalEvent("MachinesDeleted", "Delete", fmt.Sprintf("Deleted %s: %s", machines(count), named(victims)))
+	return reconciler.NormalEvent("MachinesDeleted", "Delete", fmt.Sprintf("Deleted %s: %s", countMachines(count), nameVictims(victims)))
 }
 
 func replacedEvent(count int, failed []plan.Victim) reconciler.Event {
-	return reconciler.NormalEvent("MachinesReplaced", "Replace", fmt.Sprintf("Replacing %s that failed: %s", machines(count), named(failed)))
+	return reconciler.NormalEvent("MachinesReplaced", "Replace", fmt.Sprintf("Replacing %s that failed: %s", countMachines(count), nameVictims(failed)))
 }
 
 // remediatedEvent is about a Machine that failed; replacedEvent tells the same of its set.
@@ -35,7 +35,7 @@ func remediatedEvent(set, why string) reconciler.Event {
 }
 
 func updatedEvent(count int) reconciler.Event {
-	return reconciler.NormalEvent("MachinesUpdated", "Update", "Brought "+machines(count)+" up to date with the template")
+	return reconciler.NormalEvent("MachinesUpdated", "Update", "Brought "+countMachines(count)+" up to date with the template")
 }
 
 func unmarkedEvent(stale []plan.Machine) reconciler.Event {
@@ -78,8 +78,8 @@ func failedEvent(reason string, err error) reconciler.Event {
 	return reconciler.WarningEvent(reason, "Reconcile", err.Error())
 }
 
-// named lists victims with the reason for each.
-func named(victims []plan.Victim) string {
+// nameVictims lists victims with the reason for each.
+func nameVictims(victims []plan.Victim) string {
 	var names []string
 	for _, victim := range victims {
 		names = append(names, fmt.Sprintf("%s (%s)", victim.Name, victim.Why))
@@ -87,7 +87,7 @@ func named(victims []plan.Victim) string {
 	return reconciler.ListFew(names)
 }
 
-func machines(count int) string {
+func countMachines(count int) string {
 	if count == 1 {
 		return "1 machine"
 	}
@@ -110,8 +110,8 @@ type emittedEvents struct {
 	victims     []plan.Victim
 }
 
-// add notes what has happened to count Machines; victims are they, if they are to be named.
-func (t *emittedEvents) add(count int, victims []plan.Victim, now time.Time) {
+// addMachines notes what has happened to count Machines; victims are they, if they are to be named.
+func (t *emittedEvents) addMachines(count int, victims []plan.Victim, now time.Time) {
 	if count > 0 {
 		if t.count == 0 {
 			t.since = now
@@ -121,9 +121,9 @@ func (t *emittedEvents) add(count int, victims []plan.Victim, now time.Time) {
 	}
 }
 
-// due returns how long what was gathered has to wait; 0 if it is told now, or if there is nothing. In a rollout more will
+// dueIn returns how long what was gathered has to wait; 0 if it is told now, or if there is nothing. In a rollout more will
 // follow, so the first one waits too.
-func (t *emittedEvents) due(rollout bool, now time.Time) time.Duration {
+func (t *emittedEvents) dueIn(rollout bool, now time.Time) time.Duration {
 	if t.count == 0 || t.count >= tellAtOnce {
 		return 0
 	}
@@ -134,8 +134,8 @@ func (t *emittedEvents) due(rollout bool, now time.Time) time.Duration {
 	return max(from.Add(tellEvery).Sub(now), 0)
 }
 
-// take returns what was gathered, and begins anew.
-func (t *emittedEvents) take(now time.Time) (int, []plan.Victim) {
+// takeGathered returns what was gathered, and starts over.
+func (t *emittedEvents) takeGathered(now time.Time) (int, []plan.Victim) {
 	count, victims := t.count, t.victims
 	*t = emittedEvents{last: now}
 	return count, victims
@@ -144,13 +144,13 @@ func (t *emittedEvents) take(now time.Time) (int, []plan.Victim) {
 // emitEvents sends the events that are due, and returns when the next one is.
 func (c *Controller) emitEvents(s *scope, now time.Time) time.Duration {
 	made, deleted := &s.known.made, &s.known.deleted
-	waits := [...]time.Duration{made.due(s.rollout, now), deleted.due(s.rollout, now)}
+	waits := [...]time.Duration{made.dueIn(s.rollout, now), deleted.dueIn(s.rollout, now)}
 	if made.count > 0 && waits[0] == 0 {
-		count, _ := made.take(now)
+		count, _ := made.takeGathered(now)
 		createdEvent(count).Send(c.Recorder, s.set)
 	}
 	if deleted.count > 0 && waits[1] == 0 {
-		deletedEvent(deleted.take(now)).Send(c.Recorder, s.set)
+		deletedEvent(deleted.takeGathered(now)).Send(c.Recorder, s.set)
 	}
 	if waits[0] == 0 || waits[1] != 0 && waits[1] < waits[0] {
 		return waits[1]

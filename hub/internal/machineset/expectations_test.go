@@ -31,12 +31,12 @@ func TestExpectations(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var e expectations
-			e.expect("set", "a", test.deletion, start)
-			open, end := e.outstanding("set", test.machines, start.Add(test.after))
+			e.expectChange("set", "a", test.deletion, start)
+			open, end := e.countOutstanding("set", test.machines, start.Add(test.after))
 			if open != test.open || end != test.end {
 				t.Errorf("%d open until %s, want %d until %s", open, end, test.open, test.end)
 			}
-			if other, _ := e.outstanding("another", nil, start); other != 0 {
+			if other, _ := e.countOutstanding("another", nil, start); other != 0 {
 				t.Errorf("another set waits for %d", other)
 			}
 			if open == 0 && len(e.sets) != 0 {
@@ -46,11 +46,11 @@ func TestExpectations(t *testing.T) {
 	}
 }
 
-// A set that is deleted while something is expected of it must not be remembered for ever.
+// A set that is deleted while something is expected of it must not be remembered forever.
 func TestExpectationsOfGoneSetsEnd(t *testing.T) {
 	var e expectations
-	e.expect("gone", "a", false, start)
-	e.outstanding("another", nil, start.Add(expectationTTL))
+	e.expectChange("gone", "a", false, start)
+	e.countOutstanding("another", nil, start.Add(expectationTTL))
 	if len(e.sets) != 0 {
 		t.Errorf("%v is kept for ever", e.sets)
 	}

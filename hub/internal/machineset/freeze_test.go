@@ -166,7 +166,7 @@ func TestAHubThatHasNotHeardTheAgentDoesNothingAndWritesNoFreeze(t *testing.T) {
 	}
 }
 
-// agree tells whether label and condition say the same.
+// agree reports whether label and condition say the same.
 func (f *fixture) agree() bool {
 	f.t.Helper()
 	frozen := f.condition(v1alpha1.FrozenCondition)

@@ -124,7 +124,7 @@ func TestAStaleTransferIsIgnoredAndTold(t *testing.T) {
 func TestOnlyTheVeryDeploymentOwnsASet(t *testing.T) {
 	f := newFixture(t, 0, nil)
 	f.own(nil, nil)
-	found, err := owner(t.Context(), f.direct, f.set)
+	found, err := ownerOf(t.Context(), f.direct, f.set)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(found).NotTo(BeNil())
 	for name, change := range map[string]func(*metav1.OwnerReference){
@@ -135,7 +135,7 @@ func TestOnlyTheVeryDeploymentOwnsASet(t *testing.T) {
 	} {
 		changed := f.set.DeepCopy()
 		change(&changed.OwnerReferences[0])
-		found, err := owner(t.Context(), f.direct, changed)
+		found, err := ownerOf(t.Context(), f.direct, changed)
 		f.Expect(err).NotTo(HaveOccurred(), name)
 		f.Expect(found).To(BeNil(), name)
 	}

@@ -40,7 +40,7 @@ func (f *fixture) live(before func(), snapshots *Snapshots) {
 	f.runner = reconciler.New(cached, cached, logic)
 }
 
-// A deployment that begins to move Machines out of a set while the set reads them must not have them made once more.
+// A deployment that starts to move Machines out of a set while the set reads them must not have them made once more.
 // Claim: A set that changes during a read is left alone. Broken: its resource version is not compared.
 func TestASetThatChangesWhileItsMachinesAreReadIsLeftAlone(t *testing.T) {
 	f := newFixture(t, 2, nil)

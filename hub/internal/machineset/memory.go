@@ -13,7 +13,7 @@ import (
 const memoryTTL = time.Hour
 
 // memory holds what the controller knows of each set from one reconciliation to the next and cannot read from the
-// API server. All of it may be lost at any time: a hub that starts anew is the more careful. The zero value is
+// API server. All of it may be lost at any time: a hub that starts over is the more careful. The zero value is
 // ready for use.
 type memory struct {
 	mu   sync.Mutex
@@ -43,8 +43,8 @@ type recollection struct {
 	made, deleted emittedEvents
 }
 
-// of returns what is remembered of set, and forgets the sets that were not reconciled for long.
-func (m *memory) of(set types.UID, now time.Time) *recollection {
+// memoryOf returns what is remembered of set, and forgets the sets that were not reconciled for long.
+func (m *memory) memoryOf(set types.UID, now time.Time) *recollection {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.sets == nil {
@@ -64,15 +64,15 @@ func (m *memory) of(set types.UID, now time.Time) *recollection {
 	return found
 }
 
-// publish lets others ask for what known says of replacements.
-func (m *memory) publish(known *recollection) {
+// publishReplacements lets others ask for what known says of replacements.
+func (m *memory) publishReplacements(known *recollection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known.going, known.owed = known.replacements.Going(), len(known.replacements.Owed())
 }
 
-// unseen returns how many Machines of set are in replacement beside those that are seen.
-func (m *memory) unseen(set types.UID, seen map[types.UID]bool) int {
+// countUnseen returns how many Machines of set are in replacement beside those that are seen.
+func (m *memory) countUnseen(set types.UID, seen map[types.UID]bool) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.sets[set]
@@ -98,8 +98,8 @@ type mark struct {
 	since time.Time
 }
 
-// note remembers machine's mark, and returns since when it has been seen.
-func (m *marks) note(machine types.UID, value string, now time.Time) time.Time {
+// noteMark remembers machine's mark, and returns since when it has been seen.
+func (m *marks) noteMark(machine types.UID, value string, now time.Time) time.Time {
 	if known, found := m.seen[machine]; found && known.value == value {
 		return known.since
 	}
@@ -110,11 +110,11 @@ func (m *marks) note(machine types.UID, value string, now time.Time) time.Time {
 	return now
 }
 
-// restart lets all marks count from the next look on: while a set is waiting, no controller can act on them.
-func (m *marks) restart() { clear(m.seen) }
+// restartMarks lets all marks count from the next look on: while a set is waiting, no controller can act on them.
+func (m *marks) restartMarks() { clear(m.seen) }
 
-// keep forgets the marks of all but machines.
-func (m *marks) keep(machines []plan.Machine) {
+// keepMarks forgets the marks of all but machines.
+func (m *marks) keepMarks(machines []plan.Machine) {
 	if len(m.seen) == 0 {
 		return
 	}
@@ -141,8 +141,8 @@ type expectation struct {
 	since    time.Time
 }
 
-// expect notes that a Machine of set was created, or deleted.
-func (e *expectations) expect(set, machine types.UID, deletion bool, now time.Time) {
+// expectChange notes that a Machine of set was created, or deleted.
+func (e *expectations) expectChange(set, machine types.UID, deletion bool, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.sets == nil {
@@ -154,12 +154,12 @@ func (e *expectations) expect(set, machine types.UID, deletion bool, now time.Ti
 	e.sets[set][machine] = expectation{deletion: deletion, since: now}
 }
 
-// outstanding forgets what machines show and what is older than expectationTTL. It returns how many
+// countOutstanding forgets what machines show and what is older than expectationTTL. It returns how many
 // expectations of set are left, and the time until the first of them ends.
-func (e *expectations) outstanding(set types.UID, machines []plan.Machine, now time.Time) (count int, end time.Duration) {
+func (e *expectations) countOutstanding(set types.UID, machines []plan.Machine, now time.Time) (count int, end time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.expire(now)
+	e.dropExpired(now)
 	open := e.sets[set]
 	if len(open) == 0 {
 		return 0, 0
@@ -184,8 +184,8 @@ func (e *expectations) outstanding(set types.UID, machines []plan.Machine, now t
 	return len(open), end
 }
 
-// expire drops what is too old, of sets that are gone too.
-func (e *expectations) expire(now time.Time) {
+// dropExpired drops what is too old, of sets that are gone too.
+func (e *expectations) dropExpired(now time.Time) {
 	for set, open := range e.sets {
 		for uid, expected := range open {
 			if now.Sub(expected.since) >= expectationTTL {

@@ -82,7 +82,7 @@ func listRelated(ctx context.Context, reader client.Reader, set *v1alpha1.Machin
 		return nil
 	})
 	reads.Go(func() (err error) {
-		found.deployment, err = owner(ctx, reader, set)
+		found.deployment, err = ownerOf(ctx, reader, set)
 		return err
 	})
 	reads.Go(func() (err error) {
@@ -123,7 +123,7 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1a
 		selector, minReady := labels.SelectorFromSet(set.Spec.Selector.MatchLabels), time.Duration(set.Spec.MinReadySeconds)*time.Second
 		return each(ctx, func(machine *v1alpha1.Machine) {
 			if <-seen; s != nil {
-				s.add(machine, selector, minReady, now)
+				s.addMachine(machine, selector, minReady, now)
 			}
 		})
 	})
@@ -136,31 +136,31 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1a
 	if err := s.leaveToNew(found.cluster); err != nil {
 		return nil, err
 	}
-	s.brake = s.known.brake.verdict(s.input.Replicas, now)
+	s.brake = s.known.brake.verdictAt(s.input.Replicas, now)
 	s.input.NoCreation, s.input.MostCreations = s.brake.why, s.brake.most
 	s.input.NoUpdate = s.known.updates.retryAt.After(now)
-	c.measure(s)
+	c.gatherFacts(s)
 	return s, nil
 }
 
 // newScope takes in all of set but its Machines.
 func (c *Controller) newScope(set *v1alpha1.MachineSet, found related, now time.Time) *scope {
 	s := &scope{
-		set: set, known: c.known.of(set.UID, now),
+		set: set, known: c.known.memoryOf(set.UID, now),
 		template: plan.TemplateOf(set), outdated: map[types.UID]*v1alpha1.Machine{},
 	}
 	s.input = plan.Input{
-		Now: now, Replicas: replicas(set), Deleting: set.DeletionTimestamp != nil,
+		Now: now, Replicas: replicasOf(set), Deleting: set.DeletionTimestamp != nil,
 		Policy: set.Spec.DeletePolicy, Remediation: set.Spec.Remediation, Invalid: s.template.SelectorProblem(set),
 	}
 	c.addRelated(s, found)
-	if s.held() {
-		s.known.marks.restart()
+	if s.isHeld() {
+		s.known.marks.restartMarks()
 	}
 	return s
 }
 
-func (s *scope) add(machine *v1alpha1.Machine, selector labels.Selector, minReady time.Duration, now time.Time) {
+func (s *scope) addMachine(machine *v1alpha1.Machine, selector labels.Selector, minReady time.Duration, now time.Time) {
 	controller := metav1.GetControllerOfNoCopy(machine)
 	owned := controller != nil && controller.UID == s.set.UID
 	if controller != nil && !owned {
@@ -177,7 +177,7 @@ func (s *scope) add(machine *v1alpha1.Machine, selector labels.Selector, minRead
 		Name: machine.Name, UID: machine.UID, Created: machine.CreationTimestamp.Time, ResourceVersion: machine.ResourceVersion,
 		Owned: owned, Orphan: controller == nil, Named: made == s.set.Name, Matches: matches, Deleting: state.Deleting,
 		Priority: state.Priority, Failed: state.Failed, Reason: machine.Status.ErrorReason,
-		Replaceable: replaceable(machine), Unhealthy: unhealthy(machine),
+		Replaceable: isReplaceable(machine), Unhealthy: isUnhealthy(machine),
 		Ready: state.Ready, Available: state.Available, Undecodable: machine.NotDecoded() != "",
 	}
 	facts.Remediated, facts.Replacement = inReplacement(machine, state)
@@ -202,8 +202,8 @@ func (s *scope) observeMark(machine *v1alpha1.Machine, facts *plan.Machine, now 
 		return
 	}
 	facts.Marked, facts.MarkSeen = true, now
-	if !s.held() {
-		facts.MarkSeen = s.known.marks.note(machine.UID, value, now)
+	if !s.isHeld() {
+		facts.MarkSeen = s.known.marks.noteMark(machine.UID, value, now)
 	}
 	facts.MarkedAt = facts.MarkSeen
 	if at, readable := plan.MarkTime(value); readable {
@@ -214,7 +214,7 @@ func (s *scope) observeMark(machine *v1alpha1.Machine, facts *plan.Machine, now 
 // leaveToNew finds out whether the set of the deployment's current template makes what this one lacks, as the
 // deployment's planner counts on.
 func (s *scope) leaveToNew(cluster *v1alpha1.Cluster) error {
-	if s.deployment == nil || s.missing() == 0 || s.deployment.Spec.Paused || !deployments.LeavesToNew(s.deployment.Spec.Strategy) {
+	if s.deployment == nil || s.countMissing() == 0 || s.deployment.Spec.Paused || !deployments.LeavesToNew(s.deployment.Spec.Strategy) {
 		return nil
 	}
 	template := s.deployment.Spec.Template
@@ -229,19 +229,19 @@ func (s *scope) leaveToNew(cluster *v1alpha1.Cluster) error {
 	return nil
 }
 
-// held tells whether the set may do nothing at all for the time being.
-func (s *scope) held() bool { return s.input.Frozen || s.input.Transferring || s.overlap != "" }
+// isHeld reports whether the set may do nothing at all for the time being.
+func (s *scope) isHeld() bool { return s.input.Frozen || s.input.Transferring || s.overlap != "" }
 
-// replaceable tells whether another Machine may not have the error that this one failed with: it took too long.
+// isReplaceable reports whether another Machine may not have the error that this one failed with: it took too long.
 // Any other error is one of the configuration, and the next Machine would have it too.
-func replaceable(machine *v1alpha1.Machine) bool {
+func isReplaceable(machine *v1alpha1.Machine) bool {
 	reason := machine.Status.ErrorReason
 	return reason == v1alpha1.ErrorCreationTimeout || reason == v1alpha1.ErrorHealthTimeout
 }
 
-// unhealthy tells whether machine has failed, or was up and is known not to be well. What its agent does not know
+// isUnhealthy reports whether machine has failed, or was up and is known not to be well. What its agent does not know
 // is not held against it; neither is that it comes up, is updated, or goes.
-func unhealthy(machine *v1alpha1.Machine) bool {
+func isUnhealthy(machine *v1alpha1.Machine) bool {
 	switch machine.Status.Phase {
 	case v1alpha1.MachineFailed:
 		return true
@@ -252,7 +252,7 @@ func unhealthy(machine *v1alpha1.Machine) bool {
 	}
 }
 
-// comingUp tells whether machine's Node has never been Ready.
+// comingUp reports whether machine's Node has never been Ready.
 func comingUp(machine *v1alpha1.Machine) bool {
 	switch machine.Status.Phase {
 	case "", v1alpha1.MachinePending, v1alpha1.MachineProvisioning:
@@ -290,8 +290,8 @@ func (c *Controller) addRelated(s *scope, found related) {
 		meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)
 }
 
-// owner is the deployment that controls set; nil if there is none.
-func owner(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet) (*v1alpha1.MachineDeployment, error) {
+// ownerOf is the deployment that controls set; nil if there is none.
+func ownerOf(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet) (*v1alpha1.MachineDeployment, error) {
 	controller := metav1.GetControllerOfNoCopy(set)
 	if controller == nil || controller.Kind != "MachineDeployment" {
 		return nil, nil
@@ -307,6 +307,6 @@ func owner(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet) 
 	return deployment, nil
 }
 
-func replicas(set *v1alpha1.MachineSet) int {
+func replicasOf(set *v1alpha1.MachineSet) int {
 	return v1alpha1.DesiredReplicas(set.Spec.Replicas)
 }

@@ -56,7 +56,7 @@ func TestASetMakesNoMoreThanItsDeploymentAllowsNow(t *testing.T) {
 	f.Expect(f.of("new")).To(HaveLen(4), "none is asked for any more")
 }
 
-// A process that was stopped goes on in the middle of what it was about.
+// A process that was stopped continues in the middle of what it was about.
 func TestAProcessThatWasStoppedDecidesAnew(t *testing.T) {
 	for name, test := range map[string]struct{ before, order, after int32 }{
 		"amid creations": {0, 40, 1}, "amid deletions": {40, 0, 39},

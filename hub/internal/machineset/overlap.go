@@ -96,7 +96,7 @@ func (c *Controller) ofOverlapping(ctx context.Context, object client.Object) []
 	default:
 		return nil
 	}
-	return c.in(ctx, object.GetNamespace(), func(set *v1alpha1.MachineSet) bool {
+	return c.setsIn(ctx, object.GetNamespace(), func(set *v1alpha1.MachineSet) bool {
 		return metav1.GetControllerOfNoCopy(set) == nil && set.NotDecoded() == "" && claimOf(set).WaitsFor(claim)
 	})
 }

@@ -38,9 +38,9 @@ func ownerReference(set *v1alpha1.MachineSet) metav1.OwnerReference {
 	return *metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("MachineSet"))
 }
 
-func (c *Controller) adopt(ctx context.Context, s *scope, orphans []plan.Machine) error {
+func (c *Controller) adoptOrphans(ctx context.Context, s *scope, orphans []plan.Machine) error {
 	set, template := s.set, s.template
-	adopted, err := c.change(ctx, set, orphans, func(machine *v1alpha1.Machine) bool {
+	adopted, err := c.patchMachines(ctx, set, orphans, func(machine *v1alpha1.Machine) bool {
 		if metav1.GetControllerOf(machine) != nil || machine.DeletionTimestamp != nil {
 			return false
 		}
@@ -61,8 +61,8 @@ func (c *Controller) adopt(ctx context.Context, s *scope, orphans []plan.Machine
 	return nil
 }
 
-func (c *Controller) release(ctx context.Context, set *v1alpha1.MachineSet, strangers []plan.Machine) error {
-	released, err := c.change(ctx, set, strangers, func(machine *v1alpha1.Machine) bool {
+func (c *Controller) releaseMachines(ctx context.Context, set *v1alpha1.MachineSet, strangers []plan.Machine) error {
+	released, err := c.patchMachines(ctx, set, strangers, func(machine *v1alpha1.Machine) bool {
 		kept := slices.DeleteFunc(slices.Clone(machine.OwnerReferences), func(owner metav1.OwnerReference) bool {
 			return owner.UID == set.UID
 		})
@@ -80,9 +80,9 @@ func (c *Controller) release(ctx context.Context, set *v1alpha1.MachineSet, stra
 	return nil
 }
 
-// change patches each of machines that change wants changed. It reads each one live and writes with an optimistic
+// patchMachines patches each of machines that change wants changed. It reads each one live and writes with an optimistic
 // lock: owner references are a list, and a merge patch replaces it whole.
-func (c *Controller) change(ctx context.Context, set *v1alpha1.MachineSet, machines []plan.Machine, change func(*v1alpha1.Machine) bool) (int, error) {
+func (c *Controller) patchMachines(ctx context.Context, set *v1alpha1.MachineSet, machines []plan.Machine, change func(*v1alpha1.Machine) bool) (int, error) {
 	return inParallel(len(machines), func(i int) error {
 		machine := &v1alpha1.Machine{}
 		key := types.NamespacedName{Namespace: set.Namespace, Name: machines[i].Name}
@@ -97,9 +97,9 @@ func (c *Controller) change(ctx context.Context, set *v1alpha1.MachineSet, machi
 	})
 }
 
-// update brings Machines up to date with the template, with one write each. After a refusal it waits longer and longer, and
+// updateMachines brings Machines up to date with the template, with one write each. After a refusal it waits longer and longer, and
 // tries a single Machine first.
-func (c *Controller) update(ctx context.Context, s *scope, outdated []plan.Machine) error {
+func (c *Controller) updateMachines(ctx context.Context, s *scope, outdated []plan.Machine) error {
 	if len(outdated) == 0 {
 		return nil
 	}
@@ -120,21 +120,21 @@ func (c *Controller) update(ctx context.Context, s *scope, outdated []plan.Machi
 	}
 	switch {
 	case err == nil:
-		updates.accepted(c.Clock.Now())
+		updates.noteAccepted(c.Clock.Now())
 		return nil
 	case apierrors.IsConflict(err):
 		return fmt.Errorf("bringing machines up to date with the template (%d of %d done): %w", updated, len(outdated), err)
 	}
 	failure := &actError{v1alpha1.ReasonMachineUpdateFailed, fmt.Errorf(
 		"bringing machines up to date with the template (%d of %d done): %w", updated, len(outdated), err)}
-	updates.refused(failure, updated, c.Clock.Now())
+	updates.noteRefused(failure, updated, c.Clock.Now())
 	failedEvent(failure.reason, failure).Send(c.Recorder, s.set)
 	return failure
 }
 
-// unmark takes marks for deletion off that no scale-down has followed.
-func (c *Controller) unmark(ctx context.Context, set *v1alpha1.MachineSet, stale []plan.Machine) error {
-	unmarked, err := c.change(ctx, set, stale, func(machine *v1alpha1.Machine) bool {
+// unmarkMachines takes marks for deletion off that no scale-down has followed.
+func (c *Controller) unmarkMachines(ctx context.Context, set *v1alpha1.MachineSet, stale []plan.Machine) error {
+	unmarked, err := c.patchMachines(ctx, set, stale, func(machine *v1alpha1.Machine) bool {
 		_, marked := machine.Annotations[v1alpha1.DeleteMachineAnnotation]
 		delete(machine.Annotations, v1alpha1.DeleteMachineAnnotation)
 		return marked

@@ -38,7 +38,7 @@ func NewSets(clock clock.PassiveClock) *Sets {
 	return &Sets{clock: clock, done: map[types.UID]work{}, news: reconciler.NewNews()}
 }
 
-// Done notes that the controller has worked on set as it is, and tells whether it is remembered. A generation that is
+// Done notes that the controller has worked on set as it is, and reports whether it is remembered. A generation that is
 // noted for the first time is news.
 func (s *Sets) Done(set *v1alpha1.MachineSet) (remembered bool) {
 	if s == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-// fillReplicas writes spec.replicas where it is left out, before anything is decided: as many Machines as there are. It tells whether
+// fillReplicas writes spec.replicas where it is left out, before anything is decided: as many Machines as there are. It reports whether
 // it was left out; its event requeues the set.
 func (c *Controller) fillReplicas(ctx context.Context, set *v1alpha1.MachineSet) (filled bool, err error) {
 	if set.Spec.Replicas != nil || set.DeletionTimestamp != nil {

@@ -29,7 +29,7 @@ func (c *Controller) report(s *scope, actErr error, now time.Time) {
 	status.AvailableReplicas = int32(s.counts.Available)
 	status.TerminatingReplicas = int32(s.counts.Terminating())
 	for _, condition := range []metav1.Condition{
-		available(s), replicaFailure(s, actErr),
+		availableCondition(s), replicaFailure(s, actErr),
 	} {
 		conditions.Set(&status.Conditions, condition, now)
 	}
@@ -40,15 +40,15 @@ func (c *Controller) report(s *scope, actErr error, now time.Time) {
 		conditions.Set(&status.Conditions, s.frozen.Condition(set.Generation), now)
 	}
 	machinestate.SetReadyConditions(&status.Conditions, machinestate.ReadyFacts{
-		Deleting: set.DeletionTimestamp != nil, Replicas: replicas(set), Counts: s.counts, Failed: s.failed,
+		Deleting: set.DeletionTimestamp != nil, Replicas: replicasOf(set), Counts: s.counts, Failed: s.failed,
 	}, set.Generation, now)
-	for _, news := range turned(before, status) {
+	for _, news := range turnedBad(before, status) {
 		news.Send(c.Recorder, set)
 	}
 }
 
-// turned returns what to tell about conditions that have just turned bad.
-func turned(before, after *v1alpha1.MachineSetStatus) []reconciler.Event {
+// turnedBad returns what to tell about conditions that have just turned bad.
+func turnedBad(before, after *v1alpha1.MachineSetStatus) []reconciler.Event {
 	var news []reconciler.Event
 	was := func(kind, reason string) bool {
 		old := meta.FindStatusCondition(before.Conditions, kind)
@@ -73,13 +73,13 @@ func turned(before, after *v1alpha1.MachineSetStatus) []reconciler.Event {
 	return news
 }
 
-func available(s *scope) metav1.Condition {
+func availableCondition(s *scope) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.AvailableCondition, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonMinimumReplicasAvailable, ObservedGeneration: s.set.Generation,
-		Message: fmt.Sprintf("%d of %d machines are available", s.counts.Available, replicas(s.set)),
+		Message: fmt.Sprintf("%d of %d machines are available", s.counts.Available, replicasOf(s.set)),
 	}
-	if s.counts.Available < replicas(s.set) {
+	if s.counts.Available < replicasOf(s.set) {
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonMinimumReplicasUnavailable
 	}
 	return condition
@@ -97,7 +97,7 @@ func replicaFailure(s *scope, err error) metav1.Condition {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, v1alpha1.ReasonSelectorOverlap, s.overlap
 	case errors.As(err, &refused):
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, refused.reason, refused.Error()
-	case s.missing() > 0 && s.known.brake.failure != nil:
+	case s.countMissing() > 0 && s.known.brake.failure != nil:
 		condition.Status, condition.Reason = metav1.ConditionTrue, s.known.brake.failure.reason
 		condition.Message = s.known.brake.failure.Error()
 	case len(s.outdated) > 0 && s.known.updates.failure != nil:
@@ -108,14 +108,14 @@ func replicaFailure(s *scope, err error) metav1.Condition {
 	case len(s.template.Problems()) > 0:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonInvalidTemplate
 		condition.Message = "spec.template." + reconciler.ListFew(s.template.Problems())
-	case s.missing() > 0 && s.brake.runaway:
+	case s.countMissing() > 0 && s.brake.runaway:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, v1alpha1.ReasonTooManyCreations, s.brake.why
 	}
 	return condition
 }
 
-// missing is how many Machines the set lacks.
-func (s *scope) missing() int { return max(s.input.Replicas-s.counts.Total, 0) }
+// countMissing is how many Machines the set lacks.
+func (s *scope) countMissing() int { return max(s.input.Replicas-s.counts.Total, 0) }
 
 func remediationAllowed(s *scope) metav1.Condition {
 	condition := metav1.Condition{
@@ -139,11 +139,11 @@ func remediationAllowed(s *scope) metav1.Condition {
 	return condition
 }
 
-// urgent tells a status that must be written now from one with new counts only: the former answers a change
+// isUrgent tells a status that must be written now from one with new counts only: the former answers a change
 // of spec, turns a condition, or says that the set has come to rest. A set of a deployment is changed and comes to rest
 // at every step of a rollout: only the end of that counts, when it is empty or has all that the deployment wants. The
 // deployment counts Machines itself; told is whether it learns in another way that its change was worked on.
-func urgent(before *v1alpha1.MachineSetStatus, set *v1alpha1.MachineSet, told bool) bool {
+func isUrgent(before *v1alpha1.MachineSetStatus, set *v1alpha1.MachineSet, told bool) bool {
 	after := &set.Status
 	owned := metav1.GetControllerOfNoCopy(set) != nil
 	if before.ObservedGeneration != after.ObservedGeneration && !(owned && told) || before.Selector != after.Selector {
@@ -160,9 +160,9 @@ func urgent(before *v1alpha1.MachineSetStatus, set *v1alpha1.MachineSet, told bo
 	return atRest(set, owned)
 }
 
-// atRest tells whether a set has all that it is to have; one that a deployment owns comes to rest at its end only.
+// atRest reports whether a set has all that it is to have; one that a deployment owns comes to rest at its end only.
 func atRest(set *v1alpha1.MachineSet, owned bool) bool {
-	status, want := &set.Status, int32(replicas(set))
+	status, want := &set.Status, int32(replicasOf(set))
 	if owned && want != 0 && set.Annotations[v1alpha1.DesiredReplicasAnnotation] != strconv.Itoa(int(want)) {
 		return false
 	}

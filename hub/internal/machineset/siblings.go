@@ -15,7 +15,7 @@ import (
 )
 
 // decide plans for s, which was read live. The sets of a deployment have its maxInFlight together, and are worked on at
-// the same time: one that wants to replace Machines counts what the others have in flight while none of them can begin.
+// the same time: one that wants to replace Machines counts what the others have in flight while none of them can start.
 // The bounds of the deployment are those of all its sets, too: one that wants to make Machines counts those of the others.
 // The caller calls done when the plan is carried out.
 func (c *Controller) decide(ctx context.Context, s *scope) (decided plan.Plan, done func(), err error) {
@@ -104,8 +104,8 @@ func (c *Controller) countElsewhere(ctx context.Context, reader client.Reader, s
 		switch {
 		case sibling.UID == s.set.UID:
 		case metav1.IsControlledBy(sibling, s.deployment):
-			s.input.Elsewhere += c.known.unseen(sibling.UID, s.elsewhere)
-			s.rollout = s.rollout || replicas(sibling) > 0
+			s.input.Elsewhere += c.known.countUnseen(sibling.UID, s.elsewhere)
+			s.rollout = s.rollout || replicasOf(sibling) > 0
 			s.siblings = s.rollout || s.siblings || sibling.Status.Replicas > 0
 		default:
 			delete(s.beside, sibling.UID) // Its Machines have the deployment's name, and nothing to do with it.
@@ -135,7 +135,7 @@ func (s *scope) addElsewhere(machine *v1alpha1.Machine) {
 	}
 }
 
-// inReplacement tells whether machine has been chosen to be replaced, and whether it was made for one that was and has
+// inReplacement reports whether machine has been chosen to be replaced, and whether it was made for one that was and has
 // not come up yet.
 func inReplacement(machine *v1alpha1.Machine, state machinestate.State) (remediated, replacement bool) {
 	_, remediated = machine.Annotations[v1alpha1.RemediationAnnotation]

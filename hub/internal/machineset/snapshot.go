@@ -45,7 +45,7 @@ func (m *Snapshots) Now() Stamp {
 	return m.last
 }
 
-// Put offers to the sets of deployment all Machines of its namespace, by a read that began at that stamp and time. The
+// Put offers to the sets of deployment all Machines of its namespace, by a read that started at that stamp and time. The
 // caller must not change a Machine afterwards, neither here nor in the API server, without a Drop before.
 func (m *Snapshots) Put(deployment types.UID, begun Stamp, at time.Time, machines []*v1alpha1.Machine) {
 	if m == nil {
@@ -75,7 +75,7 @@ func (m *Snapshots) Drop(deployment types.UID) {
 	delete(m.taken, deployment)
 }
 
-// Since returns what was put for deployment if that read began after the stamp, and no longer than MaxAge before now.
+// Since returns what was put for deployment if that read started after the stamp, and no longer than MaxAge before now.
 func (m *Snapshots) Since(deployment types.UID, stamp Stamp, now time.Time) ([]*v1alpha1.Machine, bool) {
 	if m == nil {
 		return nil, false

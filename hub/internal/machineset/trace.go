@@ -11,7 +11,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
-// traceAct starts the span of a plan; none for an empty one. The first for a generation of the set goes on with the trace of
+// traceAct starts the span of a plan; none for an empty one. The first for a generation of the set continues with the trace of
 // what changed the set; a Machine that is replaced later is the work of another.
 func (c *Controller) traceAct(ctx context.Context, set *v1alpha1.MachineSet, decided plan.Plan) (context.Context, telemetry.End) {
 	if decided.Empty() {

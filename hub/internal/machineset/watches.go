@@ -50,7 +50,7 @@ func machineNews() predicate.Predicate {
 				return true
 			}
 			after, ok := e.ObjectNew.(*v1alpha1.Machine)
-			return !ok || judged(before) != judged(after) ||
+			return !ok || judgementOf(before) != judgementOf(after) ||
 				!before.Spec.HasTakenOver(&after.Spec.MachineTemplateBody)
 		},
 	})
@@ -61,8 +61,8 @@ type judgement struct {
 	unhealthy, replaceable, comingUp bool
 }
 
-func judged(machine *v1alpha1.Machine) judgement {
-	return judgement{unhealthy: unhealthy(machine), replaceable: replaceable(machine), comingUp: comingUp(machine)}
+func judgementOf(machine *v1alpha1.Machine) judgement {
+	return judgement{unhealthy: isUnhealthy(machine), replaceable: isReplaceable(machine), comingUp: comingUp(machine)}
 }
 
 // ofMachine is the set that owns a Machine, together with the other sets of its deployment if it is part of a
@@ -77,30 +77,30 @@ func (c *Controller) ofMachine(ctx context.Context, object client.Object) []reco
 		if deployment == "" || !remediated && !replacement {
 			return []reconcile.Request{own}
 		}
-		return append(c.in(ctx, object.GetNamespace(), func(set *v1alpha1.MachineSet) bool {
+		return append(c.setsIn(ctx, object.GetNamespace(), func(set *v1alpha1.MachineSet) bool {
 			return set.Name != owner.Name && set.Labels[v1alpha1.MachineDeploymentNameLabel] == deployment
 		}), own)
 	}
 	if owner != nil {
 		return nil
 	}
-	return c.in(ctx, object.GetNamespace(), func(set *v1alpha1.MachineSet) bool {
+	return c.setsIn(ctx, object.GetNamespace(), func(set *v1alpha1.MachineSet) bool {
 		return labels.SelectorFromSet(set.Spec.Selector.MatchLabels).Matches(labels.Set(object.GetLabels()))
 	})
 }
 
 func (c *Controller) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
-	return c.in(ctx, cluster.GetName(), func(*v1alpha1.MachineSet) bool { return true })
+	return c.setsIn(ctx, cluster.GetName(), func(*v1alpha1.MachineSet) bool { return true })
 }
 
 func (c *Controller) ofDeployment(ctx context.Context, deployment client.Object) []reconcile.Request {
-	return c.in(ctx, deployment.GetNamespace(), func(set *v1alpha1.MachineSet) bool {
+	return c.setsIn(ctx, deployment.GetNamespace(), func(set *v1alpha1.MachineSet) bool {
 		return metav1.IsControlledBy(set, deployment)
 	})
 }
 
-// in returns the sets of namespace that wanted picks.
-func (c *Controller) in(ctx context.Context, namespace string, wanted func(*v1alpha1.MachineSet) bool) []reconcile.Request {
+// setsIn returns the sets of namespace that wanted picks.
+func (c *Controller) setsIn(ctx context.Context, namespace string, wanted func(*v1alpha1.MachineSet) bool) []reconcile.Request {
 	list := &v1alpha1.MachineSetList{}
 	if err := c.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		klog.FromContext(ctx).Error(err, "Listing machine sets to wake", "namespace", namespace)

@@ -55,7 +55,7 @@ func Of(machine *v1alpha1.Machine, minReady time.Duration, clock Clock) State {
 	}
 	_, state.Marked = machine.Annotations[v1alpha1.DeleteMachineAnnotation]
 	var since time.Time
-	state.Update, since = update(machine)
+	state.Update, since = updateState(machine)
 	ready := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.ReadyCondition)
 	if ready == nil || ready.Status != metav1.ConditionTrue {
 		return state
@@ -88,10 +88,10 @@ func OtherKubelet(machine *v1alpha1.Machine) string {
 	return has
 }
 
-// update says where the update in place of machine stands, and since when it is over. Only what the agent says
-// of the present spec counts: a Machine that has just been moved to another template is not up to date,
+// updateState says where the update in place of machine stands, and since when it is over. Only what the agent says
+// of the current spec counts: a Machine that has just been moved to another template is not up to date,
 // whatever its conditions said of the one before.
-func update(machine *v1alpha1.Machine) (stands string, since time.Time) {
+func updateState(machine *v1alpha1.Machine) (stands string, since time.Time) {
 	if _, moved := machine.Annotations[v1alpha1.InPlaceUpdateAnnotation]; !moved {
 		return "", time.Time{}
 	}
@@ -141,18 +141,18 @@ func (c *Counts) Terminating() int { return c.Total - c.Active }
 // Add counts one Machine.
 func (c *Counts) Add(state State) {
 	c.Total++
-	count(&c.Active, !state.Deleting)
-	count(&c.Ready, state.Ready && !state.Deleting)
-	count(&c.Available, state.Available)
-	count(&c.Failed, state.Failed)
-	count(&c.MarkedAvailable, state.Available && state.Marked)
-	count(&c.Updating, state.Update != "" && !state.Deleting)
+	countIf(&c.Active, !state.Deleting)
+	countIf(&c.Ready, state.Ready && !state.Deleting)
+	countIf(&c.Available, state.Available)
+	countIf(&c.Failed, state.Failed)
+	countIf(&c.MarkedAvailable, state.Available && state.Marked)
+	countIf(&c.Updating, state.Update != "" && !state.Deleting)
 	if state.AvailableIn > 0 && (c.NextAvailable == 0 || state.AvailableIn < c.NextAvailable) {
 		c.NextAvailable = state.AvailableIn
 	}
 }
 
-func count(n *int, yes bool) {
+func countIf(n *int, yes bool) {
 	if yes {
 		*n++
 	}
@@ -169,7 +169,7 @@ func Each(ctx context.Context, reader client.Reader, do func(*v1alpha1.Machine),
 		for i := range list.Items {
 			do(&list.Items[i])
 		}
-		// A cache has no pages, and yet marks every list as one that goes on.
+		// A cache has no pages, and yet marks every list as one that continues.
 		if page.Limit == 0 || list.Continue == "" {
 			return nil
 		}

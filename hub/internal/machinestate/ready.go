@@ -23,7 +23,7 @@ type ReadyFacts struct {
 	Replicas int
 	// Counts are of the object's Machines.
 	Counts Counts
-	// Failed are the Machines of the present template that have a terminal error.
+	// Failed are the Machines of the current template that have a terminal error.
 	Failed []Failure
 	// Progressing is the condition of that name of a MachineDeployment; nil for a MachineSet.
 	Progressing *metav1.Condition
@@ -41,8 +41,8 @@ const (
 
 // SetReadyConditions puts Ready, and Reconciling or Stalled, into list, which has the object's other conditions.
 func SetReadyConditions(list *[]metav1.Condition, facts ReadyFacts, generation int64, now time.Time) {
-	counted := []metav1.Condition{facts.scaled()}
-	if failure := facts.failed(); failure != nil {
+	counted := []metav1.Condition{facts.scaledCondition()}
+	if failure := facts.failedCondition(); failure != nil {
 		counted = append(counted, *failure)
 	}
 	if facts.Progressing != nil {
@@ -70,8 +70,8 @@ func tableOf(list []metav1.Condition) []conditions.Part {
 	}
 }
 
-// scaled tells whether there are as many Machines as the spec asks for, all of them available.
-func (f *ReadyFacts) scaled() metav1.Condition {
+// scaledCondition reports whether there are as many Machines as the spec asks for, all of them available.
+func (f *ReadyFacts) scaledCondition() metav1.Condition {
 	condition := metav1.Condition{Type: scaled, Status: metav1.ConditionFalse}
 	switch counts := f.Counts; {
 	case counts.Active < f.Replicas:
@@ -88,9 +88,9 @@ func (f *ReadyFacts) scaled() metav1.Condition {
 	return condition
 }
 
-// failed names the first Machine that failed for a reason for which any other of the template would fail too. One that
+// failedCondition names the first Machine that failed for a reason for which any other of the template would fail too. One that
 // ran into a timeout is replaced without the user.
-func (f *ReadyFacts) failed() *metav1.Condition {
+func (f *ReadyFacts) failedCondition() *metav1.Condition {
 	lasting := slices.DeleteFunc(slices.Clone(f.Failed), func(failure Failure) bool {
 		return failure.Reason == v1alpha1.ErrorCreationTimeout || failure.Reason == v1alpha1.ErrorHealthTimeout
 	})
@@ -104,7 +104,7 @@ func (f *ReadyFacts) failed() *metav1.Condition {
 	}
 }
 
-// rolledOut tells whether all Machines have the present template.
+// rolledOut reports whether all Machines have the current template.
 func (f *ReadyFacts) rolledOut() metav1.Condition {
 	condition := metav1.Condition{
 		Type: rolledOut, Status: metav1.ConditionFalse, Reason: f.Progressing.Reason, Message: f.Progressing.Message,
@@ -115,7 +115,7 @@ func (f *ReadyFacts) rolledOut() metav1.Condition {
 	return condition
 }
 
-// Repeats tells whether a condition of that type repeats the reason of another, for which there is an event already.
+// Repeats reports whether a condition of that type repeats the reason of another, for which there is an event already.
 func Repeats(conditionType string) bool {
 	switch conditionType {
 	case v1alpha1.ReadyCondition, v1alpha1.ReconcilingCondition, v1alpha1.StalledCondition:
@@ -124,7 +124,7 @@ func Repeats(conditionType string) bool {
 	return false
 }
 
-// ConditionTurned tells whether condition says something else than before that is worth a write at once. The reasons of Ready and
+// ConditionTurned reports whether condition says something else than before that is worth a write at once. The reasons of Ready and
 // Reconciling change with the steps of a rollout: of those two only the status of Ready counts.
 func ConditionTurned(before []metav1.Condition, condition metav1.Condition) bool {
 	old := meta.FindStatusCondition(before, condition.Type)

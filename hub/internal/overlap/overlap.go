@@ -27,12 +27,12 @@ type Claim struct {
 	Labels labels.Set
 }
 
-// Overlaps tells whether one of the two selects what the other makes.
+// Overlaps reports whether one of the two selects what the other makes.
 func (c Claim) Overlaps(other Claim) bool {
 	return c.Selector.Matches(other.Labels) || other.Selector.Matches(c.Labels)
 }
 
-// WaitsFor tells whether c may change nothing as long as other is there. Of two that overlap the younger one waits; of two of one age
+// WaitsFor reports whether c may change nothing as long as other is there. Of two that overlap the younger one waits; of two of one age
 // it is the one whose name comes later.
 func (c Claim) WaitsFor(other Claim) bool {
 	return c.UID != other.UID && c.Overlaps(other) && other.comesBefore(c)

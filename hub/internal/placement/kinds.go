@@ -59,7 +59,7 @@ func (k *Kinds) News() <-chan event.GenericEvent {
 	return news
 }
 
-func (k *Kinds) send(namespace, name string) {
+func (k *Kinds) sendEvent(namespace, name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, news := range k.subscribers {
@@ -108,7 +108,7 @@ func (k *Kinds) SetupWithManager(manager ctrl.Manager) error {
 	if err := AddToScheme(known); err != nil {
 		return fmt.Errorf("registering Placements: %w", err)
 	}
-	// To ask the API server instead would fail for a moment after the installation, and remember for ever what is gone.
+	// To ask the API server instead would fail for a moment after the installation, and remember forever what is gone.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(kindNamed("Placement"), meta.RESTScopeNamespace)
 	mapper.Add(kindNamed("PlacementDecision"), meta.RESTScopeNamespace)
@@ -119,20 +119,20 @@ func (k *Kinds) SetupWithManager(manager ctrl.Manager) error {
 	k.live = live
 	of := func(object client.Object) string { return object.GetLabels()[clusterv1beta1.PlacementLabel] }
 	return errors.Join(
-		manager.Add(k.watch(manager, PlacementsDefinition, &k.placements, known, mapper, &clusterv1beta1.Placement{}, client.Object.GetName)),
-		manager.Add(k.watch(manager, DecisionsDefinition, &k.decisions, known, mapper, &clusterv1beta1.PlacementDecision{}, of)),
+		manager.Add(k.watchKind(manager, PlacementsDefinition, &k.placements, known, mapper, &clusterv1beta1.Placement{}, client.Object.GetName)),
+		manager.Add(k.watchKind(manager, DecisionsDefinition, &k.decisions, known, mapper, &clusterv1beta1.PlacementDecision{}, of)),
 	)
 }
 
-// watch follows one kind while it is installed. placementOf is the name of the Placement that an object is about.
-func (k *Kinds) watch(
+// watchKind follows one kind while it is installed. placementOf is the name of the Placement that an object is about.
+func (k *Kinds) watchKind(
 	manager ctrl.Manager, definition string, which *kind, known *runtime.Scheme, mapper meta.RESTMapper, object client.Object, placementOf func(client.Object) string,
 ) *inventory.Watch {
 	set := func(now kind) {
 		k.mu.Lock()
 		*which = now
 		k.mu.Unlock()
-		k.send("", "")
+		k.sendEvent("", "")
 	}
 	return &inventory.Watch{
 		Config: manager.GetConfig(), HTTPClient: manager.GetHTTPClient(), Definition: definition, Version: clusterv1beta1.GroupVersion.Version,
@@ -151,7 +151,7 @@ func (k *Kinds) watch(
 			}
 			changed := func(about any) {
 				if o, is := about.(client.Object); is {
-					k.send(o.GetNamespace(), placementOf(o))
+					k.sendEvent(o.GetNamespace(), placementOf(o))
 				}
 			}
 			if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -176,7 +176,7 @@ func (k *Kinds) watch(
 	}
 }
 
-// Concerns tells whether news, a Placement by namespace and name, are about what a fleet refers to.
+// Concerns reports whether news, a Placement by namespace and name, are about what a fleet refers to.
 func Concerns(news client.Object, ref *v1alpha1.PlacementReference) bool {
 	return ref != nil && (news.GetName() == "" || news.GetName() == ref.Name && news.GetNamespace() == ref.Namespace)
 }

@@ -37,7 +37,7 @@ type Decisions struct {
 	Wanted int
 }
 
-// Complete tells whether the decisions are all that the Placement has made. They are written one object after the other, and
+// Complete reports whether the decisions are all that the Placement has made. They are written one object after the other, and
 // the number after them.
 func (d *Decisions) Complete() bool { return len(d.Groups) == d.Wanted }
 

@@ -38,11 +38,11 @@ func Take(dir string, temporary bool) (id string, err error) {
 		return "", fmt.Errorf("%w in %s", ErrTaken, dir)
 	case errors.Is(err, owneddir.ErrNotEmpty):
 		if state, stateErr := ReadState(dir); stateErr == nil {
-			return "", unmarked(dir, state)
+			return "", unmarkedError(dir, state)
 		}
 	}
 	if err != nil {
-		return "", unusable(err)
+		return "", unusableError(err)
 	}
 	defer owned.Close()
 	if temporary {
@@ -74,8 +74,8 @@ func fleetAround(dir string) string {
 	return ""
 }
 
-// unusable makes what a user can only remedy with another directory an ErrUnusable.
-func unusable(err error) error {
+// unusableError makes what a user can only remedy with another directory an ErrUnusable.
+func unusableError(err error) error {
 	for _, known := range []error{owneddir.ErrNotEmpty, owneddir.ErrUnsafe, owneddir.ErrBusy} {
 		if errors.Is(err, known) {
 			return fmt.Errorf("%w: %w", ErrUnusable, err)
@@ -87,28 +87,28 @@ func unusable(err error) error {
 // Check returns nil if dir is a fleet's directory. The error wraps ErrNoFleet if it is not, and says so of one that was
 // made before such directories were marked.
 func Check(dir string) error {
-	owned, err := open(dir)
+	owned, err := openDirectory(dir)
 	if err == nil {
 		owned.Close()
 	}
 	return err
 }
 
-func open(dir string) (*owneddir.Directory, error) {
+func openDirectory(dir string) (*owneddir.Directory, error) {
 	owned, err := owneddir.Open(dir, dirKind)
 	if errors.Is(err, owneddir.ErrNoMarker) {
 		if state, stateErr := ReadState(dir); stateErr == nil {
-			return nil, unmarked(dir, state)
+			return nil, unmarkedError(dir, state)
 		}
 	}
 	if errors.Is(err, owneddir.ErrNoMarker) || errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w in %s", ErrNoFleet, dir)
 	}
-	return owned, unusable(err)
+	return owned, unusableError(err)
 }
 
-// unmarked is the error for a fleet of a version that did not mark its directory.
-func unmarked(dir string, state State) error {
+// unmarkedError is the error for a fleet of a version that did not mark its directory.
+func unmarkedError(dir string, state State) error {
 	remedy := "its processes have ended: see what is in the directory, and remove it yourself"
 	if state.Keeper != nil && state.Keeper.Alive() {
 		remedy = fmt.Sprintf("move files of your own out of the directory, then end the fleet with \"kill %d\", after which that version removes the whole directory", state.Keeper.PID)
@@ -116,8 +116,8 @@ func unmarked(dir string, state State) error {
 	return fmt.Errorf("%w: the fleet in %s was started by an earlier version, which did not mark the files that it made, so this one removes nothing: %s", ErrUnusable, dir, remedy)
 }
 
-// begin takes the fleet's directory, or goes on with one that the caller has taken, and records the fleet there.
-func (f *Fleet) begin() error {
+// claimDirectory takes the fleet's directory, or continues with one that the caller has taken, and records the fleet there.
+func (f *Fleet) claimDirectory() error {
 	if f.options.DirID == "" {
 		id, err := Take(f.options.Dir, f.options.TemporaryDir)
 		if err != nil {
@@ -125,7 +125,7 @@ func (f *Fleet) begin() error {
 		}
 		f.options.DirID = id
 	}
-	owned, err := f.open()
+	owned, err := f.openDirectory()
 	if err != nil {
 		return err
 	}
@@ -133,9 +133,9 @@ func (f *Fleet) begin() error {
 	return f.writeState()
 }
 
-// open opens the fleet's directory, if it is still the one that was taken.
-func (f *Fleet) open() (*owneddir.Directory, error) {
-	owned, err := open(f.options.Dir)
+// openDirectory opens the fleet's directory, if it is still the one that was taken.
+func (f *Fleet) openDirectory() (*owneddir.Directory, error) {
+	owned, err := openDirectory(f.options.Dir)
 	if err == nil && owned.ID() != f.options.DirID {
 		owned.Close()
 		return nil, fmt.Errorf("%w that was taken for this start in %s: another fleet is there now", ErrNoFleet, f.options.Dir)
@@ -143,8 +143,8 @@ func (f *Fleet) open() (*owneddir.Directory, error) {
 	return owned, err
 }
 
-func (f *Fleet) remove(ctx context.Context) ([]string, error) {
-	owned, err := f.open()
+func (f *Fleet) removeFiles(ctx context.Context) ([]string, error) {
+	owned, err := f.openDirectory()
 	if errors.Is(err, ErrNoFleet) || errors.Is(err, owneddir.ErrBusy) {
 		return nil, nil // Another process has removed the files, or waits until the processes have ended.
 	}
@@ -152,11 +152,11 @@ func (f *Fleet) remove(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	defer owned.Close()
-	return f.state.remove(ctx, owned)
+	return f.state.removeFiles(ctx, owned)
 }
 
-// remove removes the files of a fleet whose processes have ended.
-func (s State) remove(ctx context.Context, owned *owneddir.Directory) ([]string, error) {
+// removeFiles removes the files of a fleet whose processes have ended.
+func (s State) removeFiles(ctx context.Context, owned *owneddir.Directory) ([]string, error) {
 	for _, name := range s.Clusters {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 			return nil, fmt.Errorf("reading the state of the fleet in %s: clusters: %q is not a name: %s", owned.Path(), name, problems[0])
@@ -165,14 +165,14 @@ func (s State) remove(ctx context.Context, owned *owneddir.Directory) ([]string,
 			return nil, err
 		}
 	}
-	return owned.Remove(s.files())
+	return owned.Remove(s.filePatterns())
 }
 
 // credentialFiles are what an agent keeps in its credential directory; each is first written under another name.
 var credentialFiles = []string{"lock", "holder", "pending.key", "tls.crt", "tls.key", "token", "kubeconfig"}
 
-// files are the files that a fleet makes, as patterns. What its control planes make is removed by simcluster.
-func (s State) files() []string {
+// filePatterns are the files that a fleet makes, as patterns. What its control planes make is removed by simcluster.
+func (s State) filePatterns() []string {
 	files := []string{stateFile, atomicfile.TemporaryPrefix(stateFile) + "*", earlierStateFile, "logs/" + KeeperName + ".log", "logs/hub.log"}
 	for _, name := range s.Clusters {
 		agent := "agents/" + name + "/"

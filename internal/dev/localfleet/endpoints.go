@@ -73,7 +73,7 @@ func lastValue(args []string, flag string) string {
 	return value
 }
 
-// isFixed tells whether an address has a port that is known. "0" is for none, and port 0 for any.
+// isFixed reports whether an address has a port that is known. "0" is for none, and port 0 for any.
 func isFixed(address string) bool {
 	_, port, err := net.SplitHostPort(address)
 	return err == nil && port != "0"

@@ -19,7 +19,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/joining"
 )
 
-// StageLabel is on every Cluster, so that a MachineFleet can begin with one of them: the first has StageCanary, the others
+// StageLabel is on every Cluster, so that a MachineFleet can start with one of them: the first has StageCanary, the others
 // StageProduction.
 const (
 	StageLabel      = "stage"
@@ -36,12 +36,12 @@ func (f *Fleet) Join(ctx context.Context, member *Member) error {
 	if err != nil {
 		return err
 	}
-	if server.URL, err = f.routed(Link{From: member.Name, To: HubServer}, server.URL); err != nil {
+	if server.URL, err = f.routedServer(Link{From: member.Name, To: HubServer}, server.URL); err != nil {
 		return err
 	}
 	request := joining.Request{
 		Cluster: member.Name, Accept: joining.AcceptNow, Credential: f.options.Credential,
-		TokenTTL: joining.DefaultTokenTTL, Again: true, Labels: map[string]string{StageLabel: f.stage(member)},
+		TokenTTL: joining.DefaultTokenTTL, Again: true, Labels: map[string]string{StageLabel: f.stageDirectory(member)},
 	}
 	request.Deliver = func(result *joining.Result) error {
 		kubeconfig, err := server.Kubeconfig(member.Name, result.Token)
@@ -63,7 +63,7 @@ func (f *Fleet) Join(ctx context.Context, member *Member) error {
 	return f.awaitHub(ctx, result.Cluster)
 }
 
-func (f *Fleet) stage(member *Member) string {
+func (f *Fleet) stageDirectory(member *Member) string {
 	if member == f.Members[0] {
 		return StageCanary
 	}
@@ -111,10 +111,10 @@ func (f *Fleet) StartAgent(ctx context.Context, member *Member) error {
 	if err != nil {
 		return err
 	}
-	if member.Agent, err = f.start(name, "agent", args); err != nil {
+	if member.Agent, err = f.startProcess(name, "agent", args); err != nil {
 		return err
 	}
-	f.progress("%s: agent started", member.Name)
+	f.reportProgress("%s: agent started", member.Name)
 	return nil
 }
 

@@ -104,20 +104,20 @@ func Up(ctx context.Context, options Options) (*Fleet, error) {
 		owner = *options.Owner
 	}
 	fleet := &Fleet{options: options}
-	fleet.state = State{Owner: owner, Simcluster: fleet.binary("simcluster"), Clusters: slices.Concat([]string{hubName}, options.Clusters)}
+	fleet.state = State{Owner: owner, Simcluster: fleet.binaryPath("simcluster"), Clusters: slices.Concat([]string{hubName}, options.Clusters)}
 	if options.Kept {
 		fleet.state.Keeper = &self
 	}
 	for _, name := range options.Clusters {
 		fleet.Members = append(fleet.Members, &Member{Name: name})
 	}
-	if err := fleet.begin(); err != nil {
+	if err := fleet.claimDirectory(); err != nil {
 		return nil, err
 	}
-	if err := fleet.up(ctx); err != nil {
+	if err := fleet.bringUp(ctx); err != nil {
 		return nil, errors.Join(err, fleet.Down()) //nolint:contextcheck // What ended ctx must not keep the fleet up.
 	}
-	return fleet, fleet.ready()
+	return fleet, fleet.recordReady()
 }
 
 // Add starts one more workload cluster in a fleet that is up, lets it join, and starts its agent. Keep does not look after it.
@@ -135,7 +135,7 @@ func (f *Fleet) Add(ctx context.Context, name string) (*Member, error) {
 	return member, f.StartAgent(ctx, member)
 }
 
-func (f *Fleet) up(ctx context.Context) error {
+func (f *Fleet) bringUp(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	hubReady := make(chan struct{})
 	group.Go(func() error {
@@ -172,7 +172,7 @@ func (f *Fleet) startHub(ctx context.Context) error {
 	if f.HubConfig, err = f.Hub.RESTConfig(); err != nil {
 		return err
 	}
-	install := exec.CommandContext(ctx, f.binary("hub"), "install", "--kubeconfig", f.Hub.AdminKubeconfig())
+	install := exec.CommandContext(ctx, f.binaryPath("hub"), "install", "--kubeconfig", f.Hub.AdminKubeconfig())
 	if output, err := install.CombinedOutput(); err != nil {
 		return fmt.Errorf("running hub install: %w: %s", err, output)
 	}
@@ -197,22 +197,22 @@ func (f *Fleet) startControlPlane(ctx context.Context, name string, components [
 	var args []string
 	if f.options.ControlPlaneArgs != nil {
 		var err error
-		if args, err = f.options.ControlPlaneArgs(name, f.dir(name)); err != nil {
+		if args, err = f.options.ControlPlaneArgs(name, f.pathOf(name)); err != nil {
 			return nil, nil, fmt.Errorf("choosing the arguments of the control plane of %s: %w", name, err)
 		}
 	}
 	cluster, err := process.StartCluster(ctx, process.ClusterOptions{
-		Name: name, Dir: f.dir(name), LogFile: LogFile(f.options.Dir, clusterPrefix+name), KubeconfigDir: f.kubeconfigDir(name), Binary: f.binary("simcluster"), Components: components,
+		Name: name, Dir: f.pathOf(name), LogFile: LogFile(f.options.Dir, clusterPrefix+name), KubeconfigDir: f.kubeconfigDir(name), Binary: f.binaryPath("simcluster"), Components: components,
 		Images: map[string]string{HollowNodeImage: f.options.BinDir}, Detached: f.options.Detached,
 		Args: args,
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := f.record(cluster.Process); err != nil {
+	if err := f.recordProcess(cluster.Process); err != nil {
 		return nil, nil, errors.Join(err, cluster.Stop())
 	}
-	f.progress("%s: control plane ready", name)
+	f.reportProgress("%s: control plane ready", name)
 	restConfig, err := cluster.RESTConfig()
 	if err != nil {
 		return cluster, nil, err
@@ -237,19 +237,19 @@ func (f *Fleet) StartHubProcess(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.HubProcess, err = f.start("hub", "hub", args)
+	f.HubProcess, err = f.startProcess("hub", "hub", args)
 	return err
 }
 
-func (f *Fleet) start(name, program string, args []string) (*process.Process, error) {
+func (f *Fleet) startProcess(name, program string, args []string) (*process.Process, error) {
 	started, err := process.Start(process.Spec{
-		Name: name, Path: f.binary(program), Args: args,
+		Name: name, Path: f.binaryPath(program), Args: args,
 		LogFile: LogFile(f.options.Dir, name), Detached: f.options.Detached,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return started, f.record(started)
+	return started, f.recordProcess(started)
 }
 
 // Down ends the fleet and removes its files. What is left in its directory because the fleet did not make it is reported to Progress.
@@ -271,9 +271,9 @@ func (f *Fleet) Down() error {
 	problems = append(problems, group.Wait())
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
-	left, err := f.remove(ctx)
+	left, err := f.removeFiles(ctx)
 	for _, path := range left {
-		f.progress("left in place, because the fleet did not make it: %s", path)
+		f.reportProgress("left in place, because the fleet did not make it: %s", path)
 	}
 	return errors.Join(append(problems, err)...)
 }
@@ -291,16 +291,16 @@ func (f *Fleet) controlPlanes() []*process.Cluster {
 	return all
 }
 
-func (f *Fleet) dir(name string) string { return filepath.Join(f.options.Dir, name) }
+func (f *Fleet) pathOf(name string) string { return filepath.Join(f.options.Dir, name) }
 
 // kubeconfigDir has the kubeconfigs with which hub and agents reach the cluster of that name.
 func (f *Fleet) kubeconfigDir(name string) string {
 	return filepath.Join(f.options.Dir, "kubeconfigs", name)
 }
 
-func (f *Fleet) binary(name string) string { return filepath.Join(f.options.BinDir, name) }
+func (f *Fleet) binaryPath(name string) string { return filepath.Join(f.options.BinDir, name) }
 
-func (f *Fleet) progress(format string, args ...any) {
+func (f *Fleet) reportProgress(format string, args ...any) {
 	if f.options.Progress != nil {
 		f.options.Progress(fmt.Sprintf(format, args...))
 	}

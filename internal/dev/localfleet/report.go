@@ -53,10 +53,10 @@ func ReadReport(dir string) (Report, error) {
 		}
 	}
 	if state.Keeper != nil {
-		report.Processes = append(report.Processes, running(dir, *state.Keeper, KeeperName))
+		report.Processes = append(report.Processes, findRunning(dir, *state.Keeper, KeeperName))
 	}
 	for _, identity := range state.Processes {
-		report.Processes = append(report.Processes, running(dir, identity, identity.Name))
+		report.Processes = append(report.Processes, findRunning(dir, identity, identity.Name))
 		report.Processes[len(report.Processes)-1].Endpoints = state.Endpoints[identity.Name]
 	}
 	return report, nil
@@ -71,7 +71,7 @@ func controlPlane(dir string) ControlPlane {
 	return plane
 }
 
-func running(dir string, identity process.Identity, name string) Running {
+func findRunning(dir string, identity process.Identity, name string) Running {
 	return Running{Name: name, PID: identity.PID, Alive: identity.Alive(), Log: LogFile(dir, name)}
 }
 

@@ -42,8 +42,8 @@ func (l Link) String() string {
 // asked at each start of the program. The certificates of the API servers are for 127.0.0.1, with any port.
 type Route func(link Link, address string) (string, error)
 
-// routed is where link leads when the API server is at the URL server.
-func (f *Fleet) routed(link Link, server string) (string, error) {
+// routedServer is where link leads when the API server is at the URL server.
+func (f *Fleet) routedServer(link Link, server string) (string, error) {
 	if f.options.Route == nil {
 		return server, nil
 	}
@@ -66,7 +66,7 @@ func (f *Fleet) routedKubeconfig(link Link, path string) (routed, server string,
 	}
 	cluster := config.Clusters[config.Contexts[config.CurrentContext].Cluster]
 	direct := cluster.Server
-	if cluster.Server, err = f.routed(link, direct); err != nil {
+	if cluster.Server, err = f.routedServer(link, direct); err != nil {
 		return "", "", err
 	}
 	if cluster.Server == direct {

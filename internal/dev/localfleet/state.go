@@ -47,7 +47,7 @@ type State struct {
 	Endpoints map[string]Endpoints `json:"endpoints,omitempty"`
 }
 
-func (f *Fleet) record(started *process.Process) error {
+func (f *Fleet) recordProcess(started *process.Process) error {
 	identity, err := started.Identity()
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (f *Fleet) recordMember(member *Member) error {
 	return f.writeState()
 }
 
-func (f *Fleet) ready() error {
+func (f *Fleet) recordReady() error {
 	f.recording.Lock()
 	defer f.recording.Unlock()
 	f.state.Ready = true
@@ -105,7 +105,7 @@ func ReadState(dir string) (State, error) {
 // that has only just been started may not be recorded yet, and can be given.
 func Down(ctx context.Context, dir string, started ...*process.Process) (left []string, err error) {
 	// As long as it is open here, the keeper leaves the removal to this process, which says what is left.
-	owned, err := open(dir)
+	owned, err := openDirectory(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func Down(ctx context.Context, dir string, started ...*process.Process) (left []
 			return nil, err
 		}
 	}
-	return state.remove(ctx, owned)
+	return state.removeFiles(ctx, owned)
 }
 
 const (
@@ -146,19 +146,19 @@ const (
 func (f *Fleet) Keep(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() {
-		f.keep(ctx, func() *process.Process { return f.HubProcess }, f.StartHubProcess)
+		f.keepRunning(ctx, func() *process.Process { return f.HubProcess }, f.StartHubProcess)
 	})
 	for _, member := range f.Members {
 		group.Go(func() {
-			f.keep(ctx, func() *process.Process { return member.Agent },
+			f.keepRunning(ctx, func() *process.Process { return member.Agent },
 				func(ctx context.Context) error { return f.StartAgent(ctx, member) })
 		})
 	}
 	group.Wait()
 }
 
-// keep looks after one program.
-func (f *Fleet) keep(ctx context.Context, current func() *process.Process, start func(context.Context) error) {
+// keepRunning looks after one program.
+func (f *Fleet) keepRunning(ctx context.Context, current func() *process.Process, start func(context.Context) error) {
 	wait := firstRestart
 	for {
 		running := current()
@@ -171,7 +171,7 @@ func (f *Fleet) keep(ctx context.Context, current func() *process.Process, start
 		if time.Since(began) > steady {
 			wait = firstRestart
 		}
-		f.progress("%s ended; starting it again in %s", running.Name(), wait)
+		f.reportProgress("%s ended; starting it again in %s", running.Name(), wait)
 		for restarted := false; !restarted; wait = min(2*wait, lastRestart) {
 			select {
 			case <-time.After(wait):
@@ -180,7 +180,7 @@ func (f *Fleet) keep(ctx context.Context, current func() *process.Process, start
 			}
 			err := start(ctx)
 			if restarted = err == nil; !restarted {
-				f.progress("starting %s again: %v", running.Name(), err)
+				f.reportProgress("starting %s again: %v", running.Name(), err)
 			}
 		}
 	}

@@ -109,17 +109,17 @@ func (s *Scrape) Rows(names []string) string {
 
 // Section returns a part of the page, between the marks "<!-- of NAME -->" and "<!-- end -->".
 func Section(page, name string) (string, error) {
-	_, rest, found := strings.Cut(page, mark(name))
+	_, rest, found := strings.Cut(page, markMetric(name))
 	section, _, ended := strings.Cut(rest, end)
 	if !found || !ended {
-		return "", fmt.Errorf("the page has no section %s", mark(name))
+		return "", fmt.Errorf("the page has no section %s", markMetric(name))
 	}
 	return section, nil
 }
 
 const end = "<!-- end -->"
 
-func mark(name string) string { return "<!-- of " + name + " -->\n" }
+func markMetric(name string) string { return "<!-- of " + name + " -->\n" }
 
 // Compare holds a section of the page against rows. With write it writes them there instead.
 func Compare(name, rows string, write bool) error {
@@ -135,15 +135,15 @@ func Compare(name, rows string, write bool) error {
 		return nil
 	}
 	if write {
-		replaced := strings.Replace(string(page), mark(name)+have, mark(name)+rows, 1)
+		replaced := strings.Replace(string(page), markMetric(name)+have, markMetric(name)+rows, 1)
 		return os.WriteFile(Path(), []byte(replaced), 0o644) //nolint:gosec // a page of the documentation
 	}
 	return fmt.Errorf("docs/metrics.md, section %q, is not what the program tells; run the test again with -update.\nonly on the page:\n%s\nonly told:\n%s",
-		name, missing(have, rows), missing(rows, have))
+		name, missingLines(have, rows), missingLines(rows, have))
 }
 
-// missing are the lines of one text that another does not have.
-func missing(from, in string) string {
+// missingLines are the lines of one text that another does not have.
+func missingLines(from, in string) string {
 	lines := strings.Split(from, "\n")
 	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(in, line) }), "\n")
 }

@@ -133,7 +133,7 @@ func (p *Process) Wait(ctx context.Context, interval time.Duration, check func(c
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("%s ended while starting (%w); the end of %s:\n%s", p.spec.Name, p.exit(), p.spec.LogFile, Tail(p.spec.LogFile, 15))
+			return fmt.Errorf("%s ended while starting (%w); the end of %s:\n%s", p.spec.Name, p.exitError(), p.spec.LogFile, Tail(p.spec.LogFile, 15))
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for %s: %w; the end of %s:\n%s", p.spec.Name, errors.Join(ctx.Err(), last), p.spec.LogFile, Tail(p.spec.LogFile, 15))
 		case <-ticker.C:
@@ -141,7 +141,7 @@ func (p *Process) Wait(ctx context.Context, interval time.Duration, check func(c
 	}
 }
 
-func (p *Process) exit() error {
+func (p *Process) exitError() error {
 	if p.err == nil {
 		return errors.New("exit status 0")
 	}
@@ -201,7 +201,7 @@ func Of(name string, pid int) (Identity, error) {
 	return Identity{Name: name, PID: pid, StartTicks: ticks}, nil
 }
 
-// Alive tells whether exactly this process still runs.
+// Alive reports whether exactly this process still runs.
 func (i Identity) Alive() bool {
 	ticks, err := startTicks(i.PID)
 	return err == nil && ticks == i.StartTicks

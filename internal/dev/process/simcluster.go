@@ -32,7 +32,7 @@ const (
 type ClusterOptions struct {
 	// Name of the simulated cluster.
 	Name string
-	// Dir keeps its data, and nothing else; a second start on the same Dir goes on with it.
+	// Dir keeps its data, and nothing else; a second start on the same Dir continues with it.
 	Dir string
 	// LogFile takes the program's own output, KubeconfigDir the kubeconfigs that are minted. Both are outside of Dir.
 	LogFile, KubeconfigDir string

@@ -65,17 +65,17 @@ func (k Kinds) Install(ctx context.Context, c client.Client) error {
 // Uninstall removes kinds with all their objects, and returns when they are gone.
 func (k Kinds) Uninstall(ctx context.Context, c client.Client) error {
 	for _, name := range k.Names {
-		if err := uninstall(ctx, c, name); err != nil {
+		if err := uninstallDefinition(ctx, c, name); err != nil {
 			return fmt.Errorf("removing %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// uninstall removes one definition. It lists the objects first: should the API server have to begin with that while it
+// uninstallDefinition removes one definition. It lists the objects first: should the API server have to start with that while it
 // removes them, it may put the removal off for minutes (its retry meets a conflict with its own last write, and the news
 // of that write wakes no controller; updateCustomResourceDefinition in apiextensions-apiserver's crd_finalizer.go).
-func uninstall(ctx context.Context, c client.Client, name string) error {
+func uninstallDefinition(ctx context.Context, c client.Client, name string) error {
 	found := &unstructured.Unstructured{}
 	found.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	if err := c.Get(ctx, client.ObjectKey{Name: name}, found); err != nil {

@@ -89,21 +89,21 @@ func Start(ctx context.Context, args ...string) (*Environment, error) {
 	ctx, cancel := context.WithTimeout(ctx, StartTimeout)
 	defer cancel()
 	environment.Cluster, err = process.StartCluster(ctx, process.ClusterOptions{
-		Name: "test", Dir: environment.data(), Binary: binary, Components: process.HubComponents,
+		Name: "test", Dir: environment.dataDirectory(), Binary: binary, Components: process.HubComponents,
 		LogFile: filepath.Join(dir, "simcluster.log"), KubeconfigDir: filepath.Join(dir, "kubeconfigs"),
 		// Nodes that a test makes have no kubelet. After 50 seconds without heartbeat, the node controller would write to them.
 		Args: append([]string{"--controller-manager-arg", "node-monitor-grace-period=1h"}, args...),
 	})
 	if err != nil {
-		return nil, errors.Join(err, environment.remove()) //nolint:contextcheck // What ended ctx must not keep the files.
+		return nil, errors.Join(err, environment.removeDirectory()) //nolint:contextcheck // What ended ctx must not keep the files.
 	}
-	if err := environment.install(ctx); err != nil {
+	if err := environment.installKinds(ctx); err != nil {
 		return nil, errors.Join(err, environment.Stop()) //nolint:contextcheck // What ended ctx must not keep it running.
 	}
 	return environment, nil
 }
 
-func (e *Environment) install(ctx context.Context) error {
+func (e *Environment) installKinds(ctx context.Context) error {
 	var err error
 	if e.Config, err = e.Cluster.RESTConfig(); err != nil {
 		return err
@@ -114,17 +114,17 @@ func (e *Environment) install(ctx context.Context) error {
 	return config.InstallCRDs(ctx, e.Client, config.CRDs, "crd")
 }
 
-// data is the data directory of the control plane.
-func (e *Environment) data() string { return filepath.Join(e.dir, "data") }
+// dataDirectory is the data directory of the control plane.
+func (e *Environment) dataDirectory() string { return filepath.Join(e.dir, "data") }
 
 // Stop ends the control plane and removes its data.
-func (e *Environment) Stop() error { return errors.Join(e.Cluster.Stop(), e.remove()) }
+func (e *Environment) Stop() error { return errors.Join(e.Cluster.Stop(), e.removeDirectory()) }
 
-// remove removes the directory that Start made for itself alone, under a name that nothing else had.
-func (e *Environment) remove() error {
+// removeDirectory removes the directory that Start made for itself alone, under a name that nothing else had.
+func (e *Environment) removeDirectory() error {
 	ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
 	defer cancel()
-	return errors.Join(process.DeleteCluster(ctx, e.binary, e.data()), os.RemoveAll(e.dir))
+	return errors.Join(process.DeleteCluster(ctx, e.binary, e.dataDirectory()), os.RemoveAll(e.dir))
 }
 
 // Long leaves the rest of a test to "make test-long": "make test" runs go test with -short.

@@ -59,7 +59,7 @@ func (h History) Busiest() int {
 
 // Drive has object reconciled as a queue would, until done: after an error when its rate limiter says, else when the
 // reconciler wants it, else after idle with the next event; 0 means that none comes. pass lets time pass. It fails the
-// test if the object is left for ever, or is not done after many attempts.
+// test if the object is left forever, or is not done after many attempts.
 func Drive(t *testing.T, runner reconcile.Reconciler, object client.Object, idle time.Duration, pass func(time.Duration), done func() bool) History {
 	t.Helper()
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}

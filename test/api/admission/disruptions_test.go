@@ -15,7 +15,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/config"
 )
 
-// What has begun was begun as the spec says, and its plans are on the nodes.
+// What has started was started as the spec says, and its plans are on the nodes.
 // Claim: Only pausing changes a disruption. Broken: the policy lets all pass.
 func TestOfADisruptionOnlyThePauseIsChanged(t *testing.T) {
 	g, c := NewWithT(t), environment.Client

@@ -52,7 +52,7 @@ func draw(random *rand.Rand) fault {
 	}
 }
 
-// begin begins the fault. What another fault has ended already cannot be broken: then there is nothing to do, nor to
+// start starts the fault. What another fault has ended already cannot be broken: then there is nothing to do, nor to
 // mend.
 func (f fault) begin(ctx context.Context) (end func(context.Context)) {
 	mend, err := fleet.Break(ctx, f.Fault, f.member)

@@ -33,7 +33,7 @@ type activity struct {
 	from, to, made, gone int
 	// least and most are how many Machines may be available, and be there, at every instant.
 	least, most int
-	// slowness orders them by how long they take to begin and to end.
+	// slowness orders them by how long they take to start and to end.
 	slowness int
 	begin    func(ctx context.Context, h *herd)
 }
@@ -105,8 +105,8 @@ func (h *herd) busiest(ctx context.Context) *v1alpha1.Machine {
 	return busiest
 }
 
-// prepare brings the pool to where an activity begins, and watches it from then on. What is deleted must not be held
-// up for ever by a workload that has nowhere else to go.
+// prepare brings the pool to where an activity starts, and watches it from then on. What is deleted must not be held
+// up forever by a workload that has nowhere else to go.
 func (h *herd) prepare(ctx context.Context, next activity) {
 	GinkgoHelper()
 	if h.doing.name != "" && h.doing.to == 0 {
@@ -127,7 +127,7 @@ func (h *herd) prepare(ctx context.Context, next activity) {
 	h.seen.Machines.Hold(fleettest.Bound{Least: next.least, Most: next.most})
 }
 
-// again makes the MachineDeployment anew that was deleted.
+// again makes the MachineDeployment again that was deleted.
 func (h *herd) again(ctx context.Context) {
 	GinkgoHelper()
 	again := h.deployment.DeepCopy()
@@ -140,7 +140,7 @@ func (h *herd) again(ctx context.Context) {
 	h.deployment = again
 }
 
-// begun tells that the first Machine has been made, or has to go.
+// started tells that the first Machine has been made, or has to go.
 func (h *herd) begun() bool {
 	if h.doing.name == "drain" {
 		return len(h.web.Ending()) > h.evicted

@@ -48,8 +48,8 @@ func pause(ctx context.Context, cluster *process.Cluster, component string) (res
 	return resume
 }
 
-// resumeHub lets the hub's API server go on and waits until a hub leads again. One that lost its lease meanwhile
-// ends, as it should, and is started anew as its Deployment would do.
+// resumeHub lets the hub's API server continue and waits until a hub leads again. One that lost its lease meanwhile
+// ends, as it should, and is started again as its Deployment would do.
 func resumeHub(ctx context.Context, resume func(context.Context)) {
 	GinkgoHelper()
 	resume(ctx)

@@ -108,7 +108,7 @@ func theNewOne(machines []v1alpha1.Machine, olds []string) string {
 }
 
 // loseNode stops the hollow node of a Machine and says in its name what a kubelet says that goes down: no test has to
-// wait until the Node is missed. revive lets it go on, and say by itself that it is Ready.
+// wait until the Node is missed. revive lets it continue, and say by itself that it is Ready.
 func loseNode(ctx context.Context, member *localfleet.Member, name string) (revive func(context.Context)) {
 	GinkgoHelper()
 	pid, err := localfleet.HollowNodeProcess(fleettest.PodOf(ctx, NewWithT(GinkgoT()), member, name).Status.PodIP)

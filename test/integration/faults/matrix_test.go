@@ -17,7 +17,7 @@ import (
 const (
 	// outage is longer than it takes to freeze, and than a hub keeps its lease without renewing it.
 	outage = 2 * freezeAfter
-	// brief is longer than it takes to begin again.
+	// brief is longer than it takes to start again.
 	brief = 2 * time.Second
 	// quiet is how long the frozen are looked at.
 	quiet = 2 * time.Second
@@ -31,7 +31,7 @@ var herds []*herd
 // met is which faults have come before which activities were done.
 var met = encounters{}
 
-// turn counts the rounds: with each of them a herd goes on to its next activity.
+// turn counts the rounds: with each of them a herd continues to its next activity.
 var turn int
 
 // Claim: Whatever breaks, nothing is lost, doubled or over budget. Broken: not broken as a whole.
@@ -95,7 +95,7 @@ func activityOf(cluster, turn int) activity {
 	return activities[(cluster+turn)%len(activities)]
 }
 
-// begin lets every herd begin with its next activity, and returns when they all are in the middle of it. A hub that a
+// start lets every herd start with its next activity, and returns when they all are in the middle of it. A hub that a
 // busy machine has kept from renewing its lease is started again.
 func begin(ctx context.Context) {
 	GinkgoHelper()
@@ -104,7 +104,7 @@ func begin(ctx context.Context) {
 		h.prepare(ctx, activityOf(i, turn))
 	}
 	turn++
-	// What is over soonest begins last.
+	// What is over soonest starts last.
 	inOrder := slices.SortedFunc(slices.Values(herds), func(a, b *herd) int { return cmp.Compare(b.doing.slowness, a.doing.slowness) })
 	for _, h := range inOrder {
 		h.doing.begin(ctx, h)

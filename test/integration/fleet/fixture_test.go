@@ -72,7 +72,7 @@ func upgrade(ctx context.Context) string {
 	return kubelet
 }
 
-// oneAtATime lets the spec's rollouts begin in one cluster at a time, with that policy.
+// oneAtATime lets the spec's rollouts start in one cluster at a time, with that policy.
 func oneAtATime(ctx context.Context, policy v1alpha1.UnreachablePolicy) {
 	GinkgoHelper()
 	set := func(most intstr.IntOrString, policy v1alpha1.UnreachablePolicy) {
@@ -83,7 +83,7 @@ func oneAtATime(ctx context.Context, policy v1alpha1.UnreachablePolicy) {
 	DeferCleanup(func(ctx SpecContext) { edit(ctx, func() { set(most, before) }) })
 }
 
-// expectPhase waits until a cluster is in a phase of the present template.
+// expectPhase waits until a cluster is in a phase of the current template.
 func expectPhase(ctx context.Context, member *localfleet.Member, phase string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega, ctx context.Context) {
@@ -93,7 +93,7 @@ func expectPhase(ctx context.Context, member *localfleet.Member, phase string) {
 	}).WithPolling(glance).Should(Succeed(), member.Name)
 }
 
-// cutInMidWave cuts the agent of a cluster off as soon as the present template is begun there, and waits until the hub holds
+// cutInMidWave cuts the agent of a cluster off as soon as the current template is started there, and waits until the hub holds
 // it.
 func cutInMidWave(ctx context.Context, member *localfleet.Member) fleettest.Mend {
 	GinkgoHelper()
@@ -153,7 +153,7 @@ func expectCorrected(ctx context.Context, member *localfleet.Member) {
 	}).Should(Succeed(), member.Name)
 }
 
-// expectProgress waits until the hub gives that reason for the fleet's present spec.
+// expectProgress waits until the hub gives that reason for the fleet's current spec.
 func expectProgress(ctx context.Context, reason string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega, ctx context.Context) {
@@ -201,7 +201,7 @@ func recordsOf(ctx context.Context, g Gomega) map[string]record {
 	return records
 }
 
-// begun is in how many clusters the present template has been begun.
+// started is in how many clusters the current template has been started.
 func begun(ctx context.Context) (count int) {
 	GinkgoHelper()
 	for _, r := range recordsOf(ctx, NewWithT(GinkgoT())) {

@@ -11,7 +11,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
-// fleet is shared by all specs, which follow each other: each begins where all clusters have the template of the one before.
+// fleet is shared by all specs, which follow each other: each starts where all clusters have the template of the one before.
 var fleet *fleettest.Fleet
 
 func TestFleet(t *testing.T) {

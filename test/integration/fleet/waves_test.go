@@ -28,7 +28,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		canary, second, third, fourth = fleet.Members[0], fleet.Members[1], fleet.Members[2], fleet.Members[3]
 	})
 
-	// Claim: No Machine before the canary's soak; adoption keeps foreign fields. Broken: labels of others are taken away; all waves begin at once, and the record says that the canary succeeded long ago.
+	// Claim: No Machine before the canary's soak; adoption keeps foreign fields. Broken: labels of others are taken away; all waves start at once, and the record says that the canary succeeded long ago.
 	It("should adopt what each cluster has, the canary first", func(ctx SpecContext) {
 		text, err := os.ReadFile(sample)
 		Expect(err).NotTo(HaveOccurred())
@@ -68,7 +68,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		expectRolledOut(ctx, before.Spec.Template.Spec.Versions.Kubelet)
 	}, SpecTimeout(2*fleettest.Patience))
 
-	// Claim: Nothing starts in a frozen cluster; cut-off ones keep their place and catch up. Broken: held clusters are begun.
+	// Claim: Nothing starts in a frozen cluster; cut-off ones keep their place and catch up. Broken: held clusters are started.
 	It("should hold a cluster that is cut off in mid-wave and one that is frozen, and let them catch up", fleettest.Long, func(ctx SpecContext) {
 		thaw := freeze(ctx, fourth)
 		kubelet := upgrade(ctx)
@@ -88,7 +88,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		expectRolledOut(ctx, kubelet)
 	}, SpecTimeout(2*fleettest.Patience))
 
-	// Claim: A hub killed in a soak neither restarts nor shortens it. Broken: the soak begins anew while no agent has been heard.
+	// Claim: A hub killed in a soak neither restarts nor shortens it. Broken: the soak starts over while no agent has been heard.
 	It("should go on where it was when the hub is killed in the soak and in mid-wave", func(ctx SpecContext) {
 		kubelet := upgrade(ctx)
 		expectPhase(ctx, canary, "Soaking")
@@ -114,7 +114,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		expectRolledOut(ctx, kubelet)
 		expectCanaryFirst(ctx, kubelet)
 	},
-		// Claim: A hub killed between phases starts with the canary and no unapproved group. Broken: after its start, a hub begins all waves at once; it takes groups for approved. Also: "when the canary is in progress", "between two waves, which wait for approval".
+		// Claim: A hub killed between phases starts with the canary and no unapproved group. Broken: after its start, a hub starts all waves at once; it takes groups for approved. Also: "when the canary is in progress", "between two waves, which wait for approval".
 		Entry("before it begins", SpecTimeout(2*fleettest.Patience), func(ctx SpecContext) string {
 			killed := fleet.HubProcess
 			Expect(killed.Signal(syscall.SIGKILL)).To(Succeed())

@@ -106,7 +106,7 @@ func (f *Fleet) ExpectReady(ctx context.Context, member *localfleet.Member, pool
 	return machines
 }
 
-// NodeReady tells whether node says that it is Ready.
+// NodeReady reports whether node says that it is Ready.
 func NodeReady(node corev1.Node) bool {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
@@ -116,7 +116,7 @@ func NodeReady(node corev1.Node) bool {
 	return false
 }
 
-// MachineReady tells whether machine is Ready.
+// MachineReady reports whether machine is Ready.
 func MachineReady(machine *v1alpha1.Machine) bool {
 	return meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition)
 }

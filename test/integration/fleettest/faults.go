@@ -73,7 +73,7 @@ const (
 	HostLink Part = "the agent's connections to the host"
 )
 
-// Shared tells whether all clusters have the same p.
+// Shared reports whether all clusters have the same p.
 func (p Part) Shared() bool { return slices.Contains([]Part{Hub, HubServer, HubEtcd, HubManager}, p) }
 
 // Fault is one way to break one part.
@@ -87,7 +87,7 @@ func (f Fault) String() string { return fmt.Sprintf("%s %s", f.Way, f.Part) }
 // Mend ends a fault.
 type Mend func(ctx context.Context) error
 
-// Break begins a fault. That of a part which is not shared is one of member. What has ended already cannot be broken,
+// Break starts a fault. That of a part which is not shared is one of member. What has ended already cannot be broken,
 // which is an error.
 func (f *Fleet) Break(ctx context.Context, fault Fault, member *localfleet.Member) (Mend, error) {
 	if fault.Way != Kill && fault.Way != Stop {
@@ -204,7 +204,7 @@ func (f *Fleet) cut(fault Fault, member *localfleet.Member) (Mend, error) {
 	}, nil
 }
 
-// Running tells whether a process has not ended.
+// Running reports whether a process has not ended.
 func Running(p *process.Process) bool {
 	select {
 	case <-p.Done():

@@ -27,7 +27,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// Journal is what has happened to the objects of one kind. After a break it goes on with the resource version at
+// Journal is what has happened to the objects of one kind. After a break it continues with the resource version at
 // which it stopped, and so misses nothing. An API server that was restarted meanwhile has forgotten that, but its etcd
 // has not: then the journal looks at what was there at each version since, for an object may have come and gone.
 type Journal struct {
@@ -77,7 +77,7 @@ func keepJournal(ctx context.Context, of subject) *Journal {
 	Expect(err).NotTo(HaveOccurred())
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	lister := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
-		version = raw.ResourceVersion // Up to there all has been told. No other goroutine reads it while the watch goes on.
+		version = raw.ResourceVersion // Up to there all has been told. No other goroutine reads it while the watch continues.
 		return c.Watch(ctx, j.empty(), append(slices.Clone(j.options), &client.ListOptions{Raw: &raw})...)
 	}}
 	done := make(chan struct{})
@@ -288,7 +288,7 @@ func (j *Journal) Available() int {
 	return j.available()
 }
 
-// isReady tells whether an object says that it is Ready.
+// isReady reports whether an object says that it is Ready.
 func isReady(object client.Object) bool {
 	switch object := object.(type) {
 	case *v1alpha1.Machine:

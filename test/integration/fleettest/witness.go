@@ -18,7 +18,7 @@ type Witness struct {
 	Machines, Pods, Nodes *Journal
 }
 
-// Watch begins to watch a pool of member, until the spec or suite that calls it ends.
+// Watch starts to watch a pool of member, until the spec or suite that calls it ends.
 func (f *Fleet) Watch(ctx context.Context, member *localfleet.Member, pool string) *Witness {
 	GinkgoHelper()
 	target, err := member.Cluster.RESTConfig()

@@ -55,7 +55,7 @@ func (a *agent) expire() (serial string) {
 	Expect(err).NotTo(HaveOccurred())
 	lapsed := *present[0]
 	lapsed.NotBefore, lapsed.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(-time.Minute)
-	// That of the authority is chosen anew.
+	// That of the authority is chosen again.
 	lapsed.SignatureAlgorithm = x509.UnknownSignatureAlgorithm
 	signed, err := x509.CreateCertificate(rand.Reader, &lapsed, authority[0], lapsed.PublicKey, signer)
 	Expect(err).NotTo(HaveOccurred())

@@ -39,7 +39,7 @@ func loadRun(ctx context.Context, name string, load v1alpha1.Load) *v1alpha1.Loa
 	return run
 }
 
-// readyTimes begins to watch the pods of a run. What it returns ends that, and is the mean of the seconds from the creation of the
+// readyTimes starts to watch the pods of a run. What it returns ends that, and is the mean of the seconds from the creation of the
 // pods until the watch has shown them Ready.
 func readyTimes(ctx context.Context, run *v1alpha1.LoadTestRun) func() float64 {
 	GinkgoHelper()
@@ -114,9 +114,9 @@ var _ = Describe("A LoadTestRun", func() {
 		byWatch := readyTimes(ctx, run)
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
 			g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(run), run)).To(Succeed())
-			g.Expect(run.Status.Phase).To(BeElementOf(v1alpha1.LoadTestCompleted, v1alpha1.LoadTestFailed), run.Status.Message)
+			g.Expect(run.Status.Phase).To(BeElementOf(v1alpha1.LoadTestRunPhaseCompleted, v1alpha1.LoadTestRunPhaseFailed), run.Status.Message)
 		}).WithTimeout(2 * fleettest.Patience).Should(Succeed())
-		Expect(run.Status.Phase).To(Equal(v1alpha1.LoadTestCompleted), run.Status.Message)
+		Expect(run.Status.Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted), run.Status.Message)
 		expectNothingLeft(ctx, run)
 		Expect(run.Status.Progress).To(And(HaveField("PodsCreated", BeEquivalentTo(25)), HaveField("PodsReady", BeEquivalentTo(25))))
 		Expect(run.Status.Notes).To(BeEmpty())
@@ -166,7 +166,7 @@ var _ = Describe("A LoadTestRun", func() {
 		Expect(mend(ctx)).To(Succeed())
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
 			g.Expect(fleet.Supervise(ctx)).To(Succeed())
-			g.Expect(status(g, ctx)).To(And(HaveField("Phase", v1alpha1.LoadTestFailed), HaveField("Failure", ContainSubstring("restarted in the middle"))))
+			g.Expect(status(g, ctx)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed), HaveField("Failure", ContainSubstring("restarted in the middle"))))
 		}).WithTimeout(2 * fleettest.Patience).Should(Succeed())
 		expectNothingLeft(ctx, run)
 	}, SpecTimeout(7*fleettest.Patience))
@@ -202,7 +202,7 @@ var _ = Describe("A LoadTestRun", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
 			g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(run), run)).To(Succeed())
-			g.Expect(run.Status.Phase).To(Equal(v1alpha1.LoadTestCompleted), run.Status.Message)
+			g.Expect(run.Status.Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted), run.Status.Message)
 		}).WithTimeout(2*fleettest.Patience).Should(Succeed(), "the agent needs no hub for its run")
 		Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(test), test)).To(Succeed())
 		Expect(test.Status.Phase).To(Equal(v1alpha1.LoadTestPhaseRunning), "no hub has seen the end")

@@ -64,7 +64,7 @@ func editFleet(ctx context.Context, fleet *v1alpha1.MachineFleet, change func(*v
 	}).Should(Succeed())
 }
 
-// approveRest approves the present rollout of the fleet for all its clusters.
+// approveRest approves the current rollout of the fleet for all its clusters.
 func approveRest(ctx context.Context, fleet *v1alpha1.MachineFleet) {
 	GinkgoHelper()
 	Expect(api.Get(ctx, client.ObjectKeyFromObject(fleet), fleet)).To(Succeed())

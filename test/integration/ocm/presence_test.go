@@ -21,14 +21,14 @@ import (
 
 const timeout = 4 * fleettest.Patience
 
-// The kinds come and go in this order, in one hub that is never started anew.
+// The kinds come and go in this order, in one hub that is never started again.
 var _ = Describe("A hub on which others install their kinds", Ordered, func() {
 	var name string
 	BeforeAll(func() { name = newName() })
 
 	expectIdle := func() {
 		GinkgoHelper()
-		// What was under way when the kind went may take a while to end. A hub that goes on asking or logging is never quiet.
+		// What was under way when the kind went may take a while to end. A hub that keeps asking or logging is never quiet.
 		requests, lines := -1, -1
 		Eventually(func() string {
 			report := fmt.Sprintf("requests: %d and %d before, lines logged: %d and %d before", len(seen.foreignRequests()), requests, seen.logged(), lines)

@@ -117,7 +117,7 @@ func (r *record) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// refusesEverybody tells whether the API server takes no such object from any client, because its kind is being removed.
+// refusesEverybody reports whether the API server takes no such object from any client, because its kind is being removed.
 func refusesEverybody(response *http.Response) bool {
 	content, err := io.ReadAll(response.Body)
 	_ = response.Body.Close()

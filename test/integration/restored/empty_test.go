@@ -40,7 +40,7 @@ var _ = Describe("A hub whose API server comes back with nothing in it, under ag
 		Expect(fleet.Join(ctx, idle)).To(Succeed())
 		Expect(clusterOf(ctx, NewWithT(GinkgoT()), fleet, busy.Name).UID).NotTo(Equal(before))
 		expectStrange(ctx, fleet, busy.Name, v1alpha1.ReasonHubChanged)
-		expectAtWork(ctx, fleet, idle.Name) // It has nothing to lose, and goes on without a person.
+		expectAtWork(ctx, fleet, idle.Name) // It has nothing to lose, and continues without a person.
 		waiting := fleet.NewDeployment(ctx, busy, "anew", 1)
 		expectStill(ctx, fleet, was)
 

@@ -36,7 +36,7 @@ var _ = Describe("A hub that is restored from a backup", func() {
 		putBack()
 		startHub(ctx)
 		finding := expectStrange(ctx, fleet, busy.Name, v1alpha1.ReasonHubRestored)
-		expectAtWork(ctx, fleet, idle.Name) // It has nothing to lose, and goes on without a person.
+		expectAtWork(ctx, fleet, idle.Name) // It has nothing to lose, and continues without a person.
 		Expect(machines(ctx, NewWithT(GinkgoT()), fleet)).To(Equal(backedUp))
 		fleet.Scale(ctx, deployment, 5)
 		expectStill(ctx, fleet, was)
@@ -176,7 +176,7 @@ var _ = Describe("A hub that has lost all Machines of a cluster", fleettest.Long
 	}, SpecTimeout(6*fleettest.Patience))
 })
 
-// loseMachines removes every Machine of busy by force, with all that would make them anew, while neither hub nor agent
+// loseMachines removes every Machine of busy by force, with all that would recreate them, while neither hub nor agent
 // looks.
 func loseMachines(ctx context.Context, deployment *v1alpha1.MachineDeployment) {
 	GinkgoHelper()

@@ -88,7 +88,7 @@ func (p *pool) rolledOut(ctx context.Context, kubelet string) {
 	}).Should(Succeed())
 }
 
-// progresses waits until the hub has seen the present spec, and gives that reason for its condition Progressing.
+// progresses waits until the hub has seen the current spec, and gives that reason for its condition Progressing.
 func (p *pool) progresses(ctx context.Context, reason string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega, ctx context.Context) {

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// The clusters of the table. The name of one begins with the name of another.
+	// The clusters of the table. The name of one starts with the name of another.
 	clusterA, clusterAB, clusterB = "a", "ab", "b"
 	// clusterS uses tokens of a ServiceAccount.
 	clusterS = "s"

@@ -96,7 +96,7 @@ func signingRequest(cluster string, request []byte) *certificatesv1.CertificateS
 	}
 }
 
-// ask makes the request of cluster's agent with an identity that may. It is made anew until the hub has given the
+// ask makes the request of cluster's agent with an identity that may. It is recreated until the hub has given the
 // access.
 func ask(ctx context.Context, with *rest.Config, cluster string) key {
 	GinkgoHelper()

@@ -28,21 +28,21 @@ var portFields = map[string]bool{"name": true, "protocol": true, "port": true, "
 
 func checkService(_ Limits, object map[string]any) error {
 	if metadata, ok := object["metadata"].(map[string]any); ok && !isUnset(metadata["annotations"]) {
-		return refuse("metadata.annotations", "load balancers and DNS outside of the cluster act on annotations of Services: leave them out")
+		return refuseField("metadata.annotations", "load balancers and DNS outside of the cluster act on annotations of Services: leave them out")
 	}
 	spec, _ := object["spec"].(map[string]any)
 	for _, field := range sortedKeys(spec) {
 		if !serviceFields[field] && !isUnset(spec[field]) {
-			return refuse("spec."+field, "it reaches beyond the namespaces of the run: leave it out")
+			return refuseField("spec."+field, "it reaches beyond the namespaces of the run: leave it out")
 		}
 	}
 	if kind := spec["type"]; !isUnset(kind) && kind != string(corev1.ServiceTypeClusterIP) {
-		return refuse("spec.type", "a Service of type %v reaches beyond the namespaces of the run: use ClusterIP", kind)
+		return refuseField("spec.type", "a Service of type %v reaches beyond the namespaces of the run: use ClusterIP", kind)
 	}
 	addresses, _ := spec["clusterIPs"].([]any)
 	for _, address := range append(addresses, spec["clusterIP"]) {
 		if !isUnset(address) && address != corev1.ClusterIPNone {
-			return refuse("spec.clusterIP", "it takes an address that another Service may need: leave it out, or use None")
+			return refuseField("spec.clusterIP", "it takes an address that another Service may need: leave it out, or use None")
 		}
 	}
 	ports, _ := spec["ports"].([]any)
@@ -50,7 +50,7 @@ func checkService(_ Limits, object map[string]any) error {
 		port, _ := each.(map[string]any)
 		for _, field := range sortedKeys(port) {
 			if !portFields[field] && !isUnset(port[field]) {
-				return refuse(fmt.Sprintf("spec.ports[%d].%s", i, field), "it reaches beyond the namespaces of the run: leave it out")
+				return refuseField(fmt.Sprintf("spec.ports[%d].%s", i, field), "it reaches beyond the namespaces of the run: leave it out")
 			}
 		}
 	}
@@ -65,7 +65,7 @@ func checkCopies(_ Limits, object map[string]any) error {
 	for _, key := range sortedKeys(annotations) {
 		domain, _, hasDomain := strings.Cut(key, "/")
 		if hasDomain && domain != v1alpha1.GroupVersion.Group && domain != "kubectl.kubernetes.io" {
-			return refuse("metadata.annotations["+key+"]", "programs that copy Secrets and ConfigMaps to other namespaces act on such annotations: leave it out, or use a key without a domain")
+			return refuseField("metadata.annotations["+key+"]", "programs that copy Secrets and ConfigMaps to other namespaces act on such annotations: leave it out, or use a key without a domain")
 		}
 	}
 	return nil
@@ -75,7 +75,7 @@ func checkCopies(_ Limits, object map[string]any) error {
 func checkCronJob(l Limits, object map[string]any) error {
 	spec, _ := object["spec"].(map[string]any)
 	if schedule, _ := spec["schedule"].(string); strings.Contains(strings.ToLower(schedule), "@every") {
-		return refuse("spec.schedule", "it may make a Job each second: use the five fields of crontab")
+		return refuseField("spec.schedule", "it may make a Job each second: use the five fields of crontab")
 	}
 	return checkJob(l, object)
 }
@@ -85,10 +85,10 @@ func checkJob(_ Limits, object map[string]any) error {
 	for _, path := range [][]string{{"spec"}, {"spec", "jobTemplate", "spec"}} {
 		spec, _, _ := unstructured.NestedMap(object, path...)
 		if manager := spec["managedBy"]; !isUnset(manager) && manager != batchv1.JobControllerName {
-			return refuse(strings.Join(path, ".")+".managedBy", "another controller would carry the Job out, also in another cluster: leave it out")
+			return refuseField(strings.Join(path, ".")+".managedBy", "another controller would carry the Job out, also in another cluster: leave it out")
 		}
 		if !isUnset(spec["scheduling"]) {
-			return refuse(strings.Join(path, ".")+".scheduling", "it takes devices and places of the cluster for all pods of the Job: leave it out")
+			return refuseField(strings.Join(path, ".")+".scheduling", "it takes devices and places of the cluster for all pods of the Job: leave it out")
 		}
 	}
 	return nil
@@ -96,15 +96,15 @@ func checkJob(_ Limits, object map[string]any) error {
 
 func checkSecret(l Limits, object map[string]any) error {
 	if kind := object["type"]; kind == string(corev1.SecretTypeServiceAccountToken) {
-		return refuse("type", "the API server would put a token of the cluster into such a Secret: use Opaque")
+		return refuseField("type", "the API server would put a token of the cluster into such a Secret: use Opaque")
 	}
 	return checkCopies(l, object)
 }
 
 func checkStatefulSet(l Limits, object map[string]any) error {
 	spec, _ := object["spec"].(map[string]any)
-	if !isUnset(spec["volumeClaimTemplates"]) && !l.allows("PersistentVolumeClaim") {
-		return refuse("spec.volumeClaimTemplates", "volumes are the cluster's: use emptyDir, or let an administrator of the cluster allow PersistentVolumeClaim with loadTests.kinds of the agent's chart (--load-test-kinds)")
+	if !isUnset(spec["volumeClaimTemplates"]) && !l.allowsKind("PersistentVolumeClaim") {
+		return refuseField("spec.volumeClaimTemplates", "volumes are the cluster's: use emptyDir, or let an administrator of the cluster allow PersistentVolumeClaim with loadTests.kinds of the agent's chart (--load-test-kinds)")
 	}
 	return nil
 }
@@ -114,19 +114,19 @@ func checkStatefulSet(l Limits, object map[string]any) error {
 func checkKnownFields(object *unstructured.Unstructured) error {
 	typed, err := scheme.Scheme.New(object.GroupVersionKind())
 	if err != nil {
-		return refuse("kind", "%s", err)
+		return refuseField("kind", "%s", err)
 	}
 	content, err := json.Marshal(object.Object)
 	if err != nil {
-		return refuse("object", "%s", err)
+		return refuseField("object", "%s", err)
 	}
 	if unknown, err := kjson.UnmarshalStrict(content, typed); err == nil && len(unknown) > 0 {
-		return refuse("object", "%s: the agent does not know what it reaches: leave it out", unknown[0])
+		return refuseField("object", "%s: the agent does not know what it reaches: leave it out", unknown[0])
 	}
 	return nil
 }
 
-// isUnset tells whether a value asks for nothing.
+// isUnset reports whether a value asks for nothing.
 func isUnset(value any) bool {
 	switch value := value.(type) {
 	case nil:

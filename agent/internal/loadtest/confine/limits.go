@@ -79,7 +79,7 @@ func (l Limits) NamespaceLabels() map[string]string {
 	return map[string]string{psaapi.EnforceLevelLabel: l.PodSecurity, psaapi.EnforceVersionLabel: psaapi.VersionLatest}
 }
 
-// Enforces tells whether the labels of a namespace are those of NamespaceLabels.
+// Enforces reports whether the labels of a namespace are those of NamespaceLabels.
 func (l Limits) Enforces(labels map[string]string) bool {
 	for key, value := range l.NamespaceLabels() {
 		if labels[key] != value {
@@ -89,8 +89,8 @@ func (l Limits) Enforces(labels map[string]string) bool {
 	return true
 }
 
-// allows tells whether a kind was allowed by name.
-func (l Limits) allows(kind string) bool { return slices.Contains(l.Kinds, kind) }
+// allowsKind reports whether a kind was allowed by name.
+func (l Limits) allowsKind(kind string) bool { return slices.Contains(l.Kinds, kind) }
 
 // standards are the Pod Security Standards, the same as those of the API server.
 var standards = func() psa.Evaluator {
@@ -111,6 +111,6 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Field + ": " + e.Reason }
 
-func refuse(field, reason string, args ...any) error {
+func refuseField(field, reason string, args ...any) error {
 	return &Error{Field: field, Reason: fmt.Sprintf(reason, args...)}
 }

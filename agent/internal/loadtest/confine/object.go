@@ -19,20 +19,20 @@ type kind struct {
 var (
 	workload = []string{"spec", "template"}
 	kinds    = map[schema.GroupVersionKind]kind{
-		core("ConfigMap"):             {check: checkCopies},
-		core("Secret"):                {check: checkSecret},
-		core("Service"):               {check: checkService},
-		core("LimitRange"):            {},
-		core("ResourceQuota"):         {},
-		core("Pod"):                   {hasPods: true},
-		core("PodTemplate"):           {hasPods: true, podTemplate: []string{"template"}, pods: func(map[string]any) int64 { return 0 }},
-		core("ReplicationController"): {hasPods: true, podTemplate: workload, pods: replicas},
-		apps("Deployment"):            {hasPods: true, podTemplate: workload, pods: replicas},
-		apps("ReplicaSet"):            {hasPods: true, podTemplate: workload, pods: replicas},
-		apps("StatefulSet"):           {hasPods: true, podTemplate: workload, pods: replicas, check: checkStatefulSet},
-		apps("DaemonSet"):             {hasPods: true, podTemplate: workload},
-		batch("Job"):                  {hasPods: true, podTemplate: workload, pods: jobPods, check: checkJob},
-		batch("CronJob"): {check: checkCronJob, hasPods: true, podTemplate: []string{"spec", "jobTemplate", "spec", "template"}, pods: func(spec map[string]any) int64 {
+		coreKind("ConfigMap"):             {check: checkCopies},
+		coreKind("Secret"):                {check: checkSecret},
+		coreKind("Service"):               {check: checkService},
+		coreKind("LimitRange"):            {},
+		coreKind("ResourceQuota"):         {},
+		coreKind("Pod"):                   {hasPods: true},
+		coreKind("PodTemplate"):           {hasPods: true, podTemplate: []string{"template"}, pods: func(map[string]any) int64 { return 0 }},
+		coreKind("ReplicationController"): {hasPods: true, podTemplate: workload, pods: replicasOf},
+		appsKind("Deployment"):            {hasPods: true, podTemplate: workload, pods: replicasOf},
+		appsKind("ReplicaSet"):            {hasPods: true, podTemplate: workload, pods: replicasOf},
+		appsKind("StatefulSet"):           {hasPods: true, podTemplate: workload, pods: replicasOf, check: checkStatefulSet},
+		appsKind("DaemonSet"):             {hasPods: true, podTemplate: workload},
+		batchKind("Job"):                  {hasPods: true, podTemplate: workload, pods: jobPods, check: checkJob},
+		batchKind("CronJob"): {check: checkCronJob, hasPods: true, podTemplate: []string{"spec", "jobTemplate", "spec", "template"}, pods: func(spec map[string]any) int64 {
 			job, _, _ := unstructured.NestedMap(spec, "jobTemplate", "spec")
 			return jobPods(job)
 		}},
@@ -42,15 +42,15 @@ var (
 	}
 )
 
-func core(kind string) schema.GroupVersionKind {
+func coreKind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Version: "v1", Kind: kind}
 }
 
-func apps(kind string) schema.GroupVersionKind {
+func appsKind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: kind}
 }
 
-func batch(kind string) schema.GroupVersionKind {
+func batchKind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: kind}
 }
 
@@ -63,8 +63,8 @@ func (l Limits) Apply(object *unstructured.Unstructured) error {
 	dropReserved(object.Object)
 	known, isKnown := kinds[object.GroupVersionKind()]
 	if !isKnown {
-		if name := object.GroupVersionKind().GroupKind().String(); !l.allows(name) {
-			return refuse("kind", "%s in %s may reach beyond the namespaces of the run: use another kind, or let an administrator of the cluster allow it with loadTests.kinds of the agent's chart (--load-test-kinds=%s)",
+		if name := object.GroupVersionKind().GroupKind().String(); !l.allowsKind(name) {
+			return refuseField("kind", "%s in %s may reach beyond the namespaces of the run: use another kind, or let an administrator of the cluster allow it with loadTests.kinds of the agent's chart (--load-test-kinds=%s)",
 				object.GetKind(), object.GetAPIVersion(), name)
 		}
 		return l.pinFound(object.Object)
@@ -81,7 +81,7 @@ func (l Limits) Apply(object *unstructured.Unstructured) error {
 		return checkKnownFields(object)
 	}
 	if count := podsOf(known, object.Object); count > mostPods {
-		return refuse("spec", "the object asks for %d pods, and one may ask for %d at most: use more replicas of the phase", count, mostPods)
+		return refuseField("spec", "the object asks for %d pods, and one may ask for %d at most: use more replicas of the phase", count, mostPods)
 	}
 	if err := l.applyToPods(object.Object, known.podTemplate); err != nil {
 		return err

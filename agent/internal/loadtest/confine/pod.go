@@ -53,14 +53,14 @@ func (l Limits) applyToPods(object map[string]any, path []string) error {
 		at += name + "."
 		inner, ok := template[name].(map[string]any)
 		if !ok {
-			return refuse(strings.TrimSuffix(at, "."), "the template of the pods is missing, or is not an object")
+			return refuseField(strings.TrimSuffix(at, "."), "the template of the pods is missing, or is not an object")
 		}
 		template = inner
 	}
 	at += "spec"
 	spec, ok := template["spec"].(map[string]any)
 	if !ok {
-		return refuse(at, "it is missing, or is not an object")
+		return refuseField(at, "it is missing, or is not an object")
 	}
 	if err := l.checkPodFields(at, spec); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (l Limits) applyToPods(object map[string]any, path []string) error {
 	if err := l.checkStandard(at, metadata, typed); err != nil {
 		return err
 	}
-	return l.pin(at, spec)
+	return l.pinPods(at, spec)
 }
 
 // checkPodFields refuses fields that are not known to stay within the namespace, also such as are newer than the agent.
@@ -93,7 +93,7 @@ func (l Limits) checkPodFields(at string, spec map[string]any) error {
 		if reason == "" {
 			reason = "load tests do not support it: leave it out"
 		}
-		return refuse(at+"."+field, "%s", reason)
+		return refuseField(at+"."+field, "%s", reason)
 	}
 	volumes, _ := spec["volumes"].([]any)
 	for i, each := range volumes {
@@ -118,15 +118,15 @@ func (l Limits) checkVolume(at, source string, value any) error {
 			projection, _ := each.(map[string]any)
 			for _, name := range sortedKeys(projection) {
 				if !projections[name] && !isUnset(projection[name]) {
-					return refuse(fmt.Sprintf("%s.sources[%d].%s", at, i, name), "pods of a load test get no credentials of the cluster: use configMap, secret or downwardAPI")
+					return refuseField(fmt.Sprintf("%s.sources[%d].%s", at, i, name), "pods of a load test get no credentials of the cluster: use configMap, secret or downwardAPI")
 				}
 			}
 		}
 	case volumeSources[source]:
-	case (source == "persistentVolumeClaim" || source == "ephemeral") && l.allows("PersistentVolumeClaim"):
+	case (source == "persistentVolumeClaim" || source == "ephemeral") && l.allowsKind("PersistentVolumeClaim"):
 	case l.PodSecurity == string(psaapi.LevelPrivileged):
 	default:
-		return refuse(at, "such a volume reaches beyond the namespaces of the run: use emptyDir, configMap, secret, downwardAPI or projected")
+		return refuseField(at, "such a volume reaches beyond the namespaces of the run: use emptyDir, configMap, secret, downwardAPI or projected")
 	}
 	return nil
 }
@@ -134,14 +134,14 @@ func (l Limits) checkVolume(at, source string, value any) error {
 func (l Limits) checkPod(at string, spec *corev1.PodSpec) error {
 	for field, name := range map[string]string{"serviceAccountName": spec.ServiceAccountName, "serviceAccount": spec.DeprecatedServiceAccount} {
 		if name != "" && name != "default" {
-			return refuse(at+"."+field, "pods of a load test have no rights in the cluster: leave it out")
+			return refuseField(at+"."+field, "pods of a load test have no rights in the cluster: leave it out")
 		}
 	}
 	if spec.AutomountServiceAccountToken != nil && *spec.AutomountServiceAccountToken {
-		return refuse(at+".automountServiceAccountToken", "pods of a load test have no rights in the cluster: leave it out")
+		return refuseField(at+".automountServiceAccountToken", "pods of a load test have no rights in the cluster: leave it out")
 	}
 	if seconds := spec.TerminationGracePeriodSeconds; seconds != nil && *seconds > mostGraceSeconds {
-		return refuse(at+".terminationGracePeriodSeconds", "the removal of the run would wait %d seconds for its pods: %d at most", *seconds, mostGraceSeconds)
+		return refuseField(at+".terminationGracePeriodSeconds", "the removal of the run would wait %d seconds for its pods: %d at most", *seconds, mostGraceSeconds)
 	}
 	if err := checkWindows(at, spec); err != nil {
 		return err
@@ -164,7 +164,7 @@ func checkWindows(at string, spec *corev1.PodSpec) error {
 	}
 	for field, of := range options {
 		if of != nil && (of.GMSACredentialSpec != nil || of.GMSACredentialSpecName != nil) {
-			return refuse(at+"."+field+".windowsOptions.gmsaCredentialSpec", "pods of a load test get no identity of the cluster's domain: leave it out")
+			return refuseField(at+"."+field+".windowsOptions.gmsaCredentialSpec", "pods of a load test get no identity of the cluster's domain: leave it out")
 		}
 	}
 	return nil
@@ -178,12 +178,12 @@ func (l Limits) checkStandard(at string, metadata *metav1.ObjectMeta, spec *core
 	if result.Allowed {
 		return nil
 	}
-	return refuse(at, "violates the Pod Security Standard %q: %s: leave it out, or let an administrator of the cluster allow it with loadTests.podSecurity of the agent's chart (--load-test-pod-security)",
+	return refuseField(at, "violates the Pod Security Standard %q: %s: leave it out, or let an administrator of the cluster allow it with loadTests.podSecurity of the agent's chart (--load-test-pod-security)",
 		l.PodSecurity, result.ForbiddenDetail())
 }
 
-// pin makes pods go to hollow Nodes, and without a token of the API server.
-func (l Limits) pin(at string, spec map[string]any) error {
+// pinPods makes pods go to hollow Nodes, and without a token of the API server.
+func (l Limits) pinPods(at string, spec map[string]any) error {
 	spec["automountServiceAccountToken"] = false
 	if l.Nodes != HollowNodes {
 		return nil
@@ -198,7 +198,7 @@ func (l Limits) pinToHollow(at string, spec map[string]any) error {
 		selector = map[string]any{}
 	}
 	if wanted, has := selector[v1alpha1.HollowNodeLabel]; has && wanted != "true" {
-		return refuse(at+".nodeSelector", "pods of a load test go to hollow Nodes, which have the label %s: \"true\": leave it out, or let an administrator of the cluster allow others with loadTests.nodes of the agent's chart (--load-test-nodes)", v1alpha1.HollowNodeLabel)
+		return refuseField(at+".nodeSelector", "pods of a load test go to hollow Nodes, which have the label %s: \"true\": leave it out, or let an administrator of the cluster allow others with loadTests.nodes of the agent's chart (--load-test-nodes)", v1alpha1.HollowNodeLabel)
 	}
 	selector[v1alpha1.HollowNodeLabel] = "true"
 	spec["nodeSelector"] = selector
@@ -243,7 +243,7 @@ func visitSpecs(at string, value any, see func(at string, spec map[string]any) e
 	return nil
 }
 
-// hasContainers tells whether a spec is that of a pod.
+// hasContainers reports whether a spec is that of a pod.
 func hasContainers(spec map[string]any) bool {
 	containers, _ := spec["containers"].([]any)
 	return len(containers) > 0 && !slices.ContainsFunc(containers, func(each any) bool {
@@ -256,14 +256,14 @@ func hasContainers(spec map[string]any) bool {
 func decodeStrictly(at string, value map[string]any, into any) error {
 	content, err := json.Marshal(value)
 	if err != nil {
-		return refuse(at, "%s", err)
+		return refuseField(at, "%s", err)
 	}
 	strict, err := kjson.UnmarshalStrict(content, into)
 	if err == nil && len(strict) > 0 {
 		err = strict[0]
 	}
 	if err != nil {
-		return refuse(at, "%s", err)
+		return refuseField(at, "%s", err)
 	}
 	return nil
 }

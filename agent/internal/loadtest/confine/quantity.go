@@ -53,7 +53,7 @@ func checkQuantity(at, text string) error {
 		_, err = v1alpha1.DecodeQuantity(raw)
 	}
 	if err != nil {
-		return refuse(at, "%s", err)
+		return refuseField(at, "%s", err)
 	}
 	return nil
 }

@@ -19,11 +19,11 @@ func checkSize(object map[string]any) error {
 	var visit func(value any, depth int) error
 	visit = func(value any, depth int) error {
 		if depth > mostDepth {
-			return refuse("object", "it is more than %d levels deep", mostDepth)
+			return refuseField("object", "it is more than %d levels deep", mostDepth)
 		}
 		values++
 		if values > mostValues {
-			return refuse("object", "it has more than %d keys and items", mostValues)
+			return refuseField("object", "it has more than %d keys and items", mostValues)
 		}
 		switch value := value.(type) {
 		case map[string]any:
@@ -61,16 +61,16 @@ func podsOf(known kind, object map[string]any) int64 {
 	return max(known.pods(spec), 0) // One that asks for fewer than none is the API server's to refuse.
 }
 
-func replicas(spec map[string]any) int64 { return number(spec["replicas"], 1) }
+func replicasOf(spec map[string]any) int64 { return readNumber(spec["replicas"], 1) }
 
 // jobPods is how many pods a Job makes, beside those in the place of such as fail.
 func jobPods(spec map[string]any) int64 {
-	parallel := number(spec["parallelism"], 1)
-	return max(parallel, number(spec["completions"], parallel))
+	parallel := readNumber(spec["parallelism"], 1)
+	return max(parallel, readNumber(spec["completions"], parallel))
 }
 
-// number reads an amount. What is no number is refused by the API server.
-func number(value any, otherwise int64) int64 {
+// readNumber reads an amount. What is no number is refused by the API server.
+func readNumber(value any, otherwise int64) int64 {
 	switch value := value.(type) {
 	case int64:
 		return value

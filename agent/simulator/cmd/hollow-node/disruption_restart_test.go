@@ -42,7 +42,7 @@ func TestKillRebootAndNeverJoin(t *testing.T) {
 	p.approve(t)
 	first := p.readyNode(t)
 
-	// A window that had begun before the process did would be an old one.
+	// A window that had started before the process did would be an old one.
 	kill := lasting(10*time.Minute, plan.Fault{Type: plan.Kill})
 	kill.HealthyFor = seconds(3)
 	p.disrupt(t, kill)

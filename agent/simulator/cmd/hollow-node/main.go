@@ -27,7 +27,7 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	err := command().ExecuteContext(ctx)
+	err := newCommand().ExecuteContext(ctx)
 	klog.Flush()
 	// A kubelet's goroutines do not end; the process does.
 	if err != nil {
@@ -52,7 +52,7 @@ func exitCode(err error) int {
 	}
 }
 
-func command() *cobra.Command {
+func newCommand() *cobra.Command {
 	var options hollownode.Options
 	cmd := &cobra.Command{
 		Use:   "hollow-node --config-dir DIR --state-dir DIR",

@@ -38,7 +38,7 @@ func (p *process) takeName(t *testing.T) *corev1.Node {
 // expectEnd waits until the process has ended because of the other machine.
 func (p *process) expectEnd(t *testing.T) {
 	t.Helper()
-	err := p.awaitEnd(t, 2*time.Minute) // It must not go on beside the other machine.
+	err := p.awaitEnd(t, 2*time.Minute) // It must not continue beside the other machine.
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != exitFailure {
 		t.Errorf("ended with %v, want exit code %d", err, exitFailure)

@@ -164,7 +164,7 @@ func (p *process) expectTermination(t *testing.T, pod *corev1.Pod, took time.Dur
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	// Without a resource version it begins with the pod as it is now. A version from earlier may be too old for the API server.
+	// Without a resource version it starts with the pod as it is now. A version from earlier may be too old for the API server.
 	watcher, err := p.client.CoreV1().Pods(pod.Namespace).Watch(ctx, metav1.SingleObject(metav1.ObjectMeta{Name: pod.Name}))
 	if err != nil {
 		t.Fatal(err)

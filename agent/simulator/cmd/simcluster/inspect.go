@@ -24,7 +24,7 @@ func newStatusCommand() *cobra.Command {
 component now. The exit code is 0 if all is healthy, 7 if not, and 6 if no
 cluster is running.`,
 		Example: "  simcluster status --data-dir /tmp/c1\n  simcluster status --data-dir /tmp/c1 -o json",
-		Args:    arguments(cobra.NoArgs),
+		Args:    usageArguments(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			if output != "" && output != "json" {
 				return usageError(fmt.Errorf("--output=%q: only json is possible", output))
@@ -80,7 +80,7 @@ func newComponentCommand() *cobra.Command {
 		Long:  componentLong,
 		Example: `  simcluster component kill kube-apiserver --data-dir /tmp/c1
   simcluster component pause etcd --data-dir /tmp/c1`,
-		Args: arguments(cobra.NoArgs),
+		Args: usageArguments(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	actions := []struct {
@@ -104,7 +104,7 @@ func newActionCommand(action controlplane.Action, short string) *cobra.Command {
 	command := &cobra.Command{
 		Use:   string(action) + " COMPONENT --data-dir DIR",
 		Short: short,
-		Args:  arguments(cobra.ExactArgs(1)),
+		Args:  usageArguments(cobra.ExactArgs(1)),
 		RunE: func(command *cobra.Command, args []string) error {
 			if !slices.Contains(controlplane.AllComponents, args[0]) {
 				return usageError(fmt.Errorf("there is no component %q, possible are %s", args[0], strings.Join(controlplane.AllComponents, ", ")))
@@ -136,7 +136,7 @@ it ever has to take another, it rewrites the kubeconfigs in its data directory,
 but not those made by this command.`,
 		Example: `  simcluster kubeconfig --data-dir /tmp/c1 --user alice --group developers > alice.conf
   simcluster kubeconfig --data-dir /tmp/c1 --user system:node:n1 --group system:nodes --ttl 1h --out n1.conf`,
-		Args: arguments(cobra.NoArgs),
+		Args: usageArguments(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			content, err := controlplane.MintKubeconfig(dataDir, user)
 			if err != nil {

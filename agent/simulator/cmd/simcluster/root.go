@@ -38,7 +38,7 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version.Get().GitVersion,
-		Args:          arguments(cobra.NoArgs),
+		Args:          usageArguments(cobra.NoArgs),
 		RunE:          func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
@@ -53,8 +53,8 @@ func newRootCommand() *cobra.Command {
 
 func usageError(err error) error { return fmt.Errorf("%w: %w", controlplane.ErrInvalid, err) }
 
-// arguments makes the check's error one of usage.
-func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+// usageArguments makes the check's error one of usage.
+func usageArguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(command *cobra.Command, args []string) error {
 		if err := check(command, args); err != nil {
 			return usageError(err)
@@ -71,7 +71,7 @@ func newVersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the Kubernetes version of the components",
-		Args:  arguments(cobra.NoArgs),
+		Args:  usageArguments(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(command.OutOrStdout(), version.Get().GitVersion)
 			return err

@@ -70,20 +70,20 @@ func newStartCommand() *cobra.Command {
 		Short:   "Start a cluster in the foreground",
 		Long:    startLong,
 		Example: startExample,
-		Args:    arguments(cobra.NoArgs),
+		Args:    usageArguments(cobra.NoArgs),
 	}
-	flags.register(command)
+	flags.registerFlags(command)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		options, err := flags.complete(command)
+		options, err := flags.completeOptions(command)
 		if err != nil {
 			return err
 		}
-		return start(command.Context(), options)
+		return startCluster(command.Context(), options)
 	}
 	return command
 }
 
-func (f *startFlags) register(command *cobra.Command) {
+func (f *startFlags) registerFlags(command *cobra.Command) {
 	options, set := &f.options, command.Flags()
 	addDataDir(command, &options.DataDir)
 	set.StringVar(&options.Name, "name", "", "the cluster's name (needed for the first start in a data directory)")
@@ -110,7 +110,7 @@ func (f *startFlags) register(command *cobra.Command) {
 	set.StringVar(&f.capacity, "podhost-capacity", "", "what pods may request of the podhost's node, such as cpu=4,memory=8Gi,pods=110 (default: 10 times the machine's CPUs, 4 times its memory and 1000 pods, because a hollow-node takes a fraction of what it requests)")
 }
 
-func (f *startFlags) complete(command *cobra.Command) (controlplane.Options, error) {
+func (f *startFlags) completeOptions(command *cobra.Command) (controlplane.Options, error) {
 	options := f.options
 	listen, err := netip.ParseAddr(f.listen)
 	if err != nil {
@@ -177,9 +177,9 @@ func parseClient(text string) (controlplane.Client, error) {
 	return client, nil
 }
 
-// start runs the cluster until a signal. After the first signal the default
+// startCluster runs the cluster until a signal. After the first signal the default
 // action is back, so that a second one ends the supervisor at once.
-func start(ctx context.Context, options controlplane.Options) error {
+func startCluster(ctx context.Context, options controlplane.Options) error {
 	debug.SetGCPercent(supervisorGC)
 	// A reader of the progress that goes away may not end the cluster. Ignoring
 	// the signal would do the same, but the children would inherit that.

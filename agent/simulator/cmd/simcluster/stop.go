@@ -24,7 +24,7 @@ func newStopCommand() *cobra.Command {
 cluster that does not stop in time is killed; the exit code is then 1. If no
 cluster is running the exit code is 6.`,
 		Example: "  simcluster stop --data-dir /tmp/c1",
-		Args:    arguments(cobra.NoArgs),
+		Args:    usageArguments(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(command.Context(), timeout)
 			defer cancel()
@@ -49,7 +49,7 @@ If there is no such directory, or it is empty, nothing is done. If the cluster i
 running the exit code is 3. If the directory holds other files, but no cluster of
 this version, nothing is done either, and the exit code is 2.`,
 		Example: "  simcluster delete --data-dir /tmp/c1",
-		Args:    arguments(cobra.NoArgs),
+		Args:    usageArguments(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			left, err := controlplane.Delete(dataDir, podhost.Clean)
 			for _, path := range left {

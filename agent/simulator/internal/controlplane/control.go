@@ -30,7 +30,7 @@ const (
 	ActionKill Action = "kill"
 	// ActionPause suspends a component's process.
 	ActionPause Action = "pause"
-	// ActionResume lets a paused component go on.
+	// ActionResume lets a paused component continue.
 	ActionResume Action = "resume"
 )
 
@@ -64,14 +64,14 @@ func (s *supervisor) serveControl() (*controlServer, error) {
 	return control, nil
 }
 
-// close ends the socket and the actions that are under way.
-func (c *controlServer) close() {
+// closeSocket ends the socket and the actions that are under way.
+func (c *controlServer) closeSocket() {
 	c.server.Close()
 	<-c.finished
 }
 
 func (s *supervisor) handleStatus(writer http.ResponseWriter, request *http.Request) {
-	respond(writer, http.StatusOK, s.status(request.Context()))
+	writeResponse(writer, http.StatusOK, s.clusterStatus(request.Context()))
 }
 
 func (s *supervisor) handleAction(writer http.ResponseWriter, request *http.Request) {
@@ -79,16 +79,16 @@ func (s *supervisor) handleAction(writer http.ResponseWriter, request *http.Requ
 	unit, ok := s.units[name]
 	if !ok {
 		known := strings.Join(slices.Sorted(maps.Keys(s.units)), ", ")
-		respond(writer, http.StatusNotFound, failure{Error: fmt.Sprintf("this cluster has no component %q, it has %s", name, known)})
+		writeResponse(writer, http.StatusNotFound, failure{Error: fmt.Sprintf("this cluster has no component %q, it has %s", name, known)})
 		return
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), actionTimeout)
 	defer cancel()
 	if err := act(ctx, unit, action); err != nil {
-		respond(writer, http.StatusConflict, failure{Error: err.Error()})
+		writeResponse(writer, http.StatusConflict, failure{Error: err.Error()})
 		return
 	}
-	respond(writer, http.StatusOK, unit.Status())
+	writeResponse(writer, http.StatusOK, unit.Status())
 }
 
 func act(ctx context.Context, unit *process.Unit, action Action) error {
@@ -109,10 +109,10 @@ func act(ctx context.Context, unit *process.Unit, action Action) error {
 	}
 }
 
-// status looks at the health of all components at once.
-func (s *supervisor) status(ctx context.Context) Status {
+// clusterStatus looks at the health of all components at once.
+func (s *supervisor) clusterStatus(ctx context.Context) Status {
 	status := Status{
-		Name: s.cluster.Name, DataDir: s.layout.Root(), Server: s.cluster.server(), Version: s.options.Version,
+		Name: s.cluster.Name, DataDir: s.layout.Root(), Server: s.cluster.serverURL(), Version: s.options.Version,
 		SupervisorPID: os.Getpid(), Started: s.started.Load(), Components: map[string]ComponentStatus{},
 	}
 	var checks sync.WaitGroup
@@ -142,7 +142,7 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-func respond(writer http.ResponseWriter, code int, body any) {
+func writeResponse(writer http.ResponseWriter, code int, body any) {
 	writer.Header().Set("Content-Type", "application/json")
 	writer.WriteHeader(code)
 	// A client that has gone away is not worth a word.
@@ -153,7 +153,7 @@ func respond(writer http.ResponseWriter, code int, body any) {
 // wraps ErrNotRunning if none does.
 func FetchStatus(ctx context.Context, dataDir string) (Status, error) {
 	var status Status
-	err := call(ctx, dataDir, http.MethodGet, "/status", &status)
+	err := callControl(ctx, dataDir, http.MethodGet, "/status", &status)
 	return status, err
 }
 
@@ -162,11 +162,11 @@ func FetchStatus(ctx context.Context, dataDir string) (Status, error) {
 // ErrNotRunning if no cluster runs.
 func Do(ctx context.Context, dataDir, component string, action Action) (process.Status, error) {
 	var status process.Status
-	err := call(ctx, dataDir, http.MethodPost, "/components/"+component+"/"+string(action), &status)
+	err := callControl(ctx, dataDir, http.MethodPost, "/components/"+component+"/"+string(action), &status)
 	return status, err
 }
 
-func call(ctx context.Context, dataDir, method, path string, into any) error {
+func callControl(ctx context.Context, dataDir, method, path string, into any) error {
 	layout, err := NewLayout(dataDir)
 	if err != nil {
 		return err

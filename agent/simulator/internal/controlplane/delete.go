@@ -26,14 +26,14 @@ func Delete(dataDir string, cleanPodhost func(podhostDir string) (left []string,
 		return nil, nil
 	}
 	if err != nil {
-		return nil, refused(err, "it is left alone, because no cluster of this version was started there")
+		return nil, refusedError(err, "it is left alone, because no cluster of this version was started there")
 	}
 	defer owned.Close()
 	held, err := acquireLock(layout.lockFile())
 	if err != nil {
 		return nil, err
 	}
-	defer held.release()
+	defer held.releaseLock()
 	var outside []string
 	if info, err := os.Lstat(layout.podhostDir()); err == nil && info.IsDir() {
 		podhostLeft, err := cleanPodhost(layout.podhostDir())
@@ -47,7 +47,7 @@ func Delete(dataDir string, cleanPodhost func(podhostDir string) (left []string,
 		}
 	}
 	layout.removeRunDir()
-	left, err = owned.Remove(layout.files())
+	left, err = owned.Remove(layout.filePatterns())
 	left = append(left, outside...)
 	if err != nil {
 		return left, fmt.Errorf("deleting the cluster: %w", err)

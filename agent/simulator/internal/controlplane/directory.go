@@ -17,14 +17,14 @@ const dirKind = "simcluster"
 func (l Layout) takeRoot() error {
 	owned, err := owneddir.TakeOrOpen(l.root, dirKind, 0o700)
 	if err != nil {
-		return refused(err, "choose a directory that is empty or does not exist yet")
+		return refusedError(err, "choose a directory that is empty or does not exist yet")
 	}
 	owned.Close()
 	return nil
 }
 
-// refused gives an error about the data directory its exit code.
-func refused(err error, remedy string) error {
+// refusedError gives an error about the data directory its exit code.
+func refusedError(err error, remedy string) error {
 	switch {
 	case errors.Is(err, owneddir.ErrBusy):
 		return fmt.Errorf("%w: --data-dir: %w", ErrInUse, err)
@@ -34,8 +34,8 @@ func refused(err error, remedy string) error {
 	return fmt.Errorf("--data-dir: %w", err)
 }
 
-// files are what clusters make in a data directory, as patterns of owneddir.
-func (l Layout) files() []string {
+// filePatterns are what clusters make in a data directory, as patterns of owneddir.
+func (l Layout) filePatterns() []string {
 	files := []string{"ready.json", "cluster.json", "run-dir", "lock", "pki/sa.key", "pki/sa.pub", "pki/ca.crt", "pki/ca.key", "podhost/pods-directory"}
 	for _, pair := range []string{
 		APIServer, ControllerManager, Scheduler, kubeletClient,
@@ -68,7 +68,7 @@ func (l Layout) files() []string {
 	return append(files, "run/", "etcd/member/snap/", "podhost/pods/", "podhost/logs/")
 }
 
-// isEmpty tells whether nothing is in the data directory, or there is none.
+// isEmpty reports whether nothing is in the data directory, or there is none.
 func isEmpty(names []fs.DirEntry, err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && len(names) == 0
 }

@@ -84,25 +84,25 @@ type flagSource struct {
 	podhostNode string
 }
 
-// args returns the component's command line, the extra flags included.
-func (s flagSource) args(component string, extra []string) []string {
+// commandLine returns the component's command line, the extra flags included.
+func (s flagSource) commandLine(component string, extra []string) []string {
 	var flags []string
 	switch component {
 	case Etcd:
-		flags = s.etcd()
+		flags = s.etcdFlags()
 	case APIServer:
 		flags = s.apiServer()
 	case ControllerManager:
 		flags = s.controllerManager()
 	case Scheduler:
-		flags = s.scheduler()
+		flags = s.schedulerFlags()
 	case Podhost:
-		flags = s.podhost()
+		flags = s.podhostFlags()
 	}
 	return mergeFlags(flags, extra)
 }
 
-func (s flagSource) etcd() []string {
+func (s flagSource) etcdFlags() []string {
 	return []string{
 		"data-dir=" + s.layout.etcdDir(),
 		"socket-dir=" + s.runDir,
@@ -120,14 +120,14 @@ func (s flagSource) etcd() []string {
 }
 
 func (s flagSource) apiServer() []string {
-	ca, _ := s.identities.ca()
-	kubeletCertificate, kubeletKey := s.identities.serving(kubeletClient)
-	return append(s.serving(APIServer, s.cluster.Listen),
+	ca, _ := s.identities.caPaths()
+	kubeletCertificate, kubeletKey := s.identities.servingPaths(kubeletClient)
+	return append(s.servingFlags(APIServer, s.cluster.Listen),
 		"etcd-servers=unix://"+filepath.Join(s.runDir, etcdSocket),
 		// The endpoints of the "kubernetes" Service may not be loopback
 		// addresses, so no controller writes any.
 		"endpoint-reconciler-type=none",
-		"advertise-address="+s.cluster.host(),
+		"advertise-address="+s.cluster.serverAddress(),
 		"client-ca-file="+ca,
 		"authorization-mode=Node,RBAC",
 		"enable-admission-plugins=NodeRestriction",
@@ -135,8 +135,8 @@ func (s flagSource) apiServer() []string {
 		"allow-privileged=true",
 		"service-cluster-ip-range="+serviceRange,
 		"service-account-issuer="+serviceIssuer,
-		"service-account-key-file="+s.layout.pki("sa.pub"),
-		"service-account-signing-key-file="+s.layout.pki("sa.key"),
+		"service-account-key-file="+s.layout.pkiPath("sa.pub"),
+		"service-account-signing-key-file="+s.layout.pkiPath("sa.key"),
 		"kubelet-client-certificate="+kubeletCertificate,
 		"kubelet-client-key="+kubeletKey,
 		// Only a podhost has an address of this type, and only a podhost serves
@@ -153,13 +153,13 @@ func (s flagSource) apiServer() []string {
 }
 
 func (s flagSource) controllerManager() []string {
-	ca, caKey := s.identities.ca()
-	flags := append(s.serving(ControllerManager, loopback.String()), s.client(ControllerManager)...)
+	ca, caKey := s.identities.caPaths()
+	flags := append(s.servingFlags(ControllerManager, loopback.String()), s.clientFlags(ControllerManager)...)
 	return append(flags,
 		"controllers="+strings.Join(controllers, ","),
 		"use-service-account-credentials=true",
 		"root-ca-file="+ca,
-		"service-account-private-key-file="+s.layout.pki("sa.key"),
+		"service-account-private-key-file="+s.layout.pkiPath("sa.key"),
 		"cluster-name="+s.cluster.Name,
 		"cluster-signing-cert-file="+ca,
 		"cluster-signing-key-file="+caKey,
@@ -181,23 +181,23 @@ func (s flagSource) controllerManager() []string {
 	)
 }
 
-func (s flagSource) scheduler() []string {
-	return append(s.serving(Scheduler, loopback.String()), s.client(Scheduler)...)
+func (s flagSource) schedulerFlags() []string {
+	return append(s.servingFlags(Scheduler, loopback.String()), s.clientFlags(Scheduler)...)
 }
 
-func (s flagSource) podhost() []string {
+func (s flagSource) podhostFlags() []string {
 	return []string{
 		"node-name=" + s.podhostNode,
-		"kubeconfig=" + s.layout.kubeconfig(Podhost),
+		"kubeconfig=" + s.layout.kubeconfigPath(Podhost),
 		"data-dir=" + s.layout.podhostDir(),
 		"health-socket=" + filepath.Join(s.runDir, podhostSocket),
 	}
 }
 
-// serving are the flags of a component's own port. The port is held by a
+// servingFlags are the flags of a component's own port. The port is held by a
 // reservation of the supervisor, which sharing makes room for.
-func (s flagSource) serving(component, address string) []string {
-	certificate, key := s.identities.serving(component)
+func (s flagSource) servingFlags(component, address string) []string {
+	certificate, key := s.identities.servingPaths(component)
 	return []string{
 		"bind-address=" + address,
 		"secure-port=" + strconv.Itoa(s.ports[component]),
@@ -208,11 +208,11 @@ func (s flagSource) serving(component, address string) []string {
 	}
 }
 
-// client are the flags of a component that uses the API server. It is the only
+// clientFlags are the flags of a component that uses the API server. It is the only
 // one of its kind, so it need not be elected.
-func (s flagSource) client(component string) []string {
-	ca, _ := s.identities.ca()
-	kubeconfig := s.layout.kubeconfig(component)
+func (s flagSource) clientFlags(component string) []string {
+	ca, _ := s.identities.caPaths()
+	kubeconfig := s.layout.kubeconfigPath(component)
 	return []string{
 		"kubeconfig=" + kubeconfig,
 		"authentication-kubeconfig=" + kubeconfig,

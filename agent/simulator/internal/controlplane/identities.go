@@ -40,8 +40,8 @@ func (l Layout) ensureIdentities(cluster state, options Options) (time.Time, err
 	}
 	i := &issuance{layout: l, cluster: cluster, authority: authority, now: now, renewAt: now.Add(certificateLifetime - renewBefore)}
 	local := []string{"127.0.0.1", "localhost"}
-	serving := []string{cluster.host(), serviceIP.String(), "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
-	if cluster.host() == local[0] {
+	serving := []string{cluster.serverAddress(), serviceIP.String(), "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	if cluster.serverAddress() == local[0] {
 		serving = serving[1:]
 	}
 	serving = append(serving, options.ServingNames...)
@@ -51,11 +51,11 @@ func (l Layout) ensureIdentities(cluster state, options Options) (time.Time, err
 		Scheduler:         {CommonName: Scheduler, Hosts: local},
 		kubeletClient:     {CommonName: kubeletClient},
 	} {
-		if _, err := i.pair(l.pki(name), request); err != nil {
+		if _, err := i.issuePair(l.pkiPath(name), request); err != nil {
 			return time.Time{}, err
 		}
 	}
-	return i.renewAt, i.kubeconfigs(options)
+	return i.renewAt, i.writeKubeconfigs(options)
 }
 
 // issuance makes certificates of one authority at one time.
@@ -68,8 +68,8 @@ type issuance struct {
 	renewAt time.Time
 }
 
-// pair makes the files base.crt and base.key hold a certificate as requested.
-func (i *issuance) pair(base string, request pki.Request) (*pki.Pair, error) {
+// issuePair makes the files base.crt and base.key hold a certificate as requested.
+func (i *issuance) issuePair(base string, request pki.Request) (*pki.Pair, error) {
 	request.Lifetime = certificateLifetime
 	pair, err := i.authority.EnsurePair(base+".crt", base+".key", request, renewBefore, i.now)
 	if err != nil {
@@ -81,16 +81,16 @@ func (i *issuance) pair(base string, request pki.Request) (*pki.Pair, error) {
 	return pair, nil
 }
 
-// kubeconfigs writes one kubeconfig for each identity. That of the administrator
+// writeKubeconfigs writes one kubeconfig for each identity. That of the administrator
 // holds the certificate itself, so that it can be copied anywhere. The others name
 // the files: a client reads them again when they are renewed.
-func (i *issuance) kubeconfigs(options Options) error {
+func (i *issuance) writeKubeconfigs(options Options) error {
 	request := pki.Request{CommonName: admin, Groups: []string{mastersGroup}}
-	pair, err := i.pair(i.layout.clientPair(admin), request)
+	pair, err := i.issuePair(i.layout.clientPair(admin), request)
 	if err != nil {
 		return err
 	}
-	content, err := renderKubeconfig(i.cluster.Name, i.cluster.server(), request.CommonName, i.authority, pair)
+	content, err := renderKubeconfig(i.cluster.Name, i.cluster.serverURL(), request.CommonName, i.authority, pair)
 	if err != nil {
 		return err
 	}
@@ -105,25 +105,25 @@ func (i *issuance) kubeconfigs(options Options) error {
 		users[Podhost] = pki.Request{CommonName: "system:node:" + options.PodhostNode, Groups: []string{nodesGroup}}
 	}
 	for name, request := range users {
-		if err := i.followed(i.layout.kubeconfig(name), i.layout.clientPair(name), request); err != nil {
+		if err := i.writeFollowed(i.layout.kubeconfigPath(name), i.layout.clientPair(name), request); err != nil {
 			return err
 		}
 	}
 	for _, client := range options.Clients {
-		if err := i.followed(client.Path, client.Path, pki.Request{CommonName: client.User, Groups: client.Groups}); err != nil {
+		if err := i.writeFollowed(client.Path, client.Path, pki.Request{CommonName: client.User, Groups: client.Groups}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// followed writes a kubeconfig that names the files base.crt and base.key.
-func (i *issuance) followed(path, base string, request pki.Request) error {
-	if _, err := i.pair(base, request); err != nil {
+// writeFollowed writes a kubeconfig that names the files base.crt and base.key.
+func (i *issuance) writeFollowed(path, base string, request pki.Request) error {
+	if _, err := i.issuePair(base, request); err != nil {
 		return err
 	}
 	content, err := writeKubeconfig(i.cluster.Name, request.CommonName,
-		&clientcmdapi.Cluster{Server: i.cluster.server(), CertificateAuthorityData: i.authority.CertificatePEM},
+		&clientcmdapi.Cluster{Server: i.cluster.serverURL(), CertificateAuthorityData: i.authority.CertificatePEM},
 		&clientcmdapi.AuthInfo{ClientCertificate: base + ".crt", ClientKey: base + ".key"})
 	if err != nil {
 		return err

@@ -21,8 +21,8 @@ type externalPKI string
 
 const externalCA = "ca"
 
-// pair is where a certificate and its key are.
-func (e externalPKI) pair(name string) (certificate, key string) {
+// pairPaths is where a certificate and its key are.
+func (e externalPKI) pairPaths(name string) (certificate, key string) {
 	return filepath.Join(string(e), name, "tls.crt"), filepath.Join(string(e), name, "tls.key")
 }
 
@@ -33,45 +33,45 @@ type identityFiles struct {
 	external externalPKI
 }
 
-func (f identityFiles) ca() (certificate, key string) {
+func (f identityFiles) caPaths() (certificate, key string) {
 	if f.external != "" {
-		return f.external.pair(externalCA)
+		return f.external.pairPaths(externalCA)
 	}
 	return f.layout.CAFile(), f.layout.caKey()
 }
 
-// serving is the certificate of a component's own port, and the one that the API
+// servingPaths is the certificate of a component's own port, and the one that the API
 // server shows to kubelets.
-func (f identityFiles) serving(name string) (certificate, key string) {
+func (f identityFiles) servingPaths(name string) (certificate, key string) {
 	if f.external != "" {
-		return f.external.pair(name)
+		return f.external.pairPaths(name)
 	}
-	return f.layout.pki(name + ".crt"), f.layout.pki(name + ".key")
+	return f.layout.pkiPath(name + ".crt"), f.layout.pkiPath(name + ".key")
 }
 
-// client is the certificate of a user.
-func (f identityFiles) client(user string) (certificate, key string) {
+// clientPaths is the certificate of a user.
+func (f identityFiles) clientPaths(user string) (certificate, key string) {
 	if f.external != "" {
-		return f.external.pair(user)
+		return f.external.pairPaths(user)
 	}
 	return f.layout.clientPair(user) + ".crt", f.layout.clientPair(user) + ".key"
 }
 
-// ensure makes what is missing, and returns when it is to be called again to renew it. If another program makes the
+// ensureFiles makes what is missing, and returns when it is to be called again to renew it. If another program makes the
 // certificates, it checks that they are there, and there is nothing to renew.
-func (f identityFiles) ensure(cluster state, options Options) (renewAt time.Time, err error) {
-	if err := pki.EnsureServiceAccountKeys(f.layout.pki("sa.key"), f.layout.pki("sa.pub")); err != nil {
+func (f identityFiles) ensureFiles(cluster state, options Options) (renewAt time.Time, err error) {
+	if err := pki.EnsureServiceAccountKeys(f.layout.pkiPath("sa.key"), f.layout.pkiPath("sa.pub")); err != nil {
 		return time.Time{}, err
 	}
 	if f.external == "" {
 		return f.layout.ensureIdentities(cluster, options)
 	}
-	return time.Time{}, f.check(cluster, options)
+	return time.Time{}, f.checkFiles(cluster, options)
 }
 
-// check looks for the certificates that another program makes.
-func (f identityFiles) check(cluster state, options Options) error {
-	if _, err := pki.LoadAuthority(f.ca()); err != nil {
+// checkFiles looks for the certificates that another program makes.
+func (f identityFiles) checkFiles(cluster state, options Options) error {
+	if _, err := pki.LoadAuthority(f.caPaths()); err != nil {
 		return fmt.Errorf("%w: --pki-dir: %w", ErrInvalid, err)
 	}
 	users := []string{admin}
@@ -87,7 +87,7 @@ func (f identityFiles) check(cluster state, options Options) error {
 		}
 	}
 	for _, name := range append(needed, users...) {
-		certificate, key := f.external.pair(name)
+		certificate, key := f.external.pairPaths(name)
 		for _, file := range []string{certificate, key} {
 			if _, err := os.Stat(file); err != nil {
 				return fmt.Errorf("%w: --pki-dir: %w", ErrInvalid, err)
@@ -100,16 +100,16 @@ func (f identityFiles) check(cluster state, options Options) error {
 // writeKubeconfigs writes one kubeconfig for each user, which names the files of the
 // external PKI: a client reads them again when they are renewed.
 func (f identityFiles) writeKubeconfigs(cluster state, users []string) error {
-	ca, _ := f.ca()
+	ca, _ := f.caPaths()
 	for _, user := range users {
-		certificate, key := f.external.pair(user)
+		certificate, key := f.external.pairPaths(user)
 		content, err := writeKubeconfig(cluster.Name, user,
-			&clientcmdapi.Cluster{Server: cluster.server(), CertificateAuthority: ca},
+			&clientcmdapi.Cluster{Server: cluster.serverURL(), CertificateAuthority: ca},
 			&clientcmdapi.AuthInfo{ClientCertificate: certificate, ClientKey: key})
 		if err != nil {
 			return err
 		}
-		if err := updateFile(f.layout.kubeconfig(user), content); err != nil {
+		if err := updateFile(f.layout.kubeconfigPath(user), content); err != nil {
 			return fmt.Errorf("writing kubeconfig of %s: %w", user, err)
 		}
 	}

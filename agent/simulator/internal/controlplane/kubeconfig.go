@@ -48,7 +48,7 @@ func MintKubeconfig(dataDir string, user User) ([]byte, error) {
 		return nil, err
 	}
 	identities := identityFiles{layout: layout, external: externalPKI(recorded.PKIDir)}
-	authority, err := pki.LoadAuthority(identities.ca())
+	authority, err := pki.LoadAuthority(identities.caPaths())
 	if errors.Is(err, fs.ErrNotExist) || recorded.APIServerPort == 0 {
 		return nil, fmt.Errorf("%w: no cluster was ever started in %s", ErrNotRunning, layout.Root())
 	}
@@ -59,15 +59,15 @@ func MintKubeconfig(dataDir string, user User) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return renderKubeconfig(recorded.Name, recorded.server(), user.Name, authority, pair)
+	return renderKubeconfig(recorded.Name, recorded.serverURL(), user.Name, authority, pair)
 }
 
-func (s state) server() string {
-	return "https://" + net.JoinHostPort(s.host(), strconv.Itoa(s.APIServerPort))
+func (s state) serverURL() string {
+	return "https://" + net.JoinHostPort(s.serverAddress(), strconv.Itoa(s.APIServerPort))
 }
 
-// host is the address that kubeconfigs have for the API server.
-func (s state) host() string {
+// serverAddress is the address that kubeconfigs have for the API server.
+func (s state) serverAddress() string {
 	switch s.Listen {
 	case netip.IPv4Unspecified().String():
 		return loopback.String()

@@ -35,29 +35,29 @@ func (l Layout) Root() string { return l.root }
 func (l Layout) ReadyFile() string { return filepath.Join(l.root, "ready.json") }
 
 // AdminKubeconfig is the kubeconfig in group system:masters.
-func (l Layout) AdminKubeconfig() string { return l.kubeconfig("admin") }
+func (l Layout) AdminKubeconfig() string { return l.kubeconfigPath("admin") }
 
 // CAFile is the certificate of the cluster's authority.
-func (l Layout) CAFile() string { return l.pki("ca.crt") }
+func (l Layout) CAFile() string { return l.pkiPath("ca.crt") }
 
 // LogFile is a component's log.
 func (l Layout) LogFile(component string) string {
 	return filepath.Join(l.root, "logs", component+".log")
 }
 
-func (l Layout) stateFile() string      { return filepath.Join(l.root, "cluster.json") }
-func (l Layout) lockFile() string       { return filepath.Join(l.root, "lock") }
-func (l Layout) runDir() string         { return filepath.Join(l.root, "run") }
-func (l Layout) runDirPointer() string  { return filepath.Join(l.root, "run-dir") }
-func (l Layout) caKey() string          { return l.pki("ca.key") }
-func (l Layout) etcdDir() string        { return filepath.Join(l.root, "etcd") }
-func (l Layout) podhostDir() string     { return filepath.Join(l.root, "podhost") }
-func (l Layout) pki(file string) string { return filepath.Join(l.root, "pki", file) }
+func (l Layout) stateFile() string          { return filepath.Join(l.root, "cluster.json") }
+func (l Layout) lockFile() string           { return filepath.Join(l.root, "lock") }
+func (l Layout) runDir() string             { return filepath.Join(l.root, "run") }
+func (l Layout) runDirPointer() string      { return filepath.Join(l.root, "run-dir") }
+func (l Layout) caKey() string              { return l.pkiPath("ca.key") }
+func (l Layout) etcdDir() string            { return filepath.Join(l.root, "etcd") }
+func (l Layout) podhostDir() string         { return filepath.Join(l.root, "podhost") }
+func (l Layout) pkiPath(file string) string { return filepath.Join(l.root, "pki", file) }
 
 // clientPair is where a user's certificate and key are, without .crt and .key.
-func (l Layout) clientPair(user string) string { return l.pki(user + "-client") }
+func (l Layout) clientPair(user string) string { return l.pkiPath(user + "-client") }
 
-func (l Layout) kubeconfig(user string) string {
+func (l Layout) kubeconfigPath(user string) string {
 	return filepath.Join(l.root, "kubeconfigs", user+".conf")
 }
 
@@ -66,7 +66,7 @@ func (l Layout) makeDirectories() error {
 	if err := l.takeRoot(); err != nil {
 		return err
 	}
-	for _, dir := range []string{l.root, l.pki(""), filepath.Dir(l.AdminKubeconfig()), filepath.Dir(l.LogFile("")), l.etcdDir(), l.podhostDir()} {
+	for _, dir := range []string{l.root, l.pkiPath(""), filepath.Dir(l.AdminKubeconfig()), filepath.Dir(l.LogFile("")), l.etcdDir(), l.podhostDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("making the data directory: %w", err)
 		}
@@ -90,7 +90,7 @@ type state struct {
 	PKIDir string `json:"pkiDir,omitempty"`
 }
 
-// isNew tells whether no start has recorded anything in the data directory.
+// isNew reports whether no start has recorded anything in the data directory.
 func (l Layout) isNew() bool {
 	_, err := os.Stat(l.stateFile())
 	return errors.Is(err, fs.ErrNotExist)

@@ -49,19 +49,19 @@ func acquireLock(path string) (*lock, error) {
 		return nil, fmt.Errorf("%w by %s: end it with \"simcluster stop\" or choose another --data-dir", ErrInUse, owner)
 	}
 	held := &lock{file: file}
-	if !names(path, file) {
-		held.release()
+	if !isSameFile(path, file) {
+		held.releaseLock()
 		return nil, fmt.Errorf("%w: it is being deleted", ErrInUse)
 	}
 	if err := held.recordHolder(); err != nil {
-		held.release()
+		held.releaseLock()
 		return nil, err
 	}
 	return held, nil
 }
 
-// names tells whether the path still leads to the open file.
-func names(path string, file *os.File) bool {
+// isSameFile reports whether the path still leads to the open file.
+func isSameFile(path string, file *os.File) bool {
 	atPath, pathErr := os.Stat(path)
 	opened, fileErr := file.Stat()
 	return pathErr == nil && fileErr == nil && os.SameFile(atPath, opened)
@@ -85,8 +85,8 @@ func (l *lock) recordHolder() error {
 	return nil
 }
 
-// release gives the lock back. The file stays for the next holder.
-func (l *lock) release() {
+// releaseLock gives the lock back. The file stays for the next holder.
+func (l *lock) releaseLock() {
 	l.file.Close()
 }
 

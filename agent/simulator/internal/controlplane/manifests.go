@@ -98,7 +98,7 @@ func (s *supervisor) applyManifests(ctx context.Context) error {
 	if err := s.applyObjects(ctx, s.manifests); err != nil {
 		return err
 	}
-	s.step("%d object(s) of manifests applied in %s", len(s.manifests), seconds(begun))
+	s.printStep("%d object(s) of manifests applied in %s", len(s.manifests), formatSeconds(begun))
 	return nil
 }
 
@@ -117,8 +117,8 @@ func (s *supervisor) applyObjects(ctx context.Context, objects []*unstructured.U
 		var last error
 		// An API server that has just started may not serve all kinds, or not have all namespaces yet.
 		err := wait.PollUntilContextCancel(ctx, objectPoll, true, func(ctx context.Context) (bool, error) {
-			err := apply(ctx, client, mapper, object)
-			if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) { // It would be refused for ever.
+			err := applyObject(ctx, client, mapper, object)
+			if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) { // It would be refused forever.
 				return false, err
 			}
 			if meta.IsNoMatchError(err) {
@@ -134,7 +134,7 @@ func (s *supervisor) applyObjects(ctx context.Context, objects []*unstructured.U
 	return nil
 }
 
-func apply(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, object *unstructured.Unstructured) error {
+func applyObject(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, object *unstructured.Unstructured) error {
 	kind := object.GroupVersionKind()
 	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {

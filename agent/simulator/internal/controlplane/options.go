@@ -196,4 +196,6 @@ func (o *Options) validateComponents() error {
 	return nil
 }
 
-func (o *Options) has(component string) bool { return slices.Contains(o.Components, component) }
+func (o *Options) hasComponent(component string) bool {
+	return slices.Contains(o.Components, component)
+}

@@ -75,7 +75,7 @@ func TestFlagsKeepSecretsApart(t *testing.T) {
 	}
 	source := flagSource{layout: layout, cluster: state{Name: "c", Listen: "127.0.0.1", APIServerPort: 1}, runDir: "/run", ports: map[string]int{}}
 	for _, component := range AllComponents {
-		for _, flag := range source.args(component, nil) {
+		for _, flag := range source.commandLine(component, nil) {
 			if strings.Contains(flag, "admin") {
 				t.Errorf("%s has %s", component, flag)
 			}
@@ -151,7 +151,7 @@ func TestThePodCIDRStays(t *testing.T) {
 		if err != nil || cluster.PodCIDR != test.want {
 			t.Errorf("%s: the pod CIDR is %q (%v), want %s", name, cluster.PodCIDR, err, test.want)
 		}
-		flags := flagSource{layout: layout, cluster: cluster, ports: map[string]int{}}.args(ControllerManager, nil)
+		flags := flagSource{layout: layout, cluster: cluster, ports: map[string]int{}}.commandLine(ControllerManager, nil)
 		if !slices.Contains(flags, "--cluster-cidr="+test.want) {
 			t.Errorf("%s: the controller manager does not get --cluster-cidr=%s", name, test.want)
 		}
@@ -174,7 +174,7 @@ func TestLockIsExclusiveAndNamesItsHolder(t *testing.T) {
 	if err != nil || found.PID != os.Getpid() {
 		t.Errorf("holder %+v (%v), want process %d", found, err, os.Getpid())
 	}
-	held.release()
+	held.releaseLock()
 	if _, err := findHolder(context.Background(), path); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("after the release: %v, want ErrNotRunning", err)
 	}
@@ -188,7 +188,7 @@ func TestHolderWithAnotherStartTimeIsNotTrusted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer held.release()
+	defer held.releaseLock()
 	if err := os.WriteFile(path, []byte(`{"pid":1,"startTicks":1}`), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ var podhostPolicy string
 
 // startPodhost brings the podhost up once its policy is there: it never starts a pod that anyone else may have created.
 func (s *supervisor) startPodhost(ctx context.Context) error {
-	if !s.options.has(Podhost) {
+	if !s.options.hasComponent(Podhost) {
 		return nil
 	}
 	if s.options.PodhostNamespace != "" {

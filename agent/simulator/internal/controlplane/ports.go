@@ -34,7 +34,7 @@ func (o *Options) reservePorts(ctx context.Context, cluster *state) (reservation
 	for _, component := range []string{ControllerManager, Scheduler} {
 		reservation, err := portreserve.Reserve(loopback, 0)
 		if err != nil {
-			held.release()
+			held.releasePorts()
 			return nil, fmt.Errorf("reserving a port for %s: %w", component, err)
 		}
 		held[component] = reservation
@@ -83,7 +83,7 @@ func reserveKept(ctx context.Context, listen netip.Addr, port int) (*portreserve
 	return reservation, last
 }
 
-func (r reservations) ports() map[string]int {
+func (r reservations) portNumbers() map[string]int {
 	ports := map[string]int{}
 	for component, reservation := range r {
 		ports[component] = reservation.Port()
@@ -91,7 +91,7 @@ func (r reservations) ports() map[string]int {
 	return ports
 }
 
-func (r reservations) release() {
+func (r reservations) releasePorts() {
 	for _, reservation := range r {
 		_ = reservation.Release()
 	}

@@ -24,13 +24,13 @@ func (s *supervisor) renewCertificates(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		renewAt, err := s.identities.ensure(s.cluster, s.options)
+		renewAt, err := s.identities.ensureFiles(s.cluster, s.options)
 		if err != nil {
-			s.step("renewing certificates failed, trying again in %s: %v", renewalRetry, err)
+			s.printStep("renewing certificates failed, trying again in %s: %v", renewalRetry, err)
 			next = time.Now().Add(renewalRetry)
 			continue
 		}
-		s.step("renewed certificates, the next ones are due on %s", renewAt.Format(time.DateOnly))
+		s.printStep("renewed certificates, the next ones are due on %s", renewAt.Format(time.DateOnly))
 		next = renewAt
 	}
 }
@@ -42,6 +42,6 @@ func (s *supervisor) adminConfig() (*rest.Config, error) {
 		return nil, fmt.Errorf("reading the admin kubeconfig: %w", err)
 	}
 	config.CertData, config.KeyData = nil, nil
-	config.CertFile, config.KeyFile = s.identities.client(admin)
+	config.CertFile, config.KeyFile = s.identities.clientPaths(admin)
 	return config, nil
 }

@@ -21,7 +21,7 @@ const (
 	longestSocket = "etcd-peer.sock"
 	// maxSocketPath is the longest path that a unix socket can be bound to.
 	maxSocketPath = 107
-	// runDirPrefix begins the names of run directories outside the data directory.
+	// runDirPrefix starts the names of run directories outside the data directory.
 	runDirPrefix = "simcluster-"
 )
 

@@ -30,21 +30,21 @@ func (s *supervisor) run(ctx context.Context) error {
 	loops.Go(func() { s.renewCertificates(unitsCtx) })
 	control, err := s.serveControl()
 	if err == nil {
-		err = s.start(ctx)
+		err = s.startComponents(ctx)
 	}
 	if err == nil {
 		s.started.Store(true)
 		s.writeReady()
-		s.step("cluster %s ready in %s: %s", s.cluster.Name, seconds(s.begun), s.cluster.server())
-		s.step("kubeconfig: %s", s.layout.AdminKubeconfig())
+		s.printStep("cluster %s ready in %s: %s", s.cluster.Name, formatSeconds(s.begun), s.cluster.serverURL())
+		s.printStep("kubeconfig: %s", s.layout.AdminKubeconfig())
 		<-ctx.Done()
 	}
 	if ctx.Err() != nil {
 		// A stop during the start is an ordered stop as well.
 		err = nil
-		s.step("stopping%s", because(ctx))
+		s.printStep("stopping%s", stopReason(ctx))
 	}
-	stopErr := s.stop(context.WithoutCancel(ctx), control)
+	stopErr := s.stopComponents(context.WithoutCancel(ctx), control)
 	endUnits()
 	if stopErr == nil {
 		// With an error, a process may be left that the kernel cannot end, and
@@ -54,15 +54,15 @@ func (s *supervisor) run(ctx context.Context) error {
 	return errors.Join(err, stopErr)
 }
 
-func because(ctx context.Context) string {
+func stopReason(ctx context.Context) string {
 	if cause := context.Cause(ctx); errors.Is(cause, errParentGone) {
 		return ": " + cause.Error()
 	}
 	return ""
 }
 
-// start starts the components, each one when those that it needs are healthy.
-func (s *supervisor) start(ctx context.Context) error {
+// startComponents starts the components, each one when those that it needs are healthy.
+func (s *supervisor) startComponents(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, s.options.ReadyTimeout)
 	defer cancel()
 	err := s.startInOrder(limited)
@@ -92,7 +92,7 @@ func (s *supervisor) startInOrder(ctx context.Context) error {
 		func() error { return s.waitDefaultAccount(ctx) },
 		func() error { return s.applyManifests(ctx) },
 	}
-	if !s.options.has(APIServer) {
+	if !s.options.hasComponent(APIServer) {
 		return nil
 	}
 	results := make(chan error, len(jobs))
@@ -123,14 +123,14 @@ func (s *supervisor) bringUp(ctx context.Context, component string) error {
 		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return err
 		}
-		return s.explain(context.WithoutCancel(ctx), component, err)
+		return s.explainFailure(context.WithoutCancel(ctx), component, err)
 	}
-	s.step("%s ready in %s", component, seconds(begun))
+	s.printStep("%s ready in %s", component, formatSeconds(begun))
 	return nil
 }
 
-// explain adds what the component is known to have said.
-func (s *supervisor) explain(ctx context.Context, component string, err error) error {
+// explainFailure adds what the component is known to have said.
+func (s *supervisor) explainFailure(ctx context.Context, component string, err error) error {
 	if health := s.checks[component](ctx); health != nil {
 		err = fmt.Errorf("%w (%w)", err, health)
 	}
@@ -144,7 +144,7 @@ func (s *supervisor) explain(ctx context.Context, component string, err error) e
 // waitDefaultAccount waits for the ServiceAccount without which no pod can be
 // made in namespace default. The controller manager makes it.
 func (s *supervisor) waitDefaultAccount(ctx context.Context) error {
-	if !s.options.has(ControllerManager) {
+	if !s.options.hasComponent(ControllerManager) {
 		return nil
 	}
 	begun := time.Now()
@@ -155,7 +155,7 @@ func (s *supervisor) waitDefaultAccount(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("waiting for the default ServiceAccount: %w", err)
 	}
-	s.step("default ServiceAccount there in %s", seconds(begun))
+	s.printStep("default ServiceAccount there in %s", formatSeconds(begun))
 	return nil
 }
 
@@ -178,9 +178,9 @@ func (s *supervisor) allowKubeletAccess(ctx context.Context) error {
 	return nil
 }
 
-// stop removes ready.json first, so that no client takes a cluster that is ending
+// stopComponents removes ready.json first, so that no client takes a cluster that is ending
 // for a ready one, and then ends the components in order.
-func (s *supervisor) stop(ctx context.Context, control *controlServer) error {
+func (s *supervisor) stopComponents(ctx context.Context, control *controlServer) error {
 	s.started.Store(false)
 	s.readyFile.Lock()
 	failures := []error{s.layout.removeReady()}
@@ -188,7 +188,7 @@ func (s *supervisor) stop(ctx context.Context, control *controlServer) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	if control != nil {
-		control.close()
+		control.closeSocket()
 	}
 	for _, group := range stopOrder {
 		results := make(chan error, len(group))
@@ -214,8 +214,8 @@ func (s *supervisor) takeDown(ctx context.Context, component string) error {
 	if err := unit.Stop(ctx); err != nil {
 		return err
 	}
-	s.step("%s stopped in %s", component, seconds(begun))
+	s.printStep("%s stopped in %s", component, formatSeconds(begun))
 	return nil
 }
 
-func seconds(since time.Time) string { return fmt.Sprintf("%.1fs", time.Since(since).Seconds()) }
+func formatSeconds(since time.Time) string { return fmt.Sprintf("%.1fs", time.Since(since).Seconds()) }

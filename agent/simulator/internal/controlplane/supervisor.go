@@ -58,7 +58,7 @@ type supervisor struct {
 	manifests []*unstructured.Unstructured
 	checks    map[string]healthCheck
 	urls      map[string]string
-	// begun is when the start began.
+	// started is when the start started.
 	begun time.Time
 	// started is set from the moment that ready.json may be written until the stop.
 	started atomic.Bool
@@ -97,8 +97,8 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	defer held.release()
-	s, err := prepare(ctx, options, layout)
+	defer held.releaseLock()
+	s, err := newSupervisor(ctx, options, layout)
 	if err != nil {
 		return err
 	}
@@ -125,8 +125,8 @@ func (o *Options) watchParent(ctx context.Context, cancel context.CancelCauseFun
 	return nil
 }
 
-// prepare makes everything that the components need and starts none.
-func prepare(ctx context.Context, options Options, layout Layout) (*supervisor, error) {
+// newSupervisor makes everything that the components need and starts none.
+func newSupervisor(ctx context.Context, options Options, layout Layout) (*supervisor, error) {
 	if err := layout.removeReady(); err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (o *Options) adoptState(layout Layout) (state, error) {
 		return state{}, fmt.Errorf("%w: --pki-dir=%q, but the cluster in %s was made with %q, and its clients trust that authority", ErrInvalid, o.PKIDir, layout.Root(), cluster.PKIDir)
 	}
 	cluster.Listen, cluster.PKIDir = o.Listen.String(), o.PKIDir
-	if !o.has(Podhost) {
+	if !o.hasComponent(Podhost) {
 		o.PodhostNode = ""
 	} else if o.PodhostNode == "" {
 		o.PodhostNode = cluster.Name + "-" + Podhost
@@ -184,7 +184,7 @@ func (o *Options) adoptState(layout Layout) (state, error) {
 func (s *supervisor) prepareFiles() error {
 	s.identities = identityFiles{layout: s.layout, external: externalPKI(s.cluster.PKIDir)}
 	var err error
-	if s.renewAt, err = s.identities.ensure(s.cluster, s.options); err != nil {
+	if s.renewAt, err = s.identities.ensureFiles(s.cluster, s.options); err != nil {
 		return err
 	}
 	if err := writeJSON(s.layout.stateFile(), s.cluster); err != nil {
@@ -201,17 +201,17 @@ func (s *supervisor) prepareFiles() error {
 }
 
 func (s *supervisor) makeUnits() error {
-	ca, _ := s.identities.ca()
+	ca, _ := s.identities.caPaths()
 	secure, err := secureClient(ca)
 	if err != nil {
 		return err
 	}
-	ports := s.ports.ports()
+	ports := s.ports.portNumbers()
 	local := func(component, path string) string {
 		return "https://" + net.JoinHostPort(loopback.String(), strconv.Itoa(ports[component])) + path
 	}
 	s.urls = map[string]string{
-		APIServer:         s.cluster.server() + "/readyz",
+		APIServer:         s.cluster.serverURL() + "/readyz",
 		ControllerManager: local(ControllerManager, "/healthz"),
 		Scheduler:         local(Scheduler, "/healthz"),
 	}
@@ -236,7 +236,7 @@ func (s *supervisor) makeUnits() error {
 		}
 		s.units[component] = process.NewUnit(process.Options{
 			Name:     component,
-			Launch:   s.launchChild(component, flags.args(component, s.options.ExtraArgs[component])),
+			Launch:   s.launchChild(component, flags.commandLine(component, s.options.ExtraArgs[component])),
 			Healthy:  s.checks[component],
 			OnChange: s.writeReady,
 			Grace:    graces[component],
@@ -259,15 +259,15 @@ func (s *supervisor) launchChild(component string, flags []string) process.Launc
 
 // cleanUp gives back what prepare took.
 func (s *supervisor) cleanUp() {
-	s.ports.release()
+	s.ports.releasePorts()
 	for _, log := range s.logs {
 		log.Close()
 	}
 	s.layout.removeRunDir()
 }
 
-// step prints one line of progress.
-func (s *supervisor) step(format string, args ...any) {
+// printStep prints one line of progress.
+func (s *supervisor) printStep(format string, args ...any) {
 	s.output.Lock()
 	defer s.output.Unlock()
 	fmt.Fprintf(s.options.Progress, format+"\n", args...)
@@ -281,10 +281,10 @@ func (s *supervisor) writeReady() {
 	if !s.started.Load() {
 		return
 	}
-	ca, _ := s.identities.ca()
+	ca, _ := s.identities.caPaths()
 	ready := Ready{
 		Name:            s.cluster.Name,
-		Server:          s.cluster.server(),
+		Server:          s.cluster.serverURL(),
 		AdminKubeconfig: s.layout.AdminKubeconfig(),
 		CAFile:          ca,
 		SupervisorPID:   os.Getpid(),
@@ -296,6 +296,6 @@ func (s *supervisor) writeReady() {
 		ready.Components[name] = ReadyComponent{PID: unit.Status().PID, HealthURL: s.urls[name], Log: s.layout.LogFile(name)}
 	}
 	if err := writeJSON(s.layout.ReadyFile(), ready); err != nil {
-		s.step("%v", err)
+		s.printStep("%v", err)
 	}
 }

@@ -30,7 +30,7 @@ type API struct {
 
 	mu    sync.Mutex
 	state State
-	// changed is closed when state changes, so that requests which wait go on as if nothing had been.
+	// changed is closed when state changes, so that requests which wait continue as if nothing had been.
 	changed chan struct{}
 }
 
@@ -39,7 +39,7 @@ func NewAPI(node string, clock clock.Clock) *API {
 	return &API{node: node, clock: clock, changed: make(chan struct{})}
 }
 
-// Set disturbs requests as the state says. What waits, or begins from now on, is treated by it.
+// Set disturbs requests as the state says. What waits, or starts from now on, is treated by it.
 func (a *API) Set(state State) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -53,7 +53,7 @@ func (a *API) Client(client plan.APIClient) func(http.RoundTripper) http.RoundTr
 	return func(next http.RoundTripper) http.RoundTripper { return &disturbed{api: a, client: client, next: next} }
 }
 
-func (a *API) current() (State, <-chan struct{}) {
+func (a *API) currentState() (State, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state, a.changed
@@ -76,8 +76,8 @@ func (d *disturbed) WrappedRoundTripper() http.RoundTripper { return d.next }
 // RoundTrip sends a request when its delay is over, unless it is frozen or answered with an error.
 func (d *disturbed) RoundTrip(request *http.Request) (*http.Response, error) {
 	number := d.sent.Add(1)
-	state, err := d.wait(request.Context(), number)
-	if err == nil && d.frozen(state, request.URL.Path) {
+	state, err := d.waitWhileHeld(request.Context(), number)
+	if err == nil && d.isFrozenHeartbeat(state, request.URL.Path) {
 		err = errFrozen
 	}
 	if err != nil {
@@ -86,20 +86,20 @@ func (d *disturbed) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	for i := range state.API {
 		e := &state.API[i]
-		if d.fails(e, number) {
+		if d.failsRequest(e, number) {
 			discardBody(request)
-			return refusal(request, e), nil
+			return refusalResponse(request, e), nil
 		}
 	}
 	return d.next.RoundTrip(request)
 }
 
-// wait lets a request wait as long as the state says, and returns the state that is there when it goes on.
-func (d *disturbed) wait(ctx context.Context, number int64) (State, error) {
+// waitWhileHeld lets a request wait as long as the state says, and returns the state that is there when it continues.
+func (d *disturbed) waitWhileHeld(ctx context.Context, number int64) (State, error) {
 	began := d.api.clock.Now()
 	for {
-		state, changed := d.api.current()
-		left := d.delay(state, number) - d.api.clock.Since(began)
+		state, changed := d.api.currentState()
+		left := d.requestDelay(state, number) - d.api.clock.Since(began)
 		if left <= 0 {
 			return state, nil
 		}
@@ -115,8 +115,8 @@ func (d *disturbed) wait(ctx context.Context, number int64) (State, error) {
 	}
 }
 
-// delay is how long a request takes longer; each SlowAPI has its part.
-func (d *disturbed) delay(state State, number int64) time.Duration {
+// requestDelay is how long a request takes longer; each SlowAPI has its part.
+func (d *disturbed) requestDelay(state State, number int64) time.Duration {
 	var delay time.Duration
 	for i := range state.API {
 		e := &state.API[i]
@@ -127,9 +127,9 @@ func (d *disturbed) delay(state State, number int64) time.Duration {
 	return delay
 }
 
-// frozen tells whether a request is a heartbeat that is not sent. The client of the heartbeats asks for nothing but the
+// isFrozenHeartbeat reports whether a request is a heartbeat that is not sent. The client of the heartbeats asks for nothing but the
 // Lease and the Node.
-func (d *disturbed) frozen(state State, path string) bool {
+func (d *disturbed) isFrozenHeartbeat(state State, path string) bool {
 	if d.client != plan.ClientHeartbeat {
 		return false
 	}
@@ -137,8 +137,8 @@ func (d *disturbed) frozen(state State, path string) bool {
 		state.FrozenStatus && strings.Contains(path, "/api/v1/nodes")
 }
 
-// fails tells whether an entry lets a request fail.
-func (d *disturbed) fails(e *plan.Entry, number int64) bool {
+// failsRequest reports whether an entry lets a request fail.
+func (d *disturbed) failsRequest(e *plan.Entry, number int64) bool {
 	p := e.Fault.APIErrors
 	if e.Fault.Type != plan.APIErrors || !p.Concerns(d.client) {
 		return false
@@ -157,8 +157,8 @@ func discardBody(request *http.Request) {
 	}
 }
 
-// refusal is an API server's answer with an error.
-func refusal(request *http.Request, e *plan.Entry) *http.Response {
+// refusalResponse is an API server's answer with an error.
+func refusalResponse(request *http.Request, e *plan.Entry) *http.Response {
 	code := plan.DefaultStatusCode
 	if p := e.Fault.APIErrors; p != nil && p.StatusCode != 0 {
 		code = int(p.StatusCode)

@@ -15,8 +15,8 @@ type file struct {
 	last os.FileInfo
 }
 
-// read returns the plan if the file has changed since the last call. A file that is not there has a plan without faults.
-func (f *file) read() (p plan.Plan, changed bool, err error) {
+// readPlan returns the plan if the file has changed since the last call. A file that is not there has a plan without faults.
+func (f *file) readPlan() (p plan.Plan, changed bool, err error) {
 	info, err := os.Stat(f.path)
 	if errors.Is(err, os.ErrNotExist) {
 		changed = f.last != nil

@@ -46,7 +46,7 @@ type Follower struct {
 	status Status
 	own    []plan.Entry
 	// cutoff is when a plan came that cannot be read. The windows that were open then last until their end, and no other one
-	// begins.
+	// starts.
 	cutoff time.Time
 	state  State
 	// changed is closed when state changes.
@@ -88,18 +88,18 @@ func New(ctx context.Context, options Options) *Follower {
 		changed: make(chan struct{}),
 	}
 	options.Apply(State{})
-	f.step(ctx)
+	f.takeStep(ctx)
 	return f
 }
 
 // Run carries the plan out until ctx ends.
 func (f *Follower) Run(ctx context.Context) {
-	for f.pause(ctx, f.step(ctx)) {
+	for f.pauseFor(ctx, f.takeStep(ctx)) {
 	}
 }
 
-// pause waits until it is time for the next step. It returns false when ctx ends.
-func (f *Follower) pause(ctx context.Context, wait time.Duration) bool {
+// pauseFor waits until it is time for the next step. It returns false when ctx ends.
+func (f *Follower) pauseFor(ctx context.Context, wait time.Duration) bool {
 	timer := f.options.Clock.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -149,26 +149,26 @@ func (f *Follower) Status() Status {
 	return status
 }
 
-// step does what is to be done now, and returns in how long there is more to do.
-func (f *Follower) step(ctx context.Context) time.Duration {
+// takeStep does what is to be done now, and returns in how long there is more to do.
+func (f *Follower) takeStep(ctx context.Context) time.Duration {
 	now := f.options.Clock.Now()
 	wait := idlePeriod
 	if f.options.Path != "" {
 		f.readPlan(ctx, now)
 		wait = pollPeriod
 	}
-	active, next := f.at(now)
-	f.apply(ctx, f.dieOnce(active), next)
+	active, next := f.activeAt(now)
+	f.applyEntries(ctx, f.dieOnce(active), next)
 	if !next.IsZero() {
 		wait = min(wait, next.Sub(now))
 	}
 	return wait
 }
 
-// readPlan takes over what the file says. With a plan that cannot be read the last one counts for what has begun already:
+// readPlan takes over what the file says. With a plan that cannot be read the last one counts for what has started already:
 // it orders neither an end nor a beginning.
 func (f *Follower) readPlan(ctx context.Context, now time.Time) {
-	read, changed, err := f.file.read()
+	read, changed, err := f.file.readPlan()
 	if !changed {
 		return
 	}
@@ -191,8 +191,8 @@ func (f *Follower) readPlan(ctx context.Context, now time.Time) {
 	f.status.Plan, f.status.Error, f.cutoff = read, "", time.Time{}
 }
 
-// at returns the active entries and when they change.
-func (f *Follower) at(now time.Time) ([]plan.Active, time.Time) {
+// activeAt returns the active entries and when they change.
+func (f *Follower) activeAt(now time.Time) ([]plan.Active, time.Time) {
 	f.mu.Lock()
 	entries, cutoff := slices.Concat(f.status.Plan.Entries, f.own), f.cutoff
 	f.mu.Unlock()
@@ -222,8 +222,8 @@ func (f *Follower) dieOnce(active []plan.Active) []plan.Active {
 	})
 }
 
-// apply brings the node into the state that the faults make, if it is another one.
-func (f *Follower) apply(ctx context.Context, active []plan.Active, next time.Time) {
+// applyEntries brings the node into the state that the faults make, if it is another one.
+func (f *Follower) applyEntries(ctx context.Context, active []plan.Active, next time.Time) {
 	state := stateOf(active)
 	f.mu.Lock()
 	before := f.state

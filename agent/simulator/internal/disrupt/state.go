@@ -31,14 +31,14 @@ type State struct {
 func stateOf(active []plan.Active) State {
 	var s State
 	for _, one := range active {
-		s.add(one)
+		s.addEntry(one)
 	}
 	slices.Sort(s.Pressure)
 	s.Pressure = slices.Compact(s.Pressure)
 	return s
 }
 
-func (s *State) add(one plan.Active) {
+func (s *State) addEntry(one plan.Active) {
 	e := one.Entry
 	switch fault := e.Fault; fault.Type {
 	case plan.NotReady:
@@ -91,7 +91,7 @@ const (
 	markEnd   = ")"
 )
 
-// IsMarked tells whether a message is that of a condition which a disruption has set, in this process or an earlier one.
+// IsMarked reports whether a message is that of a condition which a disruption has set, in this process or an earlier one.
 func IsMarked(message string) bool {
 	begin := strings.LastIndex(message, markStart)
 	return begin >= 0 && strings.HasSuffix(message, markEnd) && !strings.Contains(message[begin+len(markStart):len(message)-len(markEnd)], " ")

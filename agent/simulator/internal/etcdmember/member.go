@@ -31,7 +31,7 @@ const (
 // flags and --socket-dir. The member serves on unix sockets only: a user who can
 // enter the socket directory may use it.
 func Run(args []string) error {
-	config, err := configure(args)
+	config, err := readFlags(args)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func Run(args []string) error {
 	defer member.Close()
 	done := make(chan struct{})
 	defer close(done)
-	go maintain(member.Server, config.GetLogger(), done)
+	go maintainDatabase(member.Server, config.GetLogger(), done)
 	select {
 	case <-stop:
 		return nil
@@ -56,8 +56,8 @@ func Run(args []string) error {
 	}
 }
 
-// configure reads the flags.
-func configure(args []string) (*embed.Config, error) {
+// readFlags reads the flags.
+func readFlags(args []string) (*embed.Config, error) {
 	config := embed.NewConfig()
 	flags := flag.NewFlagSet("etcd", flag.ContinueOnError)
 	config.AddFlags(flags)

@@ -22,7 +22,7 @@ func TestConfigure(t *testing.T) {
 		"other address": {append(needed, "--listen-client-urls=http://127.0.0.1:1"), "--listen-client-urls"},
 		"other output":  {append(needed, "--log-outputs=stdout"), "--log-outputs"},
 	} {
-		config, err := configure(test.args)
+		config, err := readFlags(test.args)
 		if test.want != "" {
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%s: got %v, want an error with %q", name, err, test.want)

@@ -23,10 +23,10 @@ const (
 	reservePercent = 10
 )
 
-// maintain keeps the database's file small and finds the way out of a full database until done is closed.
+// maintainDatabase keeps the database's file small and finds the way out of a full database until done is closed.
 // The API server compacts the history of its objects every five minutes, but nothing gives the file's free
 // pages back, and nothing but an operator lets a member write again that was full once.
-func maintain(server *etcdserver.EtcdServer, logger *zap.Logger, done <-chan struct{}) {
+func maintainDatabase(server *etcdserver.EtcdServer, logger *zap.Logger, done <-chan struct{}) {
 	select {
 	case <-server.ReadyNotify():
 	case <-done:
@@ -88,7 +88,7 @@ func makeSpace(server *etcdserver.EtcdServer, logger *zap.Logger) error {
 	return err
 }
 
-// isFull tells whether the member refuses writes because its database is full.
+// isFull reports whether the member refuses writes because its database is full.
 func isFull(server *etcdserver.EtcdServer) bool {
 	for _, alarm := range server.Alarms() {
 		if alarm.Alarm == pb.AlarmType_NOSPACE {

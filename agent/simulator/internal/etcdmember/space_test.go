@@ -27,7 +27,7 @@ func startMember(t *testing.T) (*embed.Etcd, *clientv3.Client) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	t.Chdir(dir)
-	config, err := configure([]string{
+	config, err := readFlags([]string{
 		"--data-dir=" + filepath.Join(dir, "data"), "--socket-dir=" + dir, "--log-level=error",
 		"--unsafe-no-fsync=true", "--quota-backend-bytes=8388608",
 	})
@@ -52,7 +52,7 @@ func startMember(t *testing.T) (*embed.Etcd, *clientv3.Client) {
 	return member, client
 }
 
-// makeSpaceIn makes space and tells whether writes are allowed then.
+// makeSpaceIn makes space and reports whether writes are allowed then.
 func makeSpaceIn(t *testing.T, member *embed.Etcd) bool {
 	t.Helper()
 	if err := makeSpace(member.Server, zap.NewNop()); err != nil {
@@ -61,7 +61,7 @@ func makeSpaceIn(t *testing.T, member *embed.Etcd) bool {
 	return !isFull(member.Server)
 }
 
-// Edge case: A full etcd refused writes for ever.
+// Edge case: A full etcd refused writes forever.
 func TestAFullDatabaseTakesWritesAgainAfterDeletions(t *testing.T) {
 	member, client := startMember(t)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

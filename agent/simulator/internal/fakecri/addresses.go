@@ -27,16 +27,16 @@ func (p *addressPool) setRanges(prefixes []netip.Prefix) {
 	}
 }
 
-// allocate takes one address of every range, or none and an error that names the range that is used up.
-func (p *addressPool) allocate() ([]netip.Addr, error) {
+// allocateAddresses takes one address of every range, or none and an error that names the range that is used up.
+func (p *addressPool) allocateAddresses() ([]netip.Addr, error) {
 	if p.used == nil {
 		p.used = map[netip.Addr]struct{}{}
 	}
 	addresses := make([]netip.Addr, 0, len(p.ranges))
 	for _, r := range p.ranges {
-		address, ok := r.next(p.used)
+		address, ok := r.nextFree(p.used)
 		if !ok {
-			p.release(addresses)
+			p.releaseAddresses(addresses)
 			return nil, fmt.Errorf("pod CIDR %s: every address is in use", r.prefix)
 		}
 		p.used[address] = struct{}{}
@@ -45,20 +45,20 @@ func (p *addressPool) allocate() ([]netip.Addr, error) {
 	return addresses, nil
 }
 
-func (p *addressPool) release(addresses []netip.Addr) {
+func (p *addressPool) releaseAddresses(addresses []netip.Addr) {
 	for _, address := range addresses {
 		delete(p.used, address)
 	}
 }
 
-// next returns the first free address after the last one given out, starting again at the range's begin.
+// nextFree returns the first free address after the last one given out, starting again at the range's start.
 // It looks at one address more than are in use at most, so also a large IPv6 range is searched fast.
-func (r *addressRange) next(used map[netip.Addr]struct{}) (netip.Addr, bool) {
+func (r *addressRange) nextFree(used map[netip.Addr]struct{}) (netip.Addr, bool) {
 	first := r.prefix.Masked().Addr().Next().Next()
 	candidate := r.last.Next()
 	wrapped := false
 	for {
-		if !r.usable(candidate) {
+		if !r.isUsable(candidate) {
 			if wrapped {
 				return netip.Addr{}, false
 			}
@@ -74,8 +74,8 @@ func (r *addressRange) next(used map[netip.Addr]struct{}) (netip.Addr, bool) {
 	}
 }
 
-// usable tells whether the address lies in the range and is not its IPv4 broadcast address.
-func (r *addressRange) usable(address netip.Addr) bool {
+// isUsable reports whether the address lies in the range and is not its IPv4 broadcast address.
+func (r *addressRange) isUsable(address netip.Addr) bool {
 	if !address.IsValid() || !r.prefix.Contains(address) {
 		return false
 	}

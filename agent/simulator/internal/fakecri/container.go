@@ -61,8 +61,8 @@ func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, config *r
 		mounts:    config.GetMounts(),
 		logPath:   config.GetLogPath(),
 		resources: config.GetLinux().GetResources(),
-		lifetime:  parent.lifetime.in(role),
-		script:    parent.script.in(role),
+		lifetime:  parent.lifetime.lifetimeFor(role),
+		script:    parent.script.scriptFor(role),
 	}
 	r.containers[made.listed.Id] = made
 	return made.listed.Id, nil
@@ -86,7 +86,7 @@ func imageOf(spec *runtimeapi.ImageSpec) (shown *runtimeapi.ImageSpec, reference
 func (r *Runtime) StartContainer(_ context.Context, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c, err := r.find(id)
+	c, err := r.findContainer(id)
 	if err != nil {
 		return err
 	}
@@ -103,15 +103,15 @@ func (r *Runtime) RemoveContainer(_ context.Context, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c, ok := r.containers[id]; ok {
-		r.remove(c)
+		r.forgetContainer(c)
 	}
 	return nil
 }
 
-// remove forgets a container. The caller holds the lock.
-func (r *Runtime) remove(c *container) {
+// forgetContainer forgets a container. The caller holds the lock.
+func (r *Runtime) forgetContainer(c *container) {
 	delete(r.containers, c.listed.Id)
-	c.wake()
+	c.wakeWaiters()
 }
 
 // ListContainers lists the containers that pass the filter.
@@ -123,7 +123,7 @@ func (r *Runtime) ListContainers(_ context.Context, filter *runtimeapi.Container
 	}
 	listed := make([]*runtimeapi.Container, 0, len(r.containers))
 	for id, c := range r.containers {
-		r.settle(c)
+		r.endIfDue(c)
 		if filter.GetId() != "" && filter.GetId() != id {
 			continue
 		}
@@ -144,11 +144,11 @@ func (r *Runtime) ListContainers(_ context.Context, filter *runtimeapi.Container
 func (r *Runtime) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c, err := r.find(id)
+	c, err := r.findContainer(id)
 	if err != nil {
 		return nil, err
 	}
-	r.settle(c)
+	r.endIfDue(c)
 	described := &runtimeapi.ContainerStatus{
 		Id:          c.listed.Id,
 		Metadata:    c.listed.Metadata,
@@ -181,7 +181,7 @@ func (r *Runtime) ContainerStatus(_ context.Context, id string, _ bool) (*runtim
 func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resources *runtimeapi.ContainerResources) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c, err := r.find(id)
+	c, err := r.findContainer(id)
 	if err != nil {
 		return err
 	}
@@ -189,8 +189,8 @@ func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resourc
 	return nil
 }
 
-// find returns a container. The caller holds the lock.
-func (r *Runtime) find(id string) (*container, error) {
+// findContainer returns a container. The caller holds the lock.
+func (r *Runtime) findContainer(id string) (*container, error) {
 	c, ok := r.containers[id]
 	if !ok {
 		return nil, status.Errorf(codes.NotFound, "container %q not found", id)
@@ -198,19 +198,19 @@ func (r *Runtime) find(id string) (*container, error) {
 	return c, nil
 }
 
-// settle ends the container if its time is over. The caller holds the lock.
-func (r *Runtime) settle(c *container) {
+// endIfDue ends the container if its time is over. The caller holds the lock.
+func (r *Runtime) endIfDue(c *container) {
 	if c.listed.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		return
 	}
-	if end, exitCode, ends := c.end(); ends && !r.options.Clock.Now().Before(end) {
-		c.finish(end, exitCode)
+	if end, exitCode, ends := c.endTime(); ends && !r.options.Clock.Now().Before(end) {
+		c.finishAt(end, exitCode)
 	}
 }
 
-// end is when and how the container, which runs, ends by itself: when its lifetime is over, or what it was told to has
+// endTime is when and how the container, which runs, ends by itself: when its lifetime is over, or what it was told to has
 // taken its time.
-func (c *container) end() (at time.Time, exitCode int32, ends bool) {
+func (c *container) endTime() (at time.Time, exitCode int32, ends bool) {
 	if c.lifetime.ends {
 		at, exitCode, ends = c.startedAt.Add(c.lifetime.after), c.lifetime.exitCode, true
 	}
@@ -220,14 +220,14 @@ func (c *container) end() (at time.Time, exitCode int32, ends bool) {
 	return at, exitCode, ends
 }
 
-func (c *container) finish(at time.Time, exitCode int32) {
+func (c *container) finishAt(at time.Time, exitCode int32) {
 	c.finishedAt, c.exitCode = at, exitCode
 	c.setState(runtimeapi.ContainerState_CONTAINER_EXITED)
-	c.wake()
+	c.wakeWaiters()
 }
 
-// wake tells those who wait for the container's end.
-func (c *container) wake() {
+// wakeWaiters tells those who wait for the container's end.
+func (c *container) wakeWaiters() {
 	if c.ended != nil {
 		close(c.ended)
 		c.ended = nil

@@ -47,7 +47,7 @@ func (g *Gate) Failed(condition string) bool {
 	return failed
 }
 
-func (g *Gate) condition(name string) *runtimeapi.RuntimeCondition {
+func (g *Gate) runtimeCondition(name string) *runtimeapi.RuntimeCondition {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	failure, failed := g.failed[name]

@@ -102,7 +102,7 @@ func repositoryOf(name string) string {
 func (s *Images) ImageStatus(_ context.Context, image *runtimeapi.ImageSpec, _ bool) (*runtimeapi.ImageStatusResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &runtimeapi.ImageStatusResponse{Image: s.find(image.GetImage())}, nil
+	return &runtimeapi.ImageStatusResponse{Image: s.findImage(image.GetImage())}, nil
 }
 
 // ListImages lists every image, or the one that the filter names.
@@ -110,7 +110,7 @@ func (s *Images) ListImages(_ context.Context, filter *runtimeapi.ImageFilter) (
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if name := filter.GetImage().GetImage(); name != "" {
-		if image := s.find(name); image != nil {
+		if image := s.findImage(name); image != nil {
 			return []*runtimeapi.Image{image}, nil
 		}
 		return nil, nil
@@ -126,7 +126,7 @@ func (s *Images) ListImages(_ context.Context, filter *runtimeapi.ImageFilter) (
 func (s *Images) RemoveImage(_ context.Context, image *runtimeapi.ImageSpec) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if found := s.find(image.GetImage()); found != nil {
+	if found := s.findImage(image.GetImage()); found != nil {
 		delete(s.images, found.Id)
 	}
 	return nil
@@ -160,8 +160,8 @@ func (s *Images) UsedBytes() uint64 {
 // Close does nothing: there is no connection.
 func (s *Images) Close(context.Context) error { return nil }
 
-// find looks an image up by ID or name. The caller holds the lock.
-func (s *Images) find(name string) *runtimeapi.Image {
+// findImage looks an image up by ID or name. The caller holds the lock.
+func (s *Images) findImage(name string) *runtimeapi.Image {
 	if image, ok := s.images[name]; ok {
 		return image
 	}

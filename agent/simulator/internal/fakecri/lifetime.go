@@ -7,7 +7,7 @@ import (
 )
 
 // ExitAfterAnnotation and ExitCodeAnnotation, on a pod, end its main containers: the one after how long
-// ("30s"), the other with which exit code (0 to 255, default 0). Without them containers run for ever.
+// ("30s"), the other with which exit code (0 to 255, default 0). Without them containers run forever.
 const (
 	ExitAfterAnnotation = "hollowfleet.io/exit-after"
 	ExitCodeAnnotation  = "hollowfleet.io/exit-code"
@@ -17,7 +17,7 @@ const (
 type Role int
 
 const (
-	// MainContainer runs for ever unless the pod's annotations say otherwise.
+	// MainContainer runs forever unless the pod's annotations say otherwise.
 	MainContainer Role = iota
 	// InitContainer ends at once with exit code 0, or the pod would never start.
 	InitContainer
@@ -53,8 +53,8 @@ func lifetimeOf(annotations map[string]string) (lifetime, error) {
 	return life, nil
 }
 
-// in narrows a pod's lifetime to one of its containers.
-func (l lifetime) in(role Role) lifetime {
+// lifetimeFor narrows a pod's lifetime to one of its containers.
+func (l lifetime) lifetimeFor(role Role) lifetime {
 	switch role {
 	case InitContainer:
 		return lifetime{ends: true}

@@ -16,7 +16,7 @@ type link struct {
 	bytesPerSecond float64
 
 	mu sync.Mutex
-	// pulls is how many there are. Each of them has got the bytes by which served has grown since it began.
+	// pulls is how many there are. Each of them has got the bytes by which served has grown since it started.
 	pulls   int
 	served  float64
 	asOf    time.Time
@@ -27,12 +27,12 @@ func newLink(bytesPerSecond int64, clock clock.Clock) *link {
 	return &link{clock: clock, bytesPerSecond: float64(bytesPerSecond), asOf: clock.Now(), changed: make(chan struct{})}
 }
 
-// transfer returns when so many bytes have come, or with the error of ctx.
-func (l *link) transfer(ctx context.Context, size uint64) error {
-	target := l.join(1) + float64(size)
-	defer l.join(-1)
+// transferBytes returns when so many bytes have come, or with the error of ctx.
+func (l *link) transferBytes(ctx context.Context, size uint64) error {
+	target := l.changePulls(1) + float64(size)
+	defer l.changePulls(-1)
 	for {
-		wait, changed := l.remaining(target)
+		wait, changed := l.remainingTime(target)
 		if wait <= 0 {
 			return nil
 		}
@@ -48,28 +48,28 @@ func (l *link) transfer(ctx context.Context, size uint64) error {
 	}
 }
 
-// join changes the number of pulls and returns how many bytes each has got.
-func (l *link) join(change int) float64 {
+// changePulls changes the number of pulls and returns how many bytes each has got.
+func (l *link) changePulls(change int) float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.settle()
+	l.countReceived()
 	l.pulls += change
 	close(l.changed)
 	l.changed = make(chan struct{})
 	return l.served
 }
 
-// remaining is how long it takes until each pull has got so many bytes, if no other one comes or goes.
-func (l *link) remaining(target float64) (time.Duration, <-chan struct{}) {
+// remainingTime is how long it takes until each pull has got so many bytes, if no other one comes or goes.
+func (l *link) remainingTime(target float64) (time.Duration, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.settle()
+	l.countReceived()
 	seconds := (target - l.served) * float64(l.pulls) / l.bytesPerSecond
 	return time.Duration(math.Ceil(seconds * float64(time.Second))), l.changed
 }
 
-// settle counts what has come since it was last called. The caller holds the lock.
-func (l *link) settle() {
+// countReceived counts what has come since it was last called. The caller holds the lock.
+func (l *link) countReceived() {
 	now := l.clock.Now()
 	if l.pulls > 0 {
 		l.served += now.Sub(l.asOf).Seconds() * l.bytesPerSecond / float64(l.pulls)

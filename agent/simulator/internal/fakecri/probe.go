@@ -31,9 +31,9 @@ func probeOf(command []string) (Probe, bool) {
 	return Probe(command[1]), true
 }
 
-// result is what a probe of a container that has run for so long prints, and the error with which it fails.
-func (p Probe) result(said script, running time.Duration) ([]byte, error) {
-	cause := p.failure(said, running)
+// probeResult is what a probe of a container that has run for so long prints, and the error with which it fails.
+func (p Probe) probeResult(said script, running time.Duration) ([]byte, error) {
+	cause := p.failingAnnotation(said, running)
 	if cause == "" {
 		return nil, nil
 	}
@@ -41,8 +41,8 @@ func (p Probe) result(said script, running time.Duration) ([]byte, error) {
 	return []byte("scripted by annotation " + cause), failed
 }
 
-// failure is the annotation by which the probe fails; empty if it succeeds.
-func (p Probe) failure(said script, running time.Duration) string {
+// failingAnnotation is the annotation by which the probe fails; empty if it succeeds.
+func (p Probe) failingAnnotation(said script, running time.Duration) string {
 	before := func(name string) bool { after, ok := said[name]; return ok && running < after }
 	since := func(name string) bool { after, ok := said[name]; return ok && running >= after }
 	switch {

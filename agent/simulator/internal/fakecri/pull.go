@@ -26,21 +26,21 @@ func (s *Images) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, _ *
 		return "", status.Errorf(codes.NotFound, "failed to pull and unpack image %q: scripted by annotation %s", name, ImagePullFailsAnnotation)
 	}
 	made := makeImage(name)
-	if err := s.pull(ctx, made, name); err != nil {
+	if err := s.pullImage(ctx, made, name); err != nil {
 		return "", err
 	}
 	return made.Id, nil
 }
 
-// pull returns when the image is there.
-func (s *Images) pull(ctx context.Context, image *runtimeapi.Image, name string) error {
+// pullImage returns when the image is there.
+func (s *Images) pullImage(ctx context.Context, image *runtimeapi.Image, name string) error {
 	for {
-		there, other, err := s.begin(image, name)
+		there, other, err := s.beginPull(image, name)
 		switch {
 		case err != nil || there:
 			return err
 		case other == nil:
-			return s.transfer(ctx, image)
+			return s.transferImage(ctx, image)
 		}
 		select {
 		case <-other:
@@ -50,9 +50,9 @@ func (s *Images) pull(ctx context.Context, image *runtimeapi.Image, name string)
 	}
 }
 
-// begin tells whether the image is there, and else which other pull of it to wait for: if there is none, the caller has
+// beginPull reports whether the image is there, and else which other pull of it to wait for: if there is none, the caller has
 // to transfer it.
-func (s *Images) begin(image *runtimeapi.Image, name string) (there bool, other <-chan struct{}, err error) {
+func (s *Images) beginPull(image *runtimeapi.Image, name string) (there bool, other <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, there := s.images[image.Id]; there {
@@ -61,7 +61,7 @@ func (s *Images) begin(image *runtimeapi.Image, name string) (there bool, other 
 	if other, ok := s.pulling[image.Id]; ok {
 		return false, other, nil
 	}
-	if s.failures.next(name) {
+	if s.failures.failsNext(name) {
 		return false, nil, status.Errorf(codes.Unavailable,
 			"failed to pull and unpack image %q: it is one of the %d%% of pulls that fail", name, s.failures.percent)
 	}
@@ -73,9 +73,9 @@ func (s *Images) begin(image *runtimeapi.Image, name string) (there bool, other 
 	return false, nil, nil
 }
 
-// transfer takes the time that the image's bytes take.
-func (s *Images) transfer(ctx context.Context, image *runtimeapi.Image) error {
-	err := s.link.transfer(ctx, image.Size)
+// transferImage takes the time that the image's bytes take.
+func (s *Images) transferImage(ctx context.Context, image *runtimeapi.Image) error {
+	err := s.link.transferBytes(ctx, image.Size)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.pulling[image.Id])
@@ -99,9 +99,9 @@ type failures struct {
 	failed map[string]uint64
 }
 
-// next tells whether the next pull of an image fails. It depends on nothing but seed, node, image and how often that has
+// failsNext reports whether the next pull of an image fails. It depends on nothing but seed, node, image and how often that has
 // failed, so that it is the same in each run whatever the order of pulls.
-func (f *failures) next(image string) bool {
+func (f *failures) failsNext(image string) bool {
 	if f.percent == 0 {
 		return false
 	}

@@ -83,14 +83,14 @@ func (r *Runtime) Version(context.Context, string) (*runtimeapi.VersionResponse,
 
 // Status reports the two conditions that make up the kubelet's idea of a ready runtime.
 func (r *Runtime) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) {
-	network := r.gate.condition(runtimeapi.NetworkReady)
+	network := r.gate.runtimeCondition(runtimeapi.NetworkReady)
 	if network.Status && !r.haveRanges() {
 		network.Status = false
 		network.Reason, network.Message = "NetworkPluginNotReady", "waiting for the node's pod CIDR"
 	}
 	return &runtimeapi.StatusResponse{
 		Status: &runtimeapi.RuntimeStatus{
-			Conditions: []*runtimeapi.RuntimeCondition{r.gate.condition(runtimeapi.RuntimeReady), network},
+			Conditions: []*runtimeapi.RuntimeCondition{r.gate.runtimeCondition(runtimeapi.RuntimeReady), network},
 		},
 		RuntimeHandlers: []*runtimeapi.RuntimeHandler{{
 			Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true, UserNamespaces: true},
@@ -99,7 +99,7 @@ func (r *Runtime) Status(context.Context, bool) (*runtimeapi.StatusResponse, err
 	}, nil
 }
 
-// haveRanges tells whether pods can get addresses, and turns to the fallback when its time has come.
+// haveRanges reports whether pods can get addresses, and turns to the fallback when its time has come.
 func (r *Runtime) haveRanges() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

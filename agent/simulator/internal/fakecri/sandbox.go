@@ -56,7 +56,7 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 		RuntimeHandler: handler,
 	}}
 	if !hostNetwork {
-		if made.addresses, err = r.addresses.allocate(); err != nil {
+		if made.addresses, err = r.addresses.allocateAddresses(); err != nil {
 			return "", status.Errorf(codes.ResourceExhausted, "address of pod %s/%s: %v",
 				config.GetMetadata().GetNamespace(), config.GetMetadata().GetName(), err)
 		}
@@ -90,7 +90,7 @@ func (r *Runtime) StopPodSandbox(_ context.Context, id string) error {
 	}
 	for _, c := range r.containers {
 		if c.listed.PodSandboxId == id {
-			r.stop(c)
+			r.stopContainer(c)
 		}
 	}
 	stopped := sandboxCopy(found.listed)
@@ -109,10 +109,10 @@ func (r *Runtime) RemovePodSandbox(_ context.Context, id string) error {
 	}
 	for _, c := range r.containers {
 		if c.listed.PodSandboxId == id {
-			r.remove(c)
+			r.forgetContainer(c)
 		}
 	}
-	r.addresses.release(found.addresses)
+	r.addresses.releaseAddresses(found.addresses)
 	delete(r.sandboxes, id)
 	return nil
 }

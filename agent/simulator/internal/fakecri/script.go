@@ -56,7 +56,7 @@ func parseAfter(name, text string) (time.Duration, error) {
 	return after, nil
 }
 
-// pullFails tells whether a pod's annotations let pulls of its images fail.
+// pullFails reports whether a pod's annotations let pulls of its images fail.
 func pullFails(annotations map[string]string) (bool, error) {
 	text, ok := annotations[ImagePullFailsAnnotation]
 	if ok && text != "true" && text != "false" {
@@ -65,8 +65,8 @@ func pullFails(annotations map[string]string) (bool, error) {
 	return text == "true", nil
 }
 
-// in narrows a pod's script to one of its containers.
-func (s script) in(role Role) script {
+// scriptFor narrows a pod's script to one of its containers.
+func (s script) scriptFor(role Role) script {
 	if role == MainContainer {
 		return s
 	}

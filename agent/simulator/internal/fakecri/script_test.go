@@ -85,7 +85,7 @@ func FuzzScript(f *testing.F) {
 		}
 		r := New(Options{TerminationPercent: 50})
 		for _, grace := range []time.Duration{0, time.Second, maxGracePeriod * time.Second} {
-			if wait, _ := r.reaction(&container{script: said}, grace); wait < 0 {
+			if wait, _ := r.reactionTo(&container{script: said}, grace); wait < 0 {
 				t.Errorf("%q: the container ends %s before it is told to", after, -wait)
 			}
 		}

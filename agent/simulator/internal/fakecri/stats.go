@@ -12,7 +12,7 @@ import (
 func (r *Runtime) ContainerStats(_ context.Context, id string) (*runtimeapi.ContainerStats, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c, err := r.find(id)
+	c, err := r.findContainer(id)
 	if err != nil {
 		return nil, err
 	}

@@ -17,12 +17,12 @@ var errNoProcess = status.Error(codes.Unimplemented, "a hollow container has no 
 func (r *Runtime) ExecSync(_ context.Context, id string, command []string, _ time.Duration) ([]byte, []byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c, err := r.find(id)
+	c, err := r.findContainer(id)
 	if err != nil {
 		return nil, nil, err
 	}
 	if probe, ok := probeOf(command); ok {
-		output, err := probe.result(c.script, r.options.Clock.Since(c.startedAt))
+		output, err := probe.probeResult(c.script, r.options.Clock.Since(c.startedAt))
 		return output, nil, err
 	}
 	return nil, nil, nil

@@ -26,7 +26,7 @@ func (r *Runtime) StopContainer(ctx context.Context, id string, gracePeriod int6
 	grace := time.Duration(min(max(gracePeriod, 0), maxGracePeriod)) * time.Second
 	deadline := r.options.Clock.Now().Add(grace)
 	for {
-		wait, ended := r.terminate(id, grace, deadline)
+		wait, ended := r.terminateContainer(id, grace, deadline)
 		if wait <= 0 {
 			return nil
 		}
@@ -42,9 +42,9 @@ func (r *Runtime) StopContainer(ctx context.Context, id string, gracePeriod int6
 	}
 }
 
-// terminate tells a container to end if it has not been told, and kills it if the deadline is over. It returns how long
-// the container goes on at most, 0 if it has ended, and what is closed when it ends sooner.
-func (r *Runtime) terminate(id string, grace time.Duration, deadline time.Time) (time.Duration, <-chan struct{}) {
+// terminateContainer tells a container to end if it has not been told, and kills it if the deadline is over. It returns how long
+// the container continues at most, 0 if it has ended, and what is closed when it ends sooner.
+func (r *Runtime) terminateContainer(id string, grace time.Duration, deadline time.Time) (time.Duration, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, ok := r.containers[id]
@@ -52,17 +52,17 @@ func (r *Runtime) terminate(id string, grace time.Duration, deadline time.Time) 
 		return 0, nil
 	}
 	now := r.options.Clock.Now()
-	r.settle(c)
-	r.signal(c, now, grace)
-	r.settle(c)
+	r.endIfDue(c)
+	r.signalContainer(c, now, grace)
+	r.endIfDue(c)
 	if c.listed.State == runtimeapi.ContainerState_CONTAINER_RUNNING && !now.Before(deadline) {
-		c.finish(deadline, exitCodeKilled)
+		c.finishAt(deadline, exitCodeKilled)
 	}
 	if c.listed.State == runtimeapi.ContainerState_CONTAINER_EXITED {
 		return 0, nil
 	}
 	until := deadline
-	if end, _, ends := c.end(); ends && end.Before(until) {
+	if end, _, ends := c.endTime(); ends && end.Before(until) {
 		until = end
 	}
 	if c.ended == nil {
@@ -71,21 +71,21 @@ func (r *Runtime) terminate(id string, grace time.Duration, deadline time.Time) 
 	return until.Sub(now), c.ended
 }
 
-// signal is SIGTERM, of which only the first one counts. The caller holds the lock.
-func (r *Runtime) signal(c *container, now time.Time, grace time.Duration) {
+// signalContainer is SIGTERM, of which only the first one counts. The caller holds the lock.
+func (r *Runtime) signalContainer(c *container, now time.Time, grace time.Duration) {
 	switch {
 	case c.listed.State == runtimeapi.ContainerState_CONTAINER_CREATED:
-		c.finish(now, exitCodeStopped)
+		c.finishAt(now, exitCodeStopped)
 	case c.listed.State == runtimeapi.ContainerState_CONTAINER_RUNNING && !c.signalled:
 		c.signalled = true
-		if after, killed := r.reaction(c, grace); !killed {
+		if after, killed := r.reactionTo(c, grace); !killed {
 			c.terminatesAt = now.Add(after)
 		}
 	}
 }
 
-// reaction is how long a container takes to end by itself in a grace period, or whether it is killed at its end.
-func (r *Runtime) reaction(c *container, grace time.Duration) (after time.Duration, killed bool) {
+// reactionTo is how long a container takes to end by itself in a grace period, or whether it is killed at its end.
+func (r *Runtime) reactionTo(c *container, grace time.Duration) (after time.Duration, killed bool) {
 	after, scripted := c.script[TerminatesAfterAnnotation]
 	percent := r.options.TerminationPercent
 	if scripted && after == 0 || !scripted && percent == 0 {
@@ -97,15 +97,15 @@ func (r *Runtime) reaction(c *container, grace time.Duration) (after time.Durati
 	return after, after >= grace
 }
 
-// stop ends the container from outside, without a grace period. The caller holds the lock.
-func (r *Runtime) stop(c *container) {
-	r.settle(c)
+// stopContainer ends the container from outside, without a grace period. The caller holds the lock.
+func (r *Runtime) stopContainer(c *container) {
+	r.endIfDue(c)
 	if c.listed.State == runtimeapi.ContainerState_CONTAINER_EXITED {
 		return
 	}
 	code := int32(exitCodeStopped)
-	if _, killed := r.reaction(c, 0); killed && c.listed.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
+	if _, killed := r.reactionTo(c, 0); killed && c.listed.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
 		code = exitCodeKilled
 	}
-	c.finish(r.options.Clock.Now(), code)
+	c.finishAt(r.options.Clock.Now(), code)
 }

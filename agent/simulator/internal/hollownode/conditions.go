@@ -28,8 +28,8 @@ type conditions struct {
 	before map[corev1.NodeConditionType]corev1.NodeCondition
 }
 
-// set lets the Node have the wanted conditions and no other one of a disruption.
-func (c *conditions) set(node *corev1.Node, wanted []corev1.NodeCondition, now time.Time) {
+// setConditions lets the Node have the wanted conditions and no other one of a disruption.
+func (c *conditions) setConditions(node *corev1.Node, wanted []corev1.NodeCondition, now time.Time) {
 	isWanted := func(existing corev1.NodeCondition) bool {
 		return slices.ContainsFunc(wanted, func(one corev1.NodeCondition) bool { return one.Type == existing.Type })
 	}
@@ -41,21 +41,21 @@ func (c *conditions) set(node *corev1.Node, wanted []corev1.NodeCondition, now t
 			if !ok {
 				continue
 			}
-			existing = changed(existing, before, now)
+			existing = changedCondition(existing, before, now)
 		}
 		kept = append(kept, existing)
 	}
 	for _, one := range wanted {
-		kept = c.add(kept, one, now)
+		kept = c.addCondition(kept, one, now)
 	}
 	node.Status.Conditions = kept
 }
 
-// add adds a condition or replaces that of its type.
-func (c *conditions) add(existing []corev1.NodeCondition, wanted corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
+// addCondition adds a condition or replaces that of its type.
+func (c *conditions) addCondition(existing []corev1.NodeCondition, wanted corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
 	i := slices.IndexFunc(existing, func(one corev1.NodeCondition) bool { return one.Type == wanted.Type })
 	if i < 0 {
-		return append(existing, changed(corev1.NodeCondition{}, wanted, now))
+		return append(existing, changedCondition(corev1.NodeCondition{}, wanted, now))
 	}
 	if !disrupt.IsMarked(existing[i].Message) {
 		if c.before == nil {
@@ -63,12 +63,12 @@ func (c *conditions) add(existing []corev1.NodeCondition, wanted corev1.NodeCond
 		}
 		c.before[wanted.Type] = existing[i]
 	}
-	existing[i] = changed(existing[i], wanted, now)
+	existing[i] = changedCondition(existing[i], wanted, now)
 	return existing
 }
 
-// changed is the condition that comes after another one.
-func changed(from, to corev1.NodeCondition, now time.Time) corev1.NodeCondition {
+// changedCondition is the condition that comes after another one.
+func changedCondition(from, to corev1.NodeCondition, now time.Time) corev1.NodeCondition {
 	to.LastHeartbeatTime = metav1.NewTime(now)
 	to.LastTransitionTime = from.LastTransitionTime
 	if from.Status != to.Status {

@@ -50,8 +50,8 @@ func newDisruption(node string, gate *fakecri.Gate) *disruption {
 	return &disruption{node: node, gate: gate, api: disrupt.NewAPI(node, clock.RealClock{})}
 }
 
-// apply brings all parts into a state.
-func (d *disruption) apply(state disrupt.State) {
+// applyState brings all parts into a state.
+func (d *disruption) applyState(state disrupt.State) {
 	if state.NotReady != "" {
 		d.gate.Fail(runtimeapi.RuntimeReady, fakecri.Failure{Reason: plan.DefaultReason, Message: "disrupted by " + state.NotReady})
 	} else {
@@ -68,12 +68,12 @@ func (d *disruption) apply(state disrupt.State) {
 	defer d.mu.Unlock()
 	d.state = state
 	if d.pressure != nil {
-		d.pressure.set(state.Pressure)
+		d.pressure.setConditions(state.Pressure)
 	}
 }
 
-// attach reaches into a kubelet that does not run yet.
-func (d *disruption) attach(k *kubelet.Kubelet) error {
+// attachTo reaches into a kubelet that does not run yet.
+func (d *disruption) attachTo(k *kubelet.Kubelet) error {
 	pressure, err := pressureOf(k)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (d *disruption) attach(k *kubelet.Kubelet) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pressure = pressure
-	pressure.set(d.state.Pressure)
+	pressure.setConditions(d.state.Pressure)
 	return nil
 }
 
@@ -92,7 +92,7 @@ func (d *disruption) attach(k *kubelet.Kubelet) error {
 func (d *disruption) setConditions(_ context.Context, node *corev1.Node) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.conditions.set(node, d.state.Conditions, time.Now())
+	d.conditions.setConditions(node, d.state.Conditions, time.Now())
 	return nil
 }
 
@@ -109,14 +109,14 @@ func pressureOf(k *kubelet.Kubelet) (*pressure, error) {
 	return &pressure{lock: lock, conditions: conditions}, errors.Join(lockErr, err)
 }
 
-func (p *pressure) set(conditions []corev1.NodeConditionType) {
+func (p *pressure) setConditions(conditions []corev1.NodeConditionType) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	*p.conditions = slices.Clone(conditions)
 }
 
-// die ends the process as if it were killed. The first process of a container cannot kill itself.
-func die(run string, fault plan.FaultType) {
+// killProcess ends the process as if it were killed. The first process of a container cannot kill itself.
+func killProcess(run string, fault plan.FaultType) {
 	klog.Background().Info("Ending the process for a disruption", "run", run, "fault", fault)
 	klog.Flush()
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -124,7 +124,7 @@ func die(run string, fault plan.FaultType) {
 }
 
 // ownEntry is what the node's own configuration lets go wrong, if anything. It counts from the first start of a kubelet on
-// the state directory, so that a restarted process goes on where it was.
+// the state directory, so that a restarted process continues where it was.
 func ownEntry(c contract.Configuration, stateDir string, now time.Time) (plan.Entry, bool, error) {
 	if c.Unhealthy == nil {
 		return plan.Entry{}, false, nil
@@ -144,12 +144,12 @@ func ownEntry(c contract.Configuration, stateDir string, now time.Time) (plan.En
 	return plan.Own(now.UTC(), c.Unhealthy.HealthyFor.Duration, c.Unhealthy.UnhealthyFor.Duration), true, nil
 }
 
-// follow starts carrying out the plan of the node's disruptions, and serves its health.
-func (n *node) follow(ctx context.Context, monitor *health) (*disrupt.Follower, error) {
+// followPlan starts carrying out the plan of the node's disruptions, and serves its health.
+func (n *node) followPlan(ctx context.Context, monitor *health) (*disrupt.Follower, error) {
 	follower := disrupt.New(ctx, disrupt.Options{
-		Node: n.configuration.NodeName, Path: n.options.DisruptionsFile, Apply: n.disruption.apply, Die: die,
+		Node: n.configuration.NodeName, Path: n.options.DisruptionsFile, Apply: n.disruption.applyState, Die: killProcess,
 	})
-	if err := monitor.serve(ctx, n.options, serveStatus(follower)); err != nil {
+	if err := monitor.serveHealth(ctx, n.options, serveStatus(follower)); err != nil {
 		return nil, err
 	}
 	go follower.Run(ctx)

@@ -48,7 +48,7 @@ func TestConditionsComeAndGo(t *testing.T) {
 			c := &conditions{}
 			node := &corev1.Node{Status: corev1.NodeStatus{Conditions: slices.Clone(test.before)}}
 			for range 2 { // The kubelet asks again and again.
-				c.set(node, []corev1.NodeCondition{wanted}, now)
+				c.setConditions(node, []corev1.NodeCondition{wanted}, now)
 				if got := withoutHeartbeats(node); !slices.Equal(got, withTransitions(test.during)) {
 					t.Fatalf("during: got  %+v\nwant %+v", got, test.during)
 				}
@@ -57,7 +57,7 @@ func TestConditionsComeAndGo(t *testing.T) {
 				c = &conditions{}
 			}
 			for range 2 {
-				c.set(node, nil, now)
+				c.setConditions(node, nil, now)
 				if got := withoutHeartbeats(node); !slices.Equal(got, withTransitions(test.after)) {
 					t.Fatalf("after: got  %+v\nwant %+v", got, test.after)
 				}
@@ -103,11 +103,11 @@ func TestTheOwnEntryCountsFromTheFirstStart(t *testing.T) {
 func TestStatesReachTheRuntime(t *testing.T) {
 	gate := &fakecri.Gate{}
 	d := newDisruption("n1", gate)
-	d.apply(disrupt.State{NotReady: "outage"})
+	d.applyState(disrupt.State{NotReady: "outage"})
 	if !gate.Failed(runtimeapi.RuntimeReady) {
 		t.Error("the runtime is up")
 	}
-	d.apply(disrupt.State{})
+	d.applyState(disrupt.State{})
 	if gate.Failed(runtimeapi.RuntimeReady) {
 		t.Error("the runtime is down after the end")
 	}
@@ -129,7 +129,7 @@ func checkPressure(t *testing.T, k *kubelet.Kubelet, d *disruption) {
 		if pressed {
 			state.Pressure = []corev1.NodeConditionType{corev1.NodeDiskPressure, corev1.NodePIDPressure}
 		}
-		d.apply(state)
+		d.applyState(state)
 		if manager.IsUnderDiskPressure() != pressed || manager.IsUnderPIDPressure() != pressed || manager.IsUnderMemoryPressure() || admits() == pressed {
 			t.Errorf("with pressure %v: disk %t, PID %t, memory %t, admits %t", state.Pressure,
 				manager.IsUnderDiskPressure(), manager.IsUnderPIDPressure(), manager.IsUnderMemoryPressure(), admits())

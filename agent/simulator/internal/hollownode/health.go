@@ -35,18 +35,18 @@ type observed interface {
 type health struct {
 	gate    *fakecri.Gate
 	kubelet atomic.Value // observed, once there is a kubelet
-	// lastRound is the sync loop's round at the last check, and unchanged counts the checks since it began.
+	// lastRound is the sync loop's round at the last check, and unchanged counts the checks since it started.
 	lastRound time.Time
 	unchanged atomic.Int64
 }
 
-// check looks whether the sync loop has gone round since the last check. Before there is a kubelet the
+// checkSyncLoop looks whether the sync loop has gone round since the last check. Before there is a kubelet the
 // process waits for its identity, which may take any time. With a runtime that was made to fail the loop
 // pauses by design.
 //
 // Checks are counted, and not the time, because a process that gets no processor time, or was suspended,
 // makes no checks: a starved sync loop must not look like a stuck one.
-func (h *health) check() {
+func (h *health) checkSyncLoop() {
 	k, ok := h.kubelet.Load().(observed)
 	if !ok || h.gate.Failed(runtimeapi.RuntimeReady) {
 		h.unchanged.Store(0)
@@ -60,8 +60,8 @@ func (h *health) check() {
 	h.unchanged.Add(1)
 }
 
-// alive is nil while the sync loop goes round.
-func (h *health) alive() error {
+// checkAlive is nil while the sync loop goes round.
+func (h *health) checkAlive() error {
 	if h.gate.Failed(runtimeapi.RuntimeReady) {
 		return nil
 	}
@@ -71,8 +71,8 @@ func (h *health) alive() error {
 	return nil
 }
 
-// ready is nil once the Node is registered.
-func (h *health) ready(ctx context.Context) error {
+// checkReady is nil once the Node is registered.
+func (h *health) checkReady(ctx context.Context) error {
 	k, ok := h.kubelet.Load().(observed)
 	if !ok {
 		return errors.New("waiting for the node's certificate")
@@ -83,8 +83,8 @@ func (h *health) ready(ctx context.Context) error {
 	return nil
 }
 
-// watch observes a kubelet that is about to run, until ctx ends.
-func (h *health) watch(ctx context.Context, k observed) {
+// watchKubelet observes a kubelet that is about to run, until ctx ends.
+func (h *health) watchKubelet(ctx context.Context, k observed) {
 	h.kubelet.Store(k)
 	go func() {
 		ticker := time.NewTicker(checkPeriod)
@@ -94,17 +94,17 @@ func (h *health) watch(ctx context.Context, k observed) {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				h.check()
+				h.checkSyncLoop()
 			}
 		}
 	}()
 }
 
-// serve answers /healthz, /readyz and /disruptions until ctx ends. It returns when it listens.
-func (h *health) serve(ctx context.Context, options Options, disruptions http.HandlerFunc) error {
+// serveHealth answers /healthz, /readyz and /disruptions until ctx ends. It returns when it listens.
+func (h *health) serveHealth(ctx context.Context, options Options, disruptions http.HandlerFunc) error {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, h.alive()) })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) { answer(w, h.ready(r.Context())) })
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { writeAnswer(w, h.checkAlive()) })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) { writeAnswer(w, h.checkReady(r.Context())) })
 	mux.HandleFunc("/disruptions", disruptions)
 	if options.Profiling {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -121,7 +121,7 @@ func (h *health) serve(ctx context.Context, options Options, disruptions http.Ha
 	return nil
 }
 
-func answer(w http.ResponseWriter, err error) {
+func writeAnswer(w http.ResponseWriter, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return

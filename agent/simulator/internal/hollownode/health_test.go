@@ -30,15 +30,15 @@ func TestHealth(t *testing.T) {
 	h := &health{gate: gate}
 	check := func(times int) {
 		for range times {
-			h.check()
+			h.checkSyncLoop()
 		}
 	}
 	expect := func(what string, alive, ready bool) {
 		t.Helper()
-		if err := h.alive(); (err == nil) != alive {
+		if err := h.checkAlive(); (err == nil) != alive {
 			t.Errorf("%s: alive: %v", what, err)
 		}
-		if err := h.ready(context.Background()); (err == nil) != ready {
+		if err := h.checkReady(context.Background()); (err == nil) != ready {
 			t.Errorf("%s: ready: %v", what, err)
 		}
 	}
@@ -46,7 +46,7 @@ func TestHealth(t *testing.T) {
 	expect("waiting for the certificate", true, false)
 
 	k := &observedKubelet{err: errors.New("not found")}
-	h.watch(t.Context(), k)
+	h.watchKubelet(t.Context(), k)
 	check(1)
 	expect("kubelet started", true, false)
 	k.err = nil
@@ -72,22 +72,22 @@ func TestHealth(t *testing.T) {
 // A process that gets no processor time makes few checks, however old its sync loop's last round is.
 func TestAStarvedKubeletIsAlive(t *testing.T) {
 	h := &health{gate: &fakecri.Gate{}}
-	h.watch(t.Context(), &observedKubelet{last: time.Now().Add(-time.Hour)})
+	h.watchKubelet(t.Context(), &observedKubelet{last: time.Now().Add(-time.Hour)})
 	for range 2 {
-		h.check()
+		h.checkSyncLoop()
 	}
-	if err := h.alive(); err != nil {
+	if err := h.checkAlive(); err != nil {
 		t.Errorf("a kubelet that could not run for an hour: %v", err)
 	}
 }
 
 func TestAKubeletThatNeverLoopsIsNotAliveForEver(t *testing.T) {
 	h := &health{gate: &fakecri.Gate{}}
-	h.watch(t.Context(), &observedKubelet{})
+	h.watchKubelet(t.Context(), &observedKubelet{})
 	for range stuckChecks + 1 {
-		h.check()
+		h.checkSyncLoop()
 	}
-	if h.alive() == nil {
+	if h.checkAlive() == nil {
 		t.Error("a kubelet whose loop never went round counts as alive")
 	}
 }

@@ -72,7 +72,7 @@ type clients struct {
 	events          typedcorev1.EventsGetter
 }
 
-func (n *node) clients(config *rest.Config) (clients, error) {
+func (n *node) makeClients(config *rest.Config) (clients, error) {
 	main := rest.CopyConfig(config)
 	main.QPS, main.Burst = float32(n.settings.KubeAPIQPS), int(n.settings.KubeAPIBurst)
 	heartbeat := rest.CopyConfig(config)
@@ -97,24 +97,24 @@ func (n *node) clients(config *rest.Config) (clients, error) {
 	return made, nil
 }
 
-// build makes the kubelet. Nothing of it runs before start.
-func (n *node) build(ctx context.Context, config *rest.Config) (*kubelet.Kubelet, *kubelet.Dependencies, error) {
-	made, err := n.clients(config)
+// buildKubelet makes the kubelet. Nothing of it runs before start.
+func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.Kubelet, *kubelet.Dependencies, error) {
+	made, err := n.makeClients(config)
 	if err != nil {
 		return nil, nil, err
 	}
 	n.registration = newRegistration(made.heartbeat, n.configuration.ProviderID)
-	dependencies := n.dependencies(ctx, made)
+	dependencies := n.kubeletDependencies(ctx, made)
 	var built *kubelet.Kubelet
 	dependencies.OnHeartbeatFailure = func() {
 		utilnet.CloseIdleConnectionsFor(config.Transport)
-		n.registration.restore(ctx, built.GetNode)
+		n.registration.restoreNode(ctx, built.GetNode)
 	}
 	recorder := newRecorder(ctx, n.configuration.NodeName, made.events)
 	deferRecorder(dependencies, recorder)
 
 	var tuning error
-	dependencies.Options = []kubelet.Option{func(k *kubelet.Kubelet) { tuning = n.tune(k) }}
+	dependencies.Options = []kubelet.Option{func(k *kubelet.Kubelet) { tuning = n.tuneKubelet(k) }}
 	built, err = n.newKubelet(ctx, dependencies)
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the kubelet: %w", err)
@@ -125,7 +125,7 @@ func (n *node) build(ctx context.Context, config *rest.Config) (*kubelet.Kubelet
 	if dependencies.Recorder != recorder {
 		return nil, nil, errors.New("building the kubelet: it did not take the event recorder")
 	}
-	if err := n.disruption.attach(built); err != nil {
+	if err := n.disruption.attachTo(built); err != nil {
 		return nil, nil, fmt.Errorf("preparing the kubelet for disruptions: %w", err)
 	}
 	queue, err := watchWorkQueue(built, n.runtime.Gate())
@@ -135,14 +135,14 @@ func (n *node) build(ctx context.Context, config *rest.Config) (*kubelet.Kubelet
 	if err != nil {
 		return nil, nil, fmt.Errorf("watching the kubelet's work queue: %w", err)
 	}
-	n.pods.use(built.GetPodByName)
+	n.pods.useLookup(built.GetPodByName)
 	return built, dependencies, nil
 }
 
-func (n *node) dependencies(ctx context.Context, made clients) *kubelet.Dependencies {
+func (n *node) kubeletDependencies(ctx context.Context, made clients) *kubelet.Dependencies {
 	dependencies := &kubelet.Dependencies{
-		KubeClient:                n.registration.wrap(made.main),
-		HeartbeatClient:           n.registration.wrap(made.heartbeat),
+		KubeClient:                n.registration.wrapClient(made.main),
+		HeartbeatClient:           n.registration.wrapClient(made.heartbeat),
 		EventClient:               made.events,
 		RemoteRuntimeService:      n.runtime,
 		RemoteImageService:        n.images,
@@ -163,7 +163,7 @@ func (n *node) dependencies(ctx context.Context, made clients) *kubelet.Dependen
 	return dependencies
 }
 
-// runsProbes tells whether the kubelet has its own prober.
+// runsProbes reports whether the kubelet has its own prober.
 func (n *node) runsProbes() bool {
 	return n.configuration.EffectiveFidelity().Probes == contract.ProbesRun
 }
@@ -185,16 +185,16 @@ func (n *node) newKubelet(ctx context.Context, dependencies *kubelet.Dependencie
 	)
 	s := n.settings
 	return kubelet.NewMainKubelet(ctx, s, dependencies, &kubeletconfig.ContainerRuntimeOptions{},
-		n.configuration.NodeName, types.NodeName(n.configuration.NodeName), []net.IP{n.address()},
+		n.configuration.NodeName, types.NodeName(n.configuration.NodeName), []net.IP{n.internalAddress()},
 		s.ProviderID, noCloudProvider, certificateDir(n.options.StateDir), filepath.Join(n.options.StateDir, "kubelet"), s.PodLogsDir,
 		"", "", s.RegisterNode, s.RegisterWithTaints, nil, noMounterPath, noKernelNotification, ignoreEvictionThreshold,
 		metav1.Duration{Duration: minimumGCAge}, deadContainersPerPod, deadContainersTotal,
 		nodeLabels(n.configuration), imagesInStatus, seccompDefault)
 }
 
-// address is the Node's internal address: the one health is served on, else that of the interface with
+// internalAddress is the Node's internal address: the one health is served on, else that of the interface with
 // the default route. The kubelet would look the latter up in the DNS, with every heartbeat.
-func (n *node) address() net.IP {
+func (n *node) internalAddress() net.IP {
 	bind, err := netip.ParseAddr(n.options.BindAddress)
 	if err != nil || bind.IsUnspecified() {
 		if routed, err := utilnet.ResolveBindAddress(nil); err == nil {
@@ -205,8 +205,8 @@ func (n *node) address() net.IP {
 	return nodeAddress(bind).AsSlice()
 }
 
-// start runs the kubelet. It cannot be stopped but with the process.
-func start(ctx context.Context, k *kubelet.Kubelet, dependencies *kubelet.Dependencies) {
+// startKubelet runs the kubelet. It cannot be stopped but with the process.
+func startKubelet(ctx context.Context, k *kubelet.Kubelet, dependencies *kubelet.Dependencies) {
 	k.BirthCry()
 	k.StartGarbageCollection(ctx)
 	go k.Run(ctx, dependencies.PodConfig.Updates())

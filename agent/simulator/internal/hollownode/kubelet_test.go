@@ -63,7 +63,7 @@ func TestKubelet(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	k, _, err := n.build(ctx, &rest.Config{Host: "http://127.0.0.1:1"})
+	k, _, err := n.buildKubelet(ctx, &rest.Config{Host: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestKubelet(t *testing.T) {
 // defaults cannot be computed.
 func restoreFeatures(t *testing.T) {
 	t.Helper()
-	field, err := enabledFeatures.of(utilfeature.DefaultMutableFeatureGate)
+	field, err := enabledFeatures.fieldOf(utilfeature.DefaultMutableFeatureGate)
 	if err != nil {
 		t.Fatal(err)
 	}

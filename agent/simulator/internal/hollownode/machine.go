@@ -89,16 +89,16 @@ func (m *machine) GetRequestedContainersInfo(string, cadvisorapi.RequestOptions)
 }
 
 func (m *machine) ImagesFsInfo(context.Context) (cadvisorapi.FsInfo, error) {
-	return m.filesystem(), nil
+	return m.diskInfo(), nil
 }
 func (m *machine) ContainerFsInfo(context.Context) (cadvisorapi.FsInfo, error) {
-	return m.filesystem(), nil
+	return m.diskInfo(), nil
 }
-func (m *machine) RootFsInfo() (cadvisorapi.FsInfo, error)         { return m.filesystem(), nil }
-func (m *machine) GetDirFsInfo(string) (cadvisorapi.FsInfo, error) { return m.filesystem(), nil }
+func (m *machine) RootFsInfo() (cadvisorapi.FsInfo, error)         { return m.diskInfo(), nil }
+func (m *machine) GetDirFsInfo(string) (cadvisorapi.FsInfo, error) { return m.diskInfo(), nil }
 
-// filesystem is the one disk, which holds images and everything else.
-func (m *machine) filesystem() cadvisorapi.FsInfo {
+// diskInfo is the one disk, which holds images and everything else.
+func (m *machine) diskInfo() cadvisorapi.FsInfo {
 	used := min(m.usedBytes(), m.disk)
 	inodes := m.disk / 16384
 	return cadvisorapi.FsInfo{

@@ -32,12 +32,12 @@ func (mounter) Unmount(string) error                   { return nil }
 func (mounter) List() ([]mount.MountPoint, error)      { return nil, nil }
 func (mounter) GetMountRefs(string) ([]string, error)  { return nil, nil }
 func (mounter) CanSafelySkipMountPointCheck() bool     { return true }
-func (mounter) IsMountPoint(path string) (bool, error) { return false, exists(path) }
+func (mounter) IsMountPoint(path string) (bool, error) { return false, checkExists(path) }
 func (mounter) IsLikelyNotMountPoint(path string) (bool, error) {
-	return true, exists(path)
+	return true, checkExists(path)
 }
 
-func exists(path string) error {
+func checkExists(path string) error {
 	_, err := os.Stat(path)
 	return err
 }

@@ -34,16 +34,16 @@ type Options struct {
 	Profiling bool
 }
 
-// load checks the options and reads the configuration. All its errors wrap ErrConfiguration.
-func (o Options) load() (contract.Configuration, error) {
-	configuration, err := o.read()
+// loadConfiguration checks the options and reads the configuration. All its errors wrap ErrConfiguration.
+func (o Options) loadConfiguration() (contract.Configuration, error) {
+	configuration, err := o.readConfiguration()
 	if err != nil {
 		return contract.Configuration{}, fmt.Errorf("%w: %w", ErrConfiguration, err)
 	}
 	return configuration, nil
 }
 
-func (o Options) read() (contract.Configuration, error) {
+func (o Options) readConfiguration() (contract.Configuration, error) {
 	if o.ConfigDir == "" || o.StateDir == "" {
 		return contract.Configuration{}, errors.New("a configuration directory and a state directory are required")
 	}

@@ -56,7 +56,7 @@ func write(t *testing.T, path, content string) {
 }
 
 func TestBadConfigurationsAreNamed(t *testing.T) {
-	if _, err := testOptions(t, testConfiguration()).load(); err != nil {
+	if _, err := testOptions(t, testConfiguration()).loadConfiguration(); err != nil {
 		t.Fatalf("a good configuration is refused: %v", err)
 	}
 	for name, test := range map[string]struct {
@@ -88,7 +88,7 @@ func TestBadConfigurationsAreNamed(t *testing.T) {
 			if test.options != nil {
 				test.options(t, &options)
 			}
-			_, err := options.load()
+			_, err := options.loadConfiguration()
 			if !errors.Is(err, ErrConfiguration) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("want a configuration error with %q, got %v", test.want, err)
 			}

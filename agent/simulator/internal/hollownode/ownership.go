@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// check returns an error if a Node of this kubelet's name is not the one that it registers, and lets the process end with
+// checkNode returns an error if a Node of this kubelet's name is not the one that it registers, and lets the process end with
 // it: the Node was deleted, and another machine has registered under its name. The provider ID tells, because the API
 // server lets no client change it, and a kubelet that finds a Node registered does not set it.
-func (r *registration) check(node *corev1.Node) error {
+func (r *registration) checkNode(node *corev1.Node) error {
 	if node.Spec.ProviderID == r.providerID {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -37,7 +37,7 @@ func (n registeringNodes) Get(ctx context.Context, name string, options metav1.G
 	if err != nil {
 		return nil, err
 	}
-	if err := n.registration.check(node); err != nil {
+	if err := n.registration.checkNode(node); err != nil {
 		return nil, err
 	}
 	return node, nil
@@ -50,7 +50,7 @@ func (n registeringNodes) List(ctx context.Context, options metav1.ListOptions) 
 		return nil, err
 	}
 	for i := range list.Items {
-		if err := n.registration.check(&list.Items[i]); err != nil {
+		if err := n.registration.checkNode(&list.Items[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -68,7 +68,7 @@ func (n registeringNodes) Watch(ctx context.Context, options metav1.ListOptions)
 		if !ok || event.Type != watch.Added && event.Type != watch.Modified {
 			return event, true
 		}
-		return event, n.registration.check(node) == nil
+		return event, n.registration.checkNode(node) == nil
 	}), nil
 }
 
@@ -76,7 +76,7 @@ func (n registeringNodes) Watch(ctx context.Context, options metav1.ListOptions)
 // kubelet's: the API server refuses it for another Node, also before the process has heard of that one.
 func (n registeringNodes) Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*corev1.Node, error) {
 	if slices.Equal(subresources, []string{"status"}) {
-		bound, err := n.registration.bind(data)
+		bound, err := n.registration.bindPatch(data)
 		if err != nil {
 			return nil, err
 		}
@@ -85,8 +85,8 @@ func (n registeringNodes) Patch(ctx context.Context, name string, kind types.Pat
 	return n.NodeInterface.Patch(ctx, name, kind, data, options, subresources...)
 }
 
-// bind adds the UID of this kubelet's Node to a patch.
-func (r *registration) bind(patch []byte) ([]byte, error) {
+// bindPatch adds the UID of this kubelet's Node to a patch.
+func (r *registration) bindPatch(patch []byte) ([]byte, error) {
 	r.mu.Lock()
 	uid := r.uid
 	r.mu.Unlock()

@@ -8,18 +8,18 @@ import (
 
 func TestAPatchOfTheStatusNamesTheNodeThatIsThisKubelets(t *testing.T) {
 	r := newRegistration(nil, "hollow://c1/n1")
-	if got, err := r.bind([]byte(`{"status":{}}`)); err != nil || string(got) != `{"status":{}}` {
+	if got, err := r.bindPatch([]byte(`{"status":{}}`)); err != nil || string(got) != `{"status":{}}` {
 		t.Errorf("before the Node is known: %s, %v", got, err)
 	}
 	node := &corev1.Node{}
 	node.Spec.ProviderID, node.UID = "hollow://c1/n1", "u1"
-	if err := r.check(node); err != nil {
+	if err := r.checkNode(node); err != nil {
 		t.Fatal(err)
 	}
 	other := &corev1.Node{}
 	other.UID = "u2"
 	for range 2 { // The second finding must not wait for the first one to be read.
-		if r.check(other) == nil {
+		if r.checkNode(other) == nil {
 			t.Error("a Node without a provider ID was registered by another machine")
 		}
 	}
@@ -31,12 +31,12 @@ func TestAPatchOfTheStatusNamesTheNodeThatIsThisKubelets(t *testing.T) {
 		`{"metadata":{"annotations":{"a":"b"}},"status":{"$setElementOrder/conditions":[]}}`: `{"metadata":{"annotations":{"a":"b"},"uid":"u1"},"status":{"$setElementOrder/conditions":[]}}`,
 		`{"metadata":null}`: `{"metadata":{"uid":"u1"}}`,
 	} {
-		if got, err := r.bind([]byte(patch)); err != nil || string(got) != want {
+		if got, err := r.bindPatch([]byte(patch)); err != nil || string(got) != want {
 			t.Errorf("%s became %s, %v", patch, got, err)
 		}
 	}
 	for _, patch := range []string{`[]`, `{"metadata":1}`, ``} {
-		if _, err := r.bind([]byte(patch)); err == nil {
+		if _, err := r.bindPatch([]byte(patch)); err == nil {
 			t.Errorf("%q was taken for a patch", patch)
 		}
 	}

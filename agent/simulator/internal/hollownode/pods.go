@@ -16,7 +16,7 @@ import (
 const (
 	defaultRuntimeName = "hollow"
 	// podCIDRGrace is how long a node waits for its pod CIDR. A controller that gives out CIDRs takes
-	// seconds even when many nodes join; without one the node would wait for ever.
+	// seconds even when many nodes join; without one the node would wait forever.
 	podCIDRGrace = 15 * time.Second
 )
 
@@ -57,7 +57,7 @@ type podIndex struct {
 	lookup atomic.Pointer[func(namespace, name string) (*corev1.Pod, bool)]
 }
 
-func (p *podIndex) use(lookup func(namespace, name string) (*corev1.Pod, bool)) {
+func (p *podIndex) useLookup(lookup func(namespace, name string) (*corev1.Pod, bool)) {
 	p.lookup.Store(&lookup)
 }
 

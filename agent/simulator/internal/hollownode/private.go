@@ -51,38 +51,38 @@ var (
 		"the feature gates refuse to turn off user namespaces, for which a kubelet reads /etc/passwd, which an image from scratch does not have"}
 )
 
-// of returns the field, starting at the struct that target points to.
-func (p private) of(target any) (reflect.Value, error) {
+// fieldOf returns the field, starting at the struct that target points to.
+func (p private) fieldOf(target any) (reflect.Value, error) {
 	field := reflect.ValueOf(target)
 	for _, name := range strings.Split(p.path, ".") {
 		for field.Kind() == reflect.Pointer || field.Kind() == reflect.Interface {
 			field = field.Elem()
 		}
 		if field.Kind() != reflect.Struct {
-			return reflect.Value{}, p.lacks(fmt.Sprintf("field %s of %T: there is no struct that holds it", name, target))
+			return reflect.Value{}, p.lacksError(fmt.Sprintf("field %s of %T: there is no struct that holds it", name, target))
 		}
 		owner := field.Type()
 		if field = field.FieldByName(name); !field.IsValid() {
-			return reflect.Value{}, p.lacks(fmt.Sprintf("%s has no field %s", owner, name))
+			return reflect.Value{}, p.lacksError(fmt.Sprintf("%s has no field %s", owner, name))
 		}
 	}
 	return reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem(), nil
 }
 
-// lacks is the error for a field that is not as this version of Kubernetes has it.
-func (p private) lacks(what string) error {
+// lacksError is the error for a field that is not as this version of Kubernetes has it.
+func (p private) lacksError(what string) error {
 	return fmt.Errorf("%s: a hollow kubelet needs it, because %s", what, p.why)
 }
 
 // setField sets a private field of what target points to.
 func setField(target any, p private, value any) error {
-	field, err := p.of(target)
+	field, err := p.fieldOf(target)
 	if err != nil {
 		return err
 	}
 	given := reflect.ValueOf(value)
 	if !given.Type().AssignableTo(field.Type()) {
-		return p.lacks(fmt.Sprintf("field %s of %T: want a %s, got a %s", p.path, target, field.Type(), given.Type()))
+		return p.lacksError(fmt.Sprintf("field %s of %T: want a %s, got a %s", p.path, target, field.Type(), given.Type()))
 	}
 	field.Set(given)
 	return nil
@@ -91,26 +91,26 @@ func setField(target any, p private, value any) error {
 // getField returns a private field of what target points to, as a T.
 func getField[T any](target any, p private) (T, error) {
 	var none T
-	field, err := p.of(target)
+	field, err := p.fieldOf(target)
 	if err != nil {
 		return none, err
 	}
 	value, ok := field.Interface().(T)
 	if !ok {
-		return none, p.lacks(fmt.Sprintf("field %s of %T: want a %T, got a %s", p.path, target, none, field.Type()))
+		return none, p.lacksError(fmt.Sprintf("field %s of %T: want a %T, got a %s", p.path, target, none, field.Type()))
 	}
 	return value, nil
 }
 
 // pointerTo returns a pointer to a private field of what target points to, which is a T.
 func pointerTo[T any](target any, p private) (*T, error) {
-	field, err := p.of(target)
+	field, err := p.fieldOf(target)
 	if err != nil {
 		return nil, err
 	}
 	pointer, ok := field.Addr().Interface().(*T)
 	if !ok {
-		return nil, p.lacks(fmt.Sprintf("field %s of %T: want a %T, got a %s", p.path, target, *new(T), field.Type()))
+		return nil, p.lacksError(fmt.Sprintf("field %s of %T: want a %T, got a %s", p.path, target, *new(T), field.Type()))
 	}
 	return pointer, nil
 }

@@ -53,7 +53,7 @@ func keepProbes(k *kubelet.Kubelet) error {
 // keptProbes is the kubelet's prober, which gets to see pods whose probes are commands of the container runtime.
 type keptProbes struct{ prober.Manager }
 
-// AddPod begins to probe a pod.
+// AddPod starts to probe a pod.
 func (k keptProbes) AddPod(ctx context.Context, pod *corev1.Pod) {
 	k.Manager.AddPod(ctx, withKeptProbes(pod))
 }
@@ -101,7 +101,7 @@ func setInitStatus(pod *corev1.Pod, status *corev1.ContainerStatus) {
 	}
 }
 
-// isSidecar tells whether the init container of that name runs as long as the pod does.
+// isSidecar reports whether the init container of that name runs as long as the pod does.
 func isSidecar(pod *corev1.Pod, name string) bool {
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; c.Name == name {

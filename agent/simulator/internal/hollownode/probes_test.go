@@ -95,7 +95,7 @@ func TestRoles(t *testing.T) {
 	if got := pods.roleOf("ns", "p", "init"); got != fakecri.MainContainer {
 		t.Errorf("without a kubelet: role %v", got)
 	}
-	pods.use(func(namespace, name string) (*corev1.Pod, bool) {
+	pods.useLookup(func(namespace, name string) (*corev1.Pod, bool) {
 		return rolesPod(), namespace == "ns" && name == "p"
 	})
 	for container, want := range map[string]fakecri.Role{

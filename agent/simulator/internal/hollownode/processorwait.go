@@ -18,7 +18,7 @@ const (
 	starvedLooks = 4
 )
 
-// processorWait tells whether the process waits for processors all the time: because others use them, or because its cgroup has no
+// processorWait reports whether the process waits for processors all the time: because others use them, or because its cgroup has no
 // more of them.
 type processorWait struct {
 	// tasks are the directories of the process's threads, /proc/self/task.
@@ -29,9 +29,9 @@ type processorWait struct {
 	looks int
 }
 
-// starved looks once. Where the kernel does not count how long threads wait, nothing is known, and nothing is starved.
-func (p *processorWait) starved(now time.Time) bool {
-	waited, err := p.read()
+// isStarved looks once. Where the kernel does not count how long threads wait, nothing is known, and nothing is starved.
+func (p *processorWait) isStarved(now time.Time) bool {
+	waited, err := p.readWait()
 	if err != nil {
 		return false
 	}
@@ -47,9 +47,9 @@ func (p *processorWait) starved(now time.Time) bool {
 	return p.looks >= starvedLooks
 }
 
-// read is how long all threads have waited for a processor when they could have run. The kernel's documentation of schedstats has
+// readWait is how long all threads have waited for a processor when they could have run. The kernel's documentation of schedstats has
 // the format: nanoseconds on a processor, nanoseconds of waiting, number of turns.
-func (p *processorWait) read() (time.Duration, error) {
+func (p *processorWait) readWait() (time.Duration, error) {
 	threads, err := fs.ReadDir(p.tasks, ".")
 	if err != nil {
 		return 0, err

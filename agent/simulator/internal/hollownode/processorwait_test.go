@@ -16,7 +16,7 @@ func schedstats(waits ...time.Duration) fstest.MapFS {
 	return tasks
 }
 
-// Claim: A starved node says so; a quarter invalidate. Broken: one look is enough; the count does not begin anew; what cannot be read counts as starved. Also: TestWhereTheKernelCountsNothingNothingIsStarved; agent/internal/loadtest TestLateHeartbeats, TestLateKubelets, TestInvalidity.
+// Claim: A starved node says so; a quarter invalidate. Broken: one look is enough; the count does not start over; what cannot be read counts as starved. Also: TestWhereTheKernelCountsNothingNothingIsStarved; agent/internal/loadtest TestLateHeartbeats, TestLateKubelets, TestInvalidity.
 func TestAProcessIsStarvedThatAlwaysWaits(t *testing.T) {
 	const period = 10 * time.Second
 	for name, c := range map[string]struct {
@@ -35,14 +35,14 @@ func TestAProcessIsStarvedThatAlwaysWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now, waited := time.Now(), time.Hour
 			p := &processorWait{tasks: schedstats(waited, 0)}
-			got := p.starved(now)
+			got := p.isStarved(now)
 			if got {
 				t.Error("the first look tells nothing")
 			}
 			for _, share := range c.shares {
 				now, waited = now.Add(period), waited+time.Duration(share*float64(period))
 				p.tasks = schedstats(waited/3, waited-waited/3)
-				got = p.starved(now)
+				got = p.isStarved(now)
 			}
 			if got != c.want {
 				t.Errorf("starved is %t", got)
@@ -57,7 +57,7 @@ func TestWhereTheKernelCountsNothingNothingIsStarved(t *testing.T) {
 	} {
 		p := &processorWait{tasks: tasks}
 		for i := range 5 {
-			if p.starved(time.Now().Add(time.Duration(i) * time.Second)) {
+			if p.isStarved(time.Now().Add(time.Duration(i) * time.Second)) {
 				t.Error(name)
 			}
 		}
@@ -67,7 +67,7 @@ func TestWhereTheKernelCountsNothingNothingIsStarved(t *testing.T) {
 func TestTheWaitOfThisProcessIsRead(t *testing.T) {
 	_, missing := os.Stat("/proc/self/schedstat") // Some kernels do not count it.
 	p := &processorWait{tasks: os.DirFS("/proc/self/task")}
-	if waited, err := p.read(); (err == nil) != (missing == nil) || waited < 0 {
+	if waited, err := p.readWait(); (err == nil) != (missing == nil) || waited < 0 {
 		t.Errorf("read %s: %v", waited, err)
 	}
 }

@@ -36,14 +36,14 @@ func newRegistration(client clientset.Interface, providerID string) *registratio
 	return &registration{client: client, providerID: providerID, lost: make(chan error, 1)}
 }
 
-// wrap returns the client for the kubelet, which lets the registration see the Node.
-func (r *registration) wrap(client clientset.Interface) clientset.Interface {
+// wrapClient returns the client for the kubelet, which lets the registration see the Node.
+func (r *registration) wrapClient(client clientset.Interface) clientset.Interface {
 	return registeringClient{Interface: client, registration: r}
 }
 
-// restore creates the Node again if it is missing. The kubelet calls it after the second of several failed
+// restoreNode creates the Node again if it is missing. The kubelet calls it after the second of several failed
 // attempts to send its status.
-func (r *registration) restore(ctx context.Context, node func(context.Context) (*corev1.Node, error)) {
+func (r *registration) restoreNode(ctx context.Context, node func(context.Context) (*corev1.Node, error)) {
 	logger := klog.FromContext(ctx)
 	if _, err := node(ctx); !apierrors.IsNotFound(err) {
 		return
@@ -64,7 +64,7 @@ func (r *registration) restore(ctx context.Context, node func(context.Context) (
 	}
 }
 
-func (r *registration) remember(node *corev1.Node) {
+func (r *registration) rememberNode(node *corev1.Node) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.node = node.DeepCopy()
@@ -95,10 +95,10 @@ type registeringNodes struct {
 
 // Create is called by the kubelet for its own Node only, also when that turns out to exist.
 func (n registeringNodes) Create(ctx context.Context, node *corev1.Node, options metav1.CreateOptions) (*corev1.Node, error) {
-	n.registration.remember(node)
+	n.registration.rememberNode(node)
 	created, err := n.NodeInterface.Create(ctx, node, options)
 	if err != nil {
 		return nil, err
 	}
-	return created, n.registration.check(created)
+	return created, n.registration.checkNode(created)
 }

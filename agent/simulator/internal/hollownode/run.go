@@ -24,7 +24,7 @@ const settling = 15 * time.Second
 // again within seconds: end the process first to be rid of it. If another machine registers under the Node's name, Run
 // returns an error, and nothing is written to that machine's Node.
 func Run(ctx context.Context, options Options) error {
-	configuration, err := options.load()
+	configuration, err := options.loadConfiguration()
 	if err != nil {
 		return err
 	}
@@ -39,11 +39,11 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	monitor := &health{gate: n.runtime.Gate()}
-	follower, err := n.follow(ctx, monitor)
+	follower, err := n.followPlan(ctx, monitor)
 	if err != nil {
 		return err
 	}
-	if !pause(ctx, configuration.StartupDelay.Duration) || !follower.AwaitPresence(ctx) {
+	if !pauseFor(ctx, configuration.StartupDelay.Duration) || !follower.AwaitPresence(ctx) {
 		return nil
 	}
 
@@ -58,15 +58,15 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}
-	k, dependencies, err := n.build(ctx, config)
+	k, dependencies, err := n.buildKubelet(ctx, config)
 	if err != nil {
 		return err
 	}
 	if err := n.turnUnhealthy(follower); err != nil {
 		return err
 	}
-	monitor.watch(ctx, k)
-	start(ctx, k, dependencies)
+	monitor.watchKubelet(ctx, k)
+	startKubelet(ctx, k, dependencies)
 	settled := time.After(settling)
 	for {
 		select {
@@ -90,8 +90,8 @@ func unlessEnded(ctx context.Context, err error) error {
 	}
 }
 
-// pause waits and reports whether ctx is still alive.
-func pause(ctx context.Context, duration time.Duration) bool {
+// pauseFor waits and reports whether ctx is still alive.
+func pauseFor(ctx context.Context, duration time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false

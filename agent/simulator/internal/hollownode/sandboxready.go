@@ -12,7 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/status"
 )
 
-// orderSandboxStatus makes the kubelet report a ready sandbox before it goes on with the pod's containers.
+// orderSandboxStatus makes the kubelet report a ready sandbox before it continues with the pod's containers.
 //
 // Of itself (since v1.36) it does that beside them: it reads the pod's status, sets the condition
 // PodReadyToStartContainers and writes the status back. A container that starts in between is overwritten:

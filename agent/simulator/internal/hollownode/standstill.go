@@ -9,7 +9,7 @@ import (
 
 const (
 	// standstillWait is the mean time between two looks. They are at random times, so that they do not fall together with those at which a
-	// process goes on that is stopped and continued again and again.
+	// process continues that is stopped and continued again and again.
 	standstillWait = time.Second
 	// standstillLate is by how much half of the looks have to be late for a process that stands still most of the time, and
 	// standstillLooks how many looks that needs. 200 hollow nodes that start pods on two processors are late by milliseconds.
@@ -26,17 +26,17 @@ type standstill struct {
 	late []time.Duration
 }
 
-// follow looks at the clock from time to time, as long as the process lives.
-func (s *standstill) follow() {
+// watchClock looks at the clock from time to time, as long as the process lives.
+func (s *standstill) watchClock() {
 	for {
 		wait := time.Duration((0.5 + rand.Float64()) * float64(standstillWait)) //nolint:gosec // No secret.
 		due := time.Now().Add(wait)
 		<-time.After(wait)
-		s.add(time.Since(due))
+		s.addDelay(time.Since(due))
 	}
 }
 
-func (s *standstill) add(late time.Duration) {
+func (s *standstill) addDelay(late time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.late = append(s.late, late)
@@ -45,8 +45,8 @@ func (s *standstill) add(late time.Duration) {
 	}
 }
 
-// stands tells whether the process stood still most of the time lately. One long stop is not most of the time: it is a late heartbeat.
-func (s *standstill) stands() bool {
+// stoodStill reports whether the process stood still most of the time lately. One long stop is not most of the time: it is a late heartbeat.
+func (s *standstill) stoodStill() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.late) < standstillLooks {

@@ -24,9 +24,9 @@ func TestAProcessThatStandsStillMostOfTheTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &standstill{}
 			for _, late := range test.late {
-				s.add(late)
+				s.addDelay(late)
 			}
-			if got := s.stands(); got != test.want {
+			if got := s.stoodStill(); got != test.want {
 				t.Errorf("it is %t, not %t", got, test.want)
 			}
 		})

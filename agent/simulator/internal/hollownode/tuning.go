@@ -15,8 +15,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/pluginmanager/cache"
 )
 
-// tune changes what a kubelet offers no option for. The private fields that it reaches into are listed in private.go.
-func (n *node) tune(k *kubelet.Kubelet) error {
+// tuneKubelet changes what a kubelet offers no option for. The private fields that it reaches into are listed in private.go.
+func (n *node) tuneKubelet(k *kubelet.Kubelet) error {
 	var probes error
 	if n.runsProbes() {
 		probes = keepProbes(k)
@@ -33,7 +33,7 @@ func (n *node) tune(k *kubelet.Kubelet) error {
 
 // disableLocked turns off a feature that gates refuse to turn off, because a real kubelet must have it.
 func disableLocked(gates any, feature featuregate.Feature) error {
-	field, err := enabledFeatures.of(gates)
+	field, err := enabledFeatures.fieldOf(gates)
 	if err != nil {
 		return fmt.Errorf("turning off the feature %s: %w", feature, err)
 	}

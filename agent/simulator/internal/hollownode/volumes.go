@@ -15,14 +15,14 @@ import (
 const (
 	// volumesIdle is how often the kubelet looks after volumes while nothing waits for one.
 	volumesIdle = 5 * time.Second
-	// volumesLinger is how long it goes on at its usual rate after the last one was waited for.
+	// volumesLinger is how long it continues at its usual rate after the last one was waited for.
 	volumesLinger = 2 * time.Second
 )
 
 // paceVolumes lets the two loops of the kubelet's volume manager rest while no pod waits for a volume. At
 // their fixed rate of ten a second they are two thirds of what an idle hollow kubelet costs.
 //
-// Each loop begins with a call to something that is replaced here by the same with a wait in front.
+// Each loop starts with a call to something that is replaced here by the same with a wait in front.
 func paceVolumes(k *kubelet.Kubelet) error {
 	manager, err := getField[volumemanager.VolumeManager](k, volumeManager)
 	if err != nil {
@@ -42,7 +42,7 @@ func paceVolumes(k *kubelet.Kubelet) error {
 		return err
 	}
 	paced := func() bool {
-		p.wait()
+		p.waitForUse()
 		return hasAddedPods()
 	}
 	if err := setField(manager, volumePodsAdded, paced); err != nil {
@@ -70,8 +70,8 @@ func newPacer(idle, linger time.Duration) *pacer {
 	return &pacer{idle: idle, linger: linger, until: time.Now().Add(linger), woken: make(chan struct{})}
 }
 
-// use lets the loops run until done is called, and for the linger after that.
-func (p *pacer) use() (done func()) {
+// useLoops lets the loops run until done is called, and for the linger after that.
+func (p *pacer) useLoops() (done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.users++
@@ -85,8 +85,8 @@ func (p *pacer) use() (done func()) {
 	}
 }
 
-// wait returns at once while the loop is needed, else when it is needed or after the idle time.
-func (p *pacer) wait() {
+// waitForUse returns at once while the loop is needed, else when it is needed or after the idle time.
+func (p *pacer) waitForUse() {
 	p.mu.Lock()
 	running, woken := p.users > 0 || time.Now().Before(p.until), p.woken
 	p.mu.Unlock()
@@ -101,14 +101,14 @@ func (p *pacer) wait() {
 	}
 }
 
-// pacedPods is where the loop that finds out what to mount begins.
+// pacedPods is where the loop that finds out what to mount starts.
 type pacedPods struct {
 	populator.PodManager
 	pacer *pacer
 }
 
 func (p pacedPods) GetPods() []*corev1.Pod {
-	p.pacer.wait()
+	p.pacer.waitForUse()
 	return p.PodManager.GetPods()
 }
 
@@ -119,16 +119,16 @@ type pacedVolumes struct {
 }
 
 func (v pacedVolumes) WaitForAttachAndMount(ctx context.Context, pod *corev1.Pod) error {
-	defer v.pacer.use()()
+	defer v.pacer.useLoops()()
 	return v.VolumeManager.WaitForAttachAndMount(ctx, pod)
 }
 
 func (v pacedVolumes) WaitForUnmount(ctx context.Context, pod *corev1.Pod) error {
-	defer v.pacer.use()()
+	defer v.pacer.useLoops()()
 	return v.VolumeManager.WaitForUnmount(ctx, pod)
 }
 
 func (v pacedVolumes) WaitForAllPodsUnmount(ctx context.Context, pods []*corev1.Pod) error {
-	defer v.pacer.use()()
+	defer v.pacer.useLoops()()
 	return v.VolumeManager.WaitForAllPodsUnmount(ctx, pods)
 }

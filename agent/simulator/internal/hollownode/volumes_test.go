@@ -12,7 +12,7 @@ var pass = time.Sleep //nolint:forbidigo // In a synctest bubble it is the fake 
 // waited is how long the loop was held back.
 func waited(p *pacer) time.Duration {
 	before := time.Now()
-	p.wait()
+	p.waitForUse()
 	return time.Since(before)
 }
 
@@ -26,7 +26,7 @@ func TestPacer(t *testing.T) {
 		if got := waited(p); got != 5*time.Second {
 			t.Errorf("idle: want the idle time, got %s", got)
 		}
-		done := p.use()
+		done := p.useLoops()
 		if got := waited(p); got != 0 {
 			t.Errorf("in use: held back for %s", got)
 		}
@@ -54,7 +54,7 @@ func TestPacerWakesEveryWaitingLoop(t *testing.T) {
 			go func() { ended <- waited(p) }()
 		}
 		pass(time.Second)
-		defer p.use()()
+		defer p.useLoops()()
 		for range 2 {
 			if got := <-ended; got != time.Second {
 				t.Errorf("a loop went on after %s, want 1s: when it is needed", got)

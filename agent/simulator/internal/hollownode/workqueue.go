@@ -33,9 +33,9 @@ type workQueueWatch struct {
 	due *map[types.UID]time.Time
 	// paused is that the sync loop was made to pause at the last look, so that what is late now is late for that reason.
 	paused bool
-	// processors tells whether the process gets any.
+	// processors reports whether the process gets any.
 	processors processorWait
-	// standstill tells whether the process is stopped most of the time.
+	// standstill reports whether the process is stopped most of the time.
 	standstill *standstill
 }
 
@@ -43,12 +43,12 @@ func watchWorkQueue(k *kubelet.Kubelet, gate *fakecri.Gate) (*workQueueWatch, er
 	lock, lockErr := pointerTo[sync.Mutex](k, workQueueLock)
 	due, err := pointerTo[map[types.UID]time.Time](k, workQueueItems)
 	still := &standstill{}
-	go still.follow()
+	go still.watchClock()
 	return &workQueueWatch{standstill: still, gate: gate, lock: lock, due: due, processors: processorWait{tasks: os.DirFS("/proc/self/task")}}, errors.Join(lockErr, err)
 }
 
-// late tells whether the kubelet does not keep up with its queue.
-func (w *workQueueWatch) late(now time.Time) bool {
+// isLate reports whether the kubelet does not keep up with its queue.
+func (w *workQueueWatch) isLate(now time.Time) bool {
 	paused := w.gate.Failed(runtimeapi.RuntimeReady)
 	was := w.paused
 	w.paused = paused
@@ -73,8 +73,8 @@ func (w *workQueueWatch) setCondition(_ context.Context, node *corev1.Node) erro
 		Type: contract.KubeletLate, Status: corev1.ConditionFalse, Reason: "KubeletInTime",
 		Message: "The kubelet takes pods from its work queue in time, and gets processors", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
 	}
-	late, starved := w.late(now), w.processors.starved(now)
-	if !starved && w.standstill.stands() {
+	late, starved := w.isLate(now), w.processors.isStarved(now)
+	if !starved && w.standstill.stoodStill() {
 		starved = true
 		condition.Status, condition.Reason = corev1.ConditionTrue, contract.ProcessorWait
 		condition.Message = "The hollow node stands still most of the time: it is stopped again and again, or gets no processor"
@@ -89,7 +89,7 @@ func (w *workQueueWatch) setCondition(_ context.Context, node *corev1.Node) erro
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == condition.Type })
 	switch {
 	case i >= 0:
-		node.Status.Conditions[i] = changed(node.Status.Conditions[i], condition, now)
+		node.Status.Conditions[i] = changedCondition(node.Status.Conditions[i], condition, now)
 	case late || starved:
 		node.Status.Conditions = append(node.Status.Conditions, condition)
 	}

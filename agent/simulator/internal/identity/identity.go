@@ -44,7 +44,7 @@ const (
 	// attemptTimeout bounds one wait for a certificate. After it the bootstrap kubeconfig is read again:
 	// it may have been renewed because its token ran out.
 	attemptTimeout = 2 * time.Minute
-	// exitAfterExpiry is how long the process goes on without a valid certificate while the API server
+	// exitAfterExpiry is how long the process continues without a valid certificate while the API server
 	// answers. Then it ends, and starts again with the bootstrap kubeconfig.
 	exitAfterExpiry = 5 * time.Minute
 )
@@ -54,7 +54,7 @@ type Options struct {
 	// NodeName is the Node whose identity is asked for.
 	NodeName string
 	// BootstrapKubeconfig is the file with the API server's address, its CA and a credential that may
-	// create certificate signing requests. It is read anew for every attempt.
+	// create certificate signing requests. It is read again for every attempt.
 	BootstrapKubeconfig string
 	// Directory is where key and certificate are kept.
 	Directory string
@@ -62,7 +62,7 @@ type Options struct {
 	UserAgent string
 }
 
-// Join returns a client configuration that carries the node's identity, and goes on carrying it when the
+// Join returns a client configuration that carries the node's identity, and keeps carrying it when the
 // certificate is renewed. Without a valid certificate in the directory it asks for one and waits, however
 // long that takes, until ctx ends. It fails at once if the bootstrap kubeconfig cannot be used at all.
 func Join(ctx context.Context, options Options) (*rest.Config, error) {
@@ -77,12 +77,12 @@ func Join(ctx context.Context, options Options) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the store of the node's certificate: %w", err)
 	}
-	if !options.valid(store) {
-		if err := options.obtain(ctx, store); err != nil {
+	if !options.isValid(store) {
+		if err := options.obtainCertificate(ctx, store); err != nil {
 			return nil, err
 		}
 	}
-	return options.rotating(ctx, target)
+	return options.rotatingConfig(ctx, target)
 }
 
 // CheckBootstrap reports what keeps the bootstrap kubeconfig from being used.
@@ -111,7 +111,7 @@ func (o Options) bootstrapConfig() (*rest.Config, error) {
 // commonName is the user that the certificate stands for.
 func (o Options) commonName() string { return "system:node:" + o.NodeName }
 
-func (o Options) valid(store certificate.FileStore) bool {
+func (o Options) isValid(store certificate.FileStore) bool {
 	current, err := store.Current()
 	if err != nil || current.Leaf == nil {
 		return false
@@ -119,13 +119,13 @@ func (o Options) valid(store certificate.FileStore) bool {
 	return time.Now().Before(current.Leaf.NotAfter) && current.Leaf.Subject.CommonName == o.commonName()
 }
 
-// obtain asks for a certificate until one is issued. Every failure is logged, as this is what an operator
+// obtainCertificate asks for a certificate until one is issued. Every failure is logged, as this is what an operator
 // looks for when a node does not join.
-func (o Options) obtain(ctx context.Context, store certificate.FileStore) error {
+func (o Options) obtainCertificate(ctx context.Context, store certificate.FileStore) error {
 	logger := klog.FromContext(ctx)
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}
 	for {
-		err := o.request(ctx, store)
+		err := o.requestCertificate(ctx, store)
 		if err == nil {
 			return nil
 		}
@@ -142,8 +142,8 @@ func (o Options) obtain(ctx context.Context, store certificate.FileStore) error 
 	}
 }
 
-// request makes one attempt with what the bootstrap kubeconfig says now.
-func (o Options) request(ctx context.Context, store certificate.FileStore) error {
+// requestCertificate makes one attempt with what the bootstrap kubeconfig says now.
+func (o Options) requestCertificate(ctx context.Context, store certificate.FileStore) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	config, err := o.bootstrapConfig()
@@ -222,9 +222,9 @@ func requestName(key crypto.PublicKey, nodeName string) (string, error) {
 	return "node-csr-" + hex.EncodeToString(sum[:16]), nil
 }
 
-// rotating returns a configuration for the API server of target whose connections use the newest
+// rotatingConfig returns a configuration for the API server of target whose connections use the newest
 // certificate of the directory, and starts renewing that certificate.
-func (o Options) rotating(ctx context.Context, target *rest.Config) (*rest.Config, error) {
+func (o Options) rotatingConfig(ctx context.Context, target *rest.Config) (*rest.Config, error) {
 	config := rest.AnonymousClientConfig(target)
 	config.UserAgent = o.UserAgent
 	config.ContentType = "application/vnd.kubernetes.protobuf"

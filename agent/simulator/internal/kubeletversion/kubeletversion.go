@@ -21,7 +21,7 @@ import (
 // kubernetesModule is the module whose kubelet is built in.
 const kubernetesModule = "k8s.io/kubernetes"
 
-// unsetPrefix begins the version of component-base when the linker was not told another.
+// unsetPrefix starts the version of component-base when the linker was not told another.
 const unsetPrefix = "v0.0.0-master"
 
 //go:linkname reported k8s.io/component-base/version.dynamicGitVersion

@@ -95,7 +95,7 @@ func newAuthority(commonName string, now time.Time) (*Authority, []byte, error) 
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 	}
-	pair, err := sign(template, template, key, key)
+	pair, err := signPair(template, template, key, key)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,7 +119,7 @@ type Request struct {
 
 // Issue makes a key and signs a certificate for it.
 func (a *Authority) Issue(request Request, now time.Time) (*Pair, error) {
-	template, err := a.template(request, now)
+	template, err := a.certificateTemplate(request, now)
 	if err != nil {
 		return nil, fmt.Errorf("issuing certificate for %q: %w", request.CommonName, err)
 	}
@@ -127,14 +127,14 @@ func (a *Authority) Issue(request Request, now time.Time) (*Pair, error) {
 	if err != nil {
 		return nil, fmt.Errorf("issuing certificate for %q: %w", request.CommonName, err)
 	}
-	pair, err := sign(template, a.Certificate, key, a.key)
+	pair, err := signPair(template, a.Certificate, key, a.key)
 	if err != nil {
 		return nil, fmt.Errorf("issuing certificate for %q: %w", request.CommonName, err)
 	}
 	return pair, nil
 }
 
-func (a *Authority) template(request Request, now time.Time) (*x509.Certificate, error) {
+func (a *Authority) certificateTemplate(request Request, now time.Time) (*x509.Certificate, error) {
 	if request.CommonName == "" {
 		return nil, errors.New("the common name is empty")
 	}

@@ -29,7 +29,7 @@ type Pair struct {
 // same and is valid for at least the renewal time, else it is replaced.
 func (a *Authority) EnsurePair(certFile, keyFile string, request Request, renewBefore time.Duration, now time.Time) (*Pair, error) {
 	pair, err := readPair(certFile, keyFile)
-	if err == nil && a.satisfies(pair.Certificate, request, renewBefore, now) {
+	if err == nil && a.satisfiesRequest(pair.Certificate, request, renewBefore, now) {
 		return pair, nil
 	}
 	pair, err = a.Issue(request, now)
@@ -42,13 +42,13 @@ func (a *Authority) EnsurePair(certFile, keyFile string, request Request, renewB
 	return pair, atomicfile.Write(certFile, pair.CertificatePEM, 0o644)
 }
 
-// satisfies tells whether the certificate says what was requested, is signed
+// satisfiesRequest reports whether the certificate says what was requested, is signed
 // by this authority and has enough time left.
-func (a *Authority) satisfies(certificate *x509.Certificate, request Request, renewBefore time.Duration, now time.Time) bool {
+func (a *Authority) satisfiesRequest(certificate *x509.Certificate, request Request, renewBefore time.Duration, now time.Time) bool {
 	if certificate.CheckSignatureFrom(a.Certificate) != nil || now.Before(certificate.NotBefore) || now.Add(renewBefore).After(certificate.NotAfter) {
 		return false
 	}
-	want, err := a.template(request, now)
+	want, err := a.certificateTemplate(request, now)
 	if err != nil {
 		return false
 	}
@@ -86,7 +86,7 @@ func EnsureServiceAccountKeys(privateFile, publicFile string) error {
 	return atomicfile.Write(publicFile, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER}), 0o644)
 }
 
-func sign(template, parent *x509.Certificate, key, parentKey crypto.Signer) (*Pair, error) {
+func signPair(template, parent *x509.Certificate, key, parentKey crypto.Signer) (*Pair, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
 	if err != nil {
 		return nil, fmt.Errorf("signing: %w", err)

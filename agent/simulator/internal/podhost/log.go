@@ -33,12 +33,12 @@ func (l controllerLog) Warnf(f string, args ...any)  { l.info(infoVerbosity, fmt
 func (l controllerLog) Error(args ...any)            { l.error(fmt.Sprint(args...)) }
 func (l controllerLog) Errorf(f string, args ...any) { l.error(fmt.Sprintf(f, args...)) }
 
-// Fatal and Fatalf do not end the process: a controller that cannot go on
+// Fatal and Fatalf do not end the process: a controller that cannot continue
 // returns an error as well.
 func (l controllerLog) Fatal(args ...any)            { l.Error(args...) }
 func (l controllerLog) Fatalf(f string, args ...any) { l.Errorf(f, args...) }
 
-// error leaves out what is no failure: the end of the podhost, a write that is
+// error leaves out what is not a failure: the end of the podhost, a write that is
 // repeated on a newer version of its object, and remarks without an error.
 func (l controllerLog) error(message string) {
 	if l.err == nil || errors.Is(l.err, context.Canceled) || apierrors.IsConflict(l.err) {

@@ -94,7 +94,7 @@ func (h *testHost) through() *link {
 	return l
 }
 
-// A podhost that was cut off and has to list its pods anew never sees the
+// A podhost that was cut off and has to list its pods again never sees the
 // deletions that it missed, nor that a pod is another one than before.
 func TestDeletionsMissedWhileCutOff(t *testing.T) {
 	h := newTestHost(t)

@@ -60,7 +60,7 @@ func (r *remover) remove(ctx context.Context, pod *corev1.Pod) {
 	})
 }
 
-// gone tells whether the watch knows no such pod any more.
+// gone reports whether the watch knows no such pod any more.
 func (r *remover) gone(pod *corev1.Pod) bool {
 	known, err := r.lister.Pods(pod.Namespace).Get(pod.Name)
 	return apierrors.IsNotFound(err) || err == nil && known.UID != pod.UID

@@ -199,7 +199,7 @@ func (h *testHost) directories() []string {
 	return directories
 }
 
-// Claim: Without its keeper a podhost ends. Broken: it goes on.
+// Claim: Without its keeper a podhost ends. Broken: it continues.
 func TestAPodhostWithoutKeeperEnds(t *testing.T) {
 	h := newTestHost(t)
 	podhost := h.startChild()

@@ -25,7 +25,7 @@ type Reservation struct {
 	fd      int
 }
 
-// attempts bounds how often a free port is chosen anew because another process
+// attempts bounds how often a free port is chosen again because another process
 // took it first.
 const attempts = 20
 
@@ -33,7 +33,7 @@ const attempts = 20
 // server that will use it must set SO_REUSEPORT and run as the same user.
 func Reserve(ip netip.Addr, port int) (*Reservation, error) {
 	if port != 0 {
-		return reserve(ip, port)
+		return reservePort(ip, port)
 	}
 	var taken error
 	for range attempts {
@@ -41,7 +41,7 @@ func Reserve(ip netip.Addr, port int) (*Reservation, error) {
 		if err != nil {
 			return nil, fmt.Errorf("choosing a free port on %s: %w", ip, err)
 		}
-		reservation, err := reserve(ip, free)
+		reservation, err := reservePort(ip, free)
 		if !errors.Is(err, ErrTaken) {
 			return reservation, err
 		}
@@ -61,7 +61,7 @@ func freePort(ip netip.Addr) (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
 }
 
-func reserve(ip netip.Addr, port int) (*Reservation, error) {
+func reservePort(ip netip.Addr, port int) (*Reservation, error) {
 	address := netip.AddrPortFrom(ip, uint16(port))
 	family := unix.AF_INET
 	if ip.Is6() {
@@ -71,7 +71,7 @@ func reserve(ip netip.Addr, port int) (*Reservation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a socket: %w", err)
 	}
-	if err := take(fd, address); err != nil {
+	if err := bindSocket(fd, address); err != nil {
 		unix.Close(fd)
 		if errors.Is(err, unix.EADDRINUSE) {
 			return nil, fmt.Errorf("reserving %s: %w", address, ErrTaken)
@@ -81,13 +81,13 @@ func reserve(ip netip.Addr, port int) (*Reservation, error) {
 	return &Reservation{address: address, fd: fd}, nil
 }
 
-// take binds the socket so that exactly one of several callers gets the port.
+// bindSocket binds the socket so that exactly one of several callers gets the port.
 // SO_REUSEADDR is needed to bind while connections of an earlier server are in
 // TIME_WAIT, but it also lets two sockets bind that both don't listen; only
 // listening excludes the other. Once that is decided, the options are changed
 // so that no exclusive bind can succeed any more but a sharing one can, and
 // the socket stops listening, for else it would be given connections.
-func take(fd int, address netip.AddrPort) error {
+func bindSocket(fd int, address netip.AddrPort) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 		return fmt.Errorf("setting SO_REUSEADDR: %w", err)
 	}

@@ -15,16 +15,16 @@ const killWait = 5 * time.Second
 var errNotRunning = errors.New("is not running")
 
 // Start makes the unit run and be restarted when it dies. WaitHealthy then
-// counts failed runs anew.
+// counts failed runs again.
 func (u *Unit) Start() {
-	u.update(func() { u.wanted, u.failed = true, 0 })
+	u.updateUnit(func() { u.wanted, u.failed = true, 0 })
 }
 
 // Stop ends the run and keeps the unit down. A paused run is resumed so that
 // it can end in order. When the grace time is over, or the context ends, the
 // run is killed.
 func (u *Unit) Stop(ctx context.Context) error {
-	u.update(func() {
+	u.updateUnit(func() {
 		u.wanted = false
 		switch {
 		case u.instance != nil:
@@ -35,16 +35,16 @@ func (u *Unit) Stop(ctx context.Context) error {
 	})
 	ctx, cancel := context.WithTimeout(ctx, u.options.Grace)
 	defer cancel()
-	if err := u.signal(syscall.SIGCONT); err != nil {
+	if err := u.signalRun(syscall.SIGCONT); err != nil {
 		return err
 	}
-	if err := u.signal(syscall.SIGTERM); err != nil {
+	if err := u.signalRun(syscall.SIGTERM); err != nil {
 		return err
 	}
 	if u.waitGone(ctx) == nil {
 		return nil
 	}
-	if err := u.signal(syscall.SIGKILL); err != nil {
+	if err := u.signalRun(syscall.SIGKILL); err != nil {
 		return err
 	}
 	killCtx, cancelKill := context.WithTimeout(context.WithoutCancel(ctx), killWait)
@@ -69,7 +69,7 @@ func (u *Unit) Kill(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(killWait, u.options.Grace))
 	defer cancel()
-	if err := u.wait(ctx, func() bool { return u.instance != instance }); err != nil {
+	if err := u.waitUntil(ctx, func() bool { return u.instance != instance }); err != nil {
 		return fmt.Errorf("killing %s: waiting for its end: %w", u.options.Name, err)
 	}
 	return nil
@@ -77,12 +77,12 @@ func (u *Unit) Kill(ctx context.Context) error {
 
 // Pause suspends the run's process.
 func (u *Unit) Pause() error {
-	return u.suspend("pausing", syscall.SIGSTOP, func() { u.state = StatePaused })
+	return u.suspendRun("pausing", syscall.SIGSTOP, func() { u.state = StatePaused })
 }
 
-// Resume lets a paused process go on.
+// Resume lets a paused process continue.
 func (u *Unit) Resume() error {
-	return u.suspend("resuming", syscall.SIGCONT, func() {
+	return u.suspendRun("resuming", syscall.SIGCONT, func() {
 		if u.state != StatePaused {
 			return
 		}
@@ -93,9 +93,9 @@ func (u *Unit) Resume() error {
 	})
 }
 
-func (u *Unit) suspend(doing string, signal syscall.Signal, change func()) error {
+func (u *Unit) suspendRun(doing string, signal syscall.Signal, change func()) error {
 	var err error
-	u.update(func() {
+	u.updateUnit(func() {
 		if u.instance == nil {
 			err = fmt.Errorf("%s %s: it %w", doing, u.options.Name, errNotRunning)
 		} else if signalErr := u.instance.Signal(signal); signalErr != nil {
@@ -107,8 +107,8 @@ func (u *Unit) suspend(doing string, signal syscall.Signal, change func()) error
 	return err
 }
 
-// signal signals the run if there is one.
-func (u *Unit) signal(signal syscall.Signal) error {
+// signalRun signals the run if there is one.
+func (u *Unit) signalRun(signal syscall.Signal) error {
 	u.mutex.Lock()
 	defer u.mutex.Unlock()
 	if u.instance == nil {
@@ -120,9 +120,9 @@ func (u *Unit) signal(signal syscall.Signal) error {
 	return nil
 }
 
-// waitGone waits until no run is left and none is about to begin.
+// waitGone waits until no run is left and none is about to start.
 func (u *Unit) waitGone(ctx context.Context) error {
-	return u.wait(ctx, func() bool {
+	return u.waitUntil(ctx, func() bool {
 		return u.instance == nil && (u.state == StateStopped || u.state == StateWaiting)
 	})
 }

@@ -7,7 +7,7 @@ const (
 	// maxDelay bounds the wait before a restart.
 	maxDelay = 10 * time.Second
 	// steadyAfter is how long a component must have been healthy for its next
-	// restart to begin again with the shortest delay.
+	// restart to start again with the shortest delay.
 	steadyAfter = 30 * time.Second
 )
 
@@ -17,9 +17,9 @@ type backoff struct {
 	failures int
 }
 
-// next tells how long to wait after a run that was healthy for the given time
+// nextDelay tells how long to wait after a run that was healthy for the given time
 // (zero if it never was).
-func (b *backoff) next(healthyFor time.Duration) time.Duration {
+func (b *backoff) nextDelay(healthyFor time.Duration) time.Duration {
 	if healthyFor >= steadyAfter {
 		b.failures = 0
 	}

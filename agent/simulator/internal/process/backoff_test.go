@@ -19,7 +19,7 @@ func TestBackoff(t *testing.T) {
 		var delays backoff
 		var got []time.Duration
 		for _, healthy := range test.healthyFor {
-			got = append(got, delays.next(healthy))
+			got = append(got, delays.nextDelay(healthy))
 		}
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s: delays %v, want %v", name, got, test.want)

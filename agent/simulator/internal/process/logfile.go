@@ -24,7 +24,7 @@ type LogFile struct {
 // generation, with ".1" at the end of its name.
 func OpenLog(path string, limit int64) (*LogFile, error) {
 	log := &LogFile{path: path, limit: limit}
-	return log, log.rotate()
+	return log, log.rotateFile()
 }
 
 // Path is the file's name.
@@ -35,7 +35,7 @@ func (l *LogFile) Path() string { return l.path }
 func (l *LogFile) Write(content []byte) (int, error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if l.size > 0 && l.size+int64(len(content)) > l.limit && l.rotate() != nil {
+	if l.size > 0 && l.size+int64(len(content)) > l.limit && l.rotateFile() != nil {
 		return len(content), nil
 	}
 	written, _ := l.file.Write(content)
@@ -43,7 +43,7 @@ func (l *LogFile) Write(content []byte) (int, error) {
 	return len(content), nil
 }
 
-func (l *LogFile) rotate() error {
+func (l *LogFile) rotateFile() error {
 	if err := os.Rename(l.path, l.path+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("setting aside log %s: %w", l.path, err)
 	}

@@ -48,18 +48,18 @@ func WatchParent(pid int) (*Parent, error) {
 		return nil, fmt.Errorf("watching process %d: %w", parent.pid, err)
 	}
 	parent.fd = fd
-	if parent.adopted() {
-		parent.close()
+	if parent.wasAdopted() {
+		parent.closePipe()
 		return nil, fmt.Errorf("watching process %d: %w", parent.pid, ErrNoParent)
 	}
 	return parent, nil
 }
 
-// adopted tells whether this process has got another parent, which means that
+// wasAdopted reports whether this process has got another parent, which means that
 // the one being watched has ended.
-func (p *Parent) adopted() bool { return p.owned && os.Getppid() != p.pid }
+func (p *Parent) wasAdopted() bool { return p.owned && os.Getppid() != p.pid }
 
-func (p *Parent) close() {
+func (p *Parent) closePipe() {
 	if p.fd >= 0 {
 		unix.Close(p.fd)
 	}
@@ -70,14 +70,14 @@ func (p *Parent) PID() int { return p.pid }
 
 // Wait returns nil when the process has ended, or the context's error.
 func (p *Parent) Wait(ctx context.Context) error {
-	defer p.close()
+	defer p.closePipe()
 	for ctx.Err() == nil {
 		descriptors := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}
 		ready, err := unix.Poll(descriptors, int(parentPoll.Milliseconds()))
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("watching process %d: %w", p.pid, err)
 		}
-		if ready > 0 || p.adopted() {
+		if ready > 0 || p.wasAdopted() {
 			return nil
 		}
 	}

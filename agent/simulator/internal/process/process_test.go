@@ -56,7 +56,7 @@ func startOrphan() {
 	waitForKill()
 }
 
-// waitForKill blocks for ever without a deadlock in the eyes of Go.
+// waitForKill blocks forever without a deadlock in the eyes of Go.
 func waitForKill() {
 	reader, _, err := os.Pipe()
 	if err == nil {
@@ -110,7 +110,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// runs tells whether the process is there and not a zombie.
+// runs reports whether the process is there and not a zombie.
 func runs(pid int) bool {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -99,12 +99,12 @@ func (u *Unit) Status() Status {
 // ends. It does not end a run itself: stop the unit before.
 func (u *Unit) Run(ctx context.Context) {
 	var delays backoff
-	for u.wait(ctx, func() bool { return u.wanted }) == nil {
-		if !u.claim() {
+	for u.waitUntil(ctx, func() bool { return u.wanted }) == nil {
+		if !u.claimRun() {
 			continue
 		}
-		delay := delays.next(u.runOnce(ctx))
-		u.update(func() {
+		delay := delays.nextDelay(u.runOnce(ctx))
+		u.updateUnit(func() {
 			u.state = StateWaiting
 			if !u.wanted {
 				u.state = StateStopped
@@ -116,10 +116,10 @@ func (u *Unit) Run(ctx context.Context) {
 	}
 }
 
-// claim decides to start a run. From here on a stop waits for the run's end.
-func (u *Unit) claim() bool {
+// claimRun decides to start a run. From here on a stop waits for the run's end.
+func (u *Unit) claimRun() bool {
 	claimed := false
-	u.update(func() {
+	u.updateUnit(func() {
 		if claimed = u.wanted; claimed {
 			u.state = StateStarting
 		}
@@ -132,17 +132,17 @@ func (u *Unit) claim() bool {
 func (u *Unit) stoppedWithin(ctx context.Context, delay time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, delay)
 	defer cancel()
-	return u.wait(ctx, func() bool { return u.state == StateStopped }) == nil
+	return u.waitUntil(ctx, func() bool { return u.state == StateStopped }) == nil
 }
 
 // runOnce runs the component once and tells for how long it was healthy.
 func (u *Unit) runOnce(ctx context.Context) time.Duration {
 	instance, err := u.options.Launch(ctx)
 	if err != nil {
-		u.update(func() { u.starts++; u.failed++; u.lastExit = err.Error() })
+		u.updateUnit(func() { u.starts++; u.failed++; u.lastExit = err.Error() })
 		return 0
 	}
-	u.update(func() {
+	u.updateUnit(func() {
 		u.starts++
 		u.instance = instance
 		if !u.wanted {
@@ -159,7 +159,7 @@ func (u *Unit) runOnce(ctx context.Context) time.Duration {
 	cancel()
 	watcher.Wait()
 	var healthyFor time.Duration
-	u.update(func() {
+	u.updateUnit(func() {
 		u.instance = nil
 		u.lastExit = describeExit(exit, ended)
 		if u.healthyAt.IsZero() {
@@ -186,7 +186,7 @@ func (u *Unit) watchHealth(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		if u.options.Healthy(ctx) == nil && ctx.Err() == nil {
-			u.update(func() {
+			u.updateUnit(func() {
 				u.healthyAt, u.failed = time.Now(), 0
 				if u.state == StateStarting {
 					u.state = StateRunning
@@ -206,7 +206,7 @@ func (u *Unit) watchHealth(ctx context.Context) {
 // up when the unit is stopped or keeps ending without having been healthy.
 func (u *Unit) WaitHealthy(ctx context.Context) error {
 	var failure error
-	err := u.wait(ctx, func() bool {
+	err := u.waitUntil(ctx, func() bool {
 		switch {
 		case !u.wanted:
 			failure = fmt.Errorf("%s was stopped", u.options.Name)
@@ -221,8 +221,8 @@ func (u *Unit) WaitHealthy(ctx context.Context) error {
 	return failure
 }
 
-// update changes the unit under its lock and wakes all that wait.
-func (u *Unit) update(change func()) {
+// updateUnit changes the unit under its lock and wakes all that wait.
+func (u *Unit) updateUnit(change func()) {
 	u.mutex.Lock()
 	change()
 	close(u.changed)
@@ -233,8 +233,8 @@ func (u *Unit) update(change func()) {
 	}
 }
 
-// wait blocks until the condition holds, which is read under the lock.
-func (u *Unit) wait(ctx context.Context, condition func() bool) error {
+// waitUntil blocks until the condition holds, which is read under the lock.
+func (u *Unit) waitUntil(ctx context.Context, condition func() bool) error {
 	for {
 		u.mutex.Lock()
 		met, changed := condition(), u.changed

@@ -66,7 +66,7 @@ func (o *acknowledgeOptions) run(ctx context.Context, hub *cmdutil.Hub, name str
 	if err != nil {
 		return err
 	}
-	cluster, err := get(ctx, c, name)
+	cluster, err := getCluster(ctx, c, name)
 	if err != nil {
 		return err
 	}
@@ -90,18 +90,18 @@ func (o *acknowledgeOptions) run(ctx context.Context, hub *cmdutil.Hub, name str
 		return err
 	}
 	before := cluster.DeepCopy()
-	if err := acknowledge(ctx, c, cluster, finding, user); err != nil {
+	if err := writeAcknowledgement(ctx, c, cluster, finding, user); err != nil {
 		return err
 	}
 	if _, asText := o.output.Own(); asText {
 		o.dryRun.Telling(hub).Say("cluster.hollowfleet.io/%s acknowledged by %s (finding %s)", name, user, finding)
 	}
 	if o.wait && !o.dryRun.Active() {
-		if err := o.await(ctx, hub, c, cluster, finding); err != nil {
+		if err := o.awaitAcknowledged(ctx, hub, c, cluster, finding); err != nil {
 			return err
 		}
 	}
-	return o.output.Result(hub, cluster, acknowledged(before, cluster, finding)...)
+	return o.output.Result(hub, cluster, acknowledgementFacts(before, cluster, finding)...)
 }
 
 // describeFinding tells what was found, and what this hub has.
@@ -119,8 +119,8 @@ func agentFrozen(cluster *v1alpha1.Cluster) *metav1.Condition {
 	return meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterAgentFrozenCondition)
 }
 
-// acknowledge writes these annotations alone. If the agent has found something else meanwhile, they are for nothing.
-func acknowledge(ctx context.Context, c client.Client, cluster *v1alpha1.Cluster, finding, user string) error {
+// writeAcknowledgement writes these annotations alone. If the agent has found something else meanwhile, they are for nothing.
+func writeAcknowledgement(ctx context.Context, c client.Client, cluster *v1alpha1.Cluster, finding, user string) error {
 	before := cluster.DeepCopy()
 	if cluster.Annotations == nil {
 		cluster.Annotations = map[string]string{}
@@ -133,8 +133,8 @@ func acknowledge(ctx context.Context, c client.Client, cluster *v1alpha1.Cluster
 	return nil
 }
 
-// await waits until the finding is not on the Cluster any more.
-func (o *acknowledgeOptions) await(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, cluster *v1alpha1.Cluster, finding string) error {
+// awaitAcknowledged waits until the finding is not on the Cluster any more.
+func (o *acknowledgeOptions) awaitAcknowledged(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, cluster *v1alpha1.Cluster, finding string) error {
 	limited, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	err := cmdutil.Until(limited, c, &v1alpha1.ClusterList{}, client.ObjectKeyFromObject(cluster), &v1alpha1.Cluster{},

@@ -33,8 +33,8 @@ func (d *decision) addFlags(command *cobra.Command, waitByDefault bool, waitUsag
 	d.output, d.dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
 }
 
-// take writes the decision, lets follow go on from there, and tells of the Cluster what the format asks for.
-func (d *decision) take(ctx context.Context, hub *cmdutil.Hub, name string, wanted v1alpha1.Acceptance, done string, follow func(telling *cmdutil.Hub, c client.WithWatch) error) error {
+// writeDecision writes the decision, lets follow continue from there, and tells of the Cluster what the format asks for.
+func (d *decision) writeDecision(ctx context.Context, hub *cmdutil.Hub, name string, wanted v1alpha1.Acceptance, done string, follow func(telling *cmdutil.Hub, c client.WithWatch) error) error {
 	if err := d.output.Check(); err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (d *decision) take(ctx context.Context, hub *cmdutil.Hub, name string, want
 		return err
 	}
 	telling := d.dryRun.Telling(d.output.Telling(hub))
-	before, after, err := decide(ctx, telling, c, name, wanted, done)
+	before, after, err := writeAcceptance(ctx, telling, c, name, wanted, done)
 	if err != nil {
 		return err
 	}
@@ -54,11 +54,11 @@ func (d *decision) take(ctx context.Context, hub *cmdutil.Hub, name string, want
 		return nil
 	}
 	if !d.dryRun.Active() {
-		if after, err = get(ctx, c, name); err != nil {
+		if after, err = getCluster(ctx, c, name); err != nil {
 			return err
 		}
 	}
-	return d.output.Result(hub, after, decided(before, after)...)
+	return d.output.Result(hub, after, acceptanceFacts(before, after)...)
 }
 
 func newAccept(hub *cmdutil.Hub) *cobra.Command {
@@ -72,7 +72,7 @@ A cluster that was denied gets its access back in the same way.`,
 		Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteClusters(false),
 		RunE: func(command *cobra.Command, args []string) error {
 			ctx, name := command.Context(), args[0]
-			return d.take(ctx, hub, name, v1alpha1.AcceptanceAccepted, "accepted", func(telling *cmdutil.Hub, c client.WithWatch) error {
+			return d.writeDecision(ctx, hub, name, v1alpha1.AcceptanceAccepted, "accepted", func(telling *cmdutil.Hub, c client.WithWatch) error {
 				if !d.wait || d.dryRun.Active() {
 					return nil
 				}
@@ -110,7 +110,7 @@ list them anew. You need the right to change CustomResourceDefinitions.`,
 				return cmdutil.Usage("--end-watches and --wait=false: watches are ended when the access is gone, which has to be waited for")
 			}
 			ctx, name := command.Context(), args[0]
-			return d.take(ctx, hub, name, v1alpha1.AcceptanceDenied, "denied", func(telling *cmdutil.Hub, c client.WithWatch) error {
+			return d.writeDecision(ctx, hub, name, v1alpha1.AcceptanceDenied, "denied", func(telling *cmdutil.Hub, c client.WithWatch) error {
 				if err := deleteTokens(ctx, telling, c, name); err != nil || !d.wait || d.dryRun.Active() {
 					return err
 				}
@@ -130,9 +130,9 @@ list them anew. You need the right to change CustomResourceDefinitions.`,
 	return command
 }
 
-// decide writes the user's word on a cluster, and returns the cluster as it was before and as it is now.
-func decide(ctx context.Context, hub *cmdutil.Hub, c client.Client, name string, wanted v1alpha1.Acceptance, done string) (before, after *v1alpha1.Cluster, err error) {
-	after, err = get(ctx, c, name)
+// writeAcceptance writes the user's word on a cluster, and returns the cluster as it was before and as it is now.
+func writeAcceptance(ctx context.Context, hub *cmdutil.Hub, c client.Client, name string, wanted v1alpha1.Acceptance, done string) (before, after *v1alpha1.Cluster, err error) {
+	after, err = getCluster(ctx, c, name)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -28,13 +28,13 @@ type delivery struct {
 	kubeconfig []byte
 }
 
-// path is that of the kubeconfig as the instructions name it.
-func (d *delivery) path() string {
+// kubeconfigPath is that of the kubeconfig as the instructions name it.
+func (d *delivery) kubeconfigPath() string {
 	return filepath.Join(d.options.outputDir, d.options.request.Cluster+".bootstrap.kubeconfig")
 }
 
-// prepare finds out early whether the file can be written.
-func (d *delivery) prepare() error {
+// checkWritable finds out early whether the file can be written.
+func (d *delivery) checkWritable() error {
 	if d.options.outputDir == "" {
 		return nil
 	}
@@ -48,14 +48,14 @@ func (d *delivery) prepare() error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
-// write writes the kubeconfig; it is the last step of a join that can fail.
-func (d *delivery) write(result *joining.Result) error {
+// writeKubeconfig writes the kubeconfig; it is the last step of a join that can fail.
+func (d *delivery) writeKubeconfig(result *joining.Result) error {
 	var err error
 	if d.kubeconfig, err = d.server.Kubeconfig(d.options.request.Cluster, result.Token); err != nil || d.options.outputDir == "" {
 		return err
 	}
 	// No other user may read it: it holds a token.
-	if err := atomicfile.Write(d.path(), d.kubeconfig, 0o600); err != nil {
+	if err := atomicfile.Write(d.kubeconfigPath(), d.kubeconfig, 0o600); err != nil {
 		return fmt.Errorf("writing the kubeconfig: %w", err)
 	}
 	return nil
@@ -66,7 +66,7 @@ func (d *delivery) dryRun(ctx context.Context, now time.Time) error {
 	token := joining.NewToken(now.Add(d.options.request.TokenTTL))
 	cluster, secret := d.options.request.Objects(token)
 	if d.options.dryRun.Server() {
-		if err := d.check(ctx, cluster.DeepCopy(), secret.DeepCopy()); err != nil {
+		if err := d.checkObjects(ctx, cluster.DeepCopy(), secret.DeepCopy()); err != nil {
 			return err
 		}
 	}
@@ -76,18 +76,18 @@ func (d *delivery) dryRun(ctx context.Context, now time.Time) error {
 		}
 		return d.options.output.Print(d.hub.Out, cluster)
 	}
-	if err := d.prepare(); err != nil {
+	if err := d.checkWritable(); err != nil {
 		return err
 	}
-	if err := d.write(&joining.Result{Token: token.String()}); err != nil {
+	if err := d.writeKubeconfig(&joining.Result{Token: token.String()}); err != nil {
 		return err
 	}
 	return d.options.output.Print(d.hub.Out, cluster, secret)
 }
 
-// check has the hub's API server say whether it would take the objects. A Cluster that exists already is no matter with
+// checkObjects has the hub's API server say whether it would take the objects. A Cluster that exists already is no matter with
 // --again.
-func (d *delivery) check(ctx context.Context, cluster, secret client.Object) error {
+func (d *delivery) checkObjects(ctx context.Context, cluster, secret client.Object) error {
 	c, err := d.options.dryRun.Client(d.hub)
 	if err != nil {
 		return err
@@ -102,8 +102,8 @@ func (d *delivery) check(ctx context.Context, cluster, secret client.Object) err
 	return nil
 }
 
-// print tells what has been made and what to do now.
-func (d *delivery) print(result *joining.Result) error {
+// printResult tells what has been made and what to do now.
+func (d *delivery) printResult(result *joining.Result) error {
 	format, own := d.options.output.Own()
 	if !own {
 		return d.options.output.Print(d.hub.Out, result.Cluster)
@@ -113,18 +113,18 @@ func (d *delivery) print(result *joining.Result) error {
 		fmt.Fprintf(d.hub.Out, "%s", d.kubeconfig)
 		say = d.hub.Note
 	}
-	d.explain(say, result, format != formatKubeconfig && d.options.outputDir == "")
+	d.printInstructions(say, result, format != formatKubeconfig && d.options.outputDir == "")
 	return nil
 }
 
-func (d *delivery) explain(say func(string, ...any), result *joining.Result, inline bool) {
+func (d *delivery) printInstructions(say func(string, ...any), result *joining.Result, inline bool) {
 	name := result.Cluster.Name
 	done := "already there"
 	if result.Created {
 		done = "created"
 	}
 	say("cluster.hollowfleet.io/%s %s", name, done)
-	file := d.path()
+	file := d.kubeconfigPath()
 	if d.options.outputDir != "" {
 		say("Kubeconfig for its agent: %s", file)
 	}

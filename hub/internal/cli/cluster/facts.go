@@ -43,16 +43,16 @@ func stateIfKnown(cluster *v1alpha1.Cluster, kind string, hoped metav1.Condition
 	if meta.FindStatusCondition(cluster.Status.Conditions, kind) == nil {
 		return ""
 	}
-	return state(cluster, kind, hoped)
+	return formatCondition(cluster, kind, hoped)
 }
 
-// decided is what to know of a cluster whose acceptance has been decided on.
-func decided(before, after *v1alpha1.Cluster) []cmdutil.Fact {
-	return append([]cmdutil.Fact{{Name: "Acceptance before", Value: acceptance(before)}}, factsOf(after)...)
+// acceptanceFacts is what to know of a cluster whose acceptance has been decided on.
+func acceptanceFacts(before, after *v1alpha1.Cluster) []cmdutil.Fact {
+	return append([]cmdutil.Fact{{Name: "Acceptance before", Value: formatAcceptance(before)}}, factsOf(after)...)
 }
 
-// acknowledged is what to know of a finding that has been acknowledged: before is the Cluster as it was shown to the user.
-func acknowledged(before, after *v1alpha1.Cluster, finding string) []cmdutil.Fact {
+// acknowledgementFacts is what to know of a finding that has been acknowledged: before is the Cluster as it was shown to the user.
+func acknowledgementFacts(before, after *v1alpha1.Cluster, finding string) []cmdutil.Fact {
 	earlier := ""
 	if id := before.Annotations[v1alpha1.AcknowledgeHubAnnotation]; id != "" {
 		earlier = id + " by " + cmp.Or(before.Annotations[v1alpha1.AcknowledgeHubUserAnnotation], "an unknown user")
@@ -84,13 +84,13 @@ func joinFacts(result *joining.Result, server joining.Server) []cmdutil.Fact {
 		{Name: "Token's expiry", Value: result.Expires.UTC().Format(time.RFC3339)},
 		{Name: "Hub", Value: server.URL},
 		{Name: "Hub's name in TLS", Value: server.TLSName},
-		{Name: "Hub's CA", Value: authority(server.CA)},
-		{Name: "Acceptance", Value: acceptance(result.Cluster)},
+		{Name: "Hub's CA", Value: authorityName(server.CA)},
+		{Name: "Acceptance", Value: formatAcceptance(result.Cluster)},
 	}, factsOf(result.Cluster)...)
 }
 
-// authority names the certificates that the agent trusts the hub by, as "openssl x509 -fingerprint -sha256" does.
-func authority(ca []byte) string {
+// authorityName names the certificates that the agent trusts the hub by, as "openssl x509 -fingerprint -sha256" does.
+func authorityName(ca []byte) string {
 	if len(ca) == 0 {
 		return "one of those that the agent's system trusts"
 	}
@@ -100,12 +100,12 @@ func authority(ca []byte) string {
 	}
 	var names []string
 	for _, certificate := range certificates {
-		names = append(names, "sha256 "+fingerprint(certificate))
+		names = append(names, "sha256 "+fingerprintOf(certificate))
 	}
 	return strings.Join(names, ", ")
 }
 
-func fingerprint(certificate *x509.Certificate) string {
+func fingerprintOf(certificate *x509.Certificate) string {
 	sum := sha256.Sum256(certificate.Raw)
 	return strings.ReplaceAll(fmt.Sprintf("% X", sum[:]), " ", ":")
 }
@@ -117,8 +117,8 @@ func NewCommand(hub *cmdutil.Hub) *cobra.Command {
 	}, newList(hub), newJoin(hub), newAccept(hub), newDeny(hub), newAcknowledge(hub), newRemove(hub), newRemoveFinalizers(hub))
 }
 
-// get reads a Cluster. One that does not exist is an error that says what to do.
-func get(ctx context.Context, c client.Client, name string) (*v1alpha1.Cluster, error) {
+// getCluster reads a Cluster. One that does not exist is an error that says what to do.
+func getCluster(ctx context.Context, c client.Client, name string) (*v1alpha1.Cluster, error) {
 	cluster := &v1alpha1.Cluster{}
 	err := c.Get(ctx, client.ObjectKey{Name: name}, cluster)
 	if apierrors.IsNotFound(err) {

@@ -76,7 +76,7 @@ func (o *finalizerOptions) run(ctx context.Context, hub *cmdutil.Hub, name strin
 	if err != nil {
 		return err
 	}
-	machines, runs, err := going.held(ctx, c)
+	machines, runs, err := going.heldObjects(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -89,12 +89,12 @@ func (o *finalizerOptions) run(ctx context.Context, hub *cmdutil.Hub, name strin
 	}
 	telling := o.dryRun.Telling(o.output.Telling(hub))
 	given := &givenUp{}
-	if _, err := given.pass(ctx, telling, c, going); err != nil {
+	if _, err := given.removeFinalizers(ctx, telling, c, going); err != nil {
 		return err
 	}
 	switch {
 	case o.wait && !o.dryRun.Active():
-		if err := o.await(ctx, telling, c, going, given); err != nil {
+		if err := o.awaitGone(ctx, telling, c, going, given); err != nil {
 			return err
 		}
 	case given.early > 0 && !o.dryRun.Active():
@@ -104,7 +104,7 @@ func (o *finalizerOptions) run(ctx context.Context, hub *cmdutil.Hub, name strin
 		cmdutil.Fact{Name: "LoadTestRuns given up", Value: fmt.Sprint(given.runs)})
 }
 
-// isNamespaceGone tells whether a namespace that is being deleted is gone.
+// isNamespaceGone reports whether a namespace that is being deleted is gone.
 func (r *removal) isNamespaceGone(ctx context.Context, c client.Client) (bool, error) {
 	if !r.deleting {
 		return false, nil
@@ -120,9 +120,9 @@ func (r *removal) isNamespaceGone(ctx context.Context, c client.Client) (bool, e
 	return false, nil
 }
 
-// await repeats the pass until all is gone that is being deleted: objects come into deletion after their namespace or kind. A namespace of the
+// awaitGone repeats the pass until all is gone that is being deleted: objects come into deletion after their namespace or kind. A namespace of the
 // same name that the hub has made meanwhile is another one.
-func (o *finalizerOptions) await(ctx context.Context, telling *cmdutil.Hub, c client.WithWatch, going *removal, given *givenUp) error {
+func (o *finalizerOptions) awaitGone(ctx context.Context, telling *cmdutil.Hub, c client.WithWatch, going *removal, given *givenUp) error {
 	limited, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	name := going.namespace.Name
@@ -131,7 +131,7 @@ func (o *finalizerOptions) await(ctx context.Context, telling *cmdutil.Hub, c cl
 			return gone, err
 		}
 		// Between two reads an object may change, and the next pass reads it again.
-		done, err := given.pass(ctx, telling, c, going)
+		done, err := given.removeFinalizers(ctx, telling, c, going)
 		if apierrors.IsConflict(err) {
 			return false, nil
 		}

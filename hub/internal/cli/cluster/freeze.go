@@ -82,7 +82,7 @@ func NewFreeze(hub *cmdutil.Hub) *cobra.Command {
   kubectl hollow freeze machinedeployment workers -n c1 --reason "looking into failed nodes"`,
 		ValidArgsFunction: hub.CompleteObjects(freezableKinds...),
 		RunE: func(command *cobra.Command, args []string) error {
-			return o.run(command, hub, args, func(t *freezeTarget) ([]cmdutil.Fact, error) { return t.freeze(command.Context(), o) })
+			return o.run(command, hub, args, func(t *freezeTarget) ([]cmdutil.Fact, error) { return t.writeFreeze(command.Context(), o) })
 		},
 	}
 	command.Flags().StringVar(&o.reason, "reason", "", "why it is frozen, shown to its users")
@@ -100,7 +100,7 @@ func NewUnfreeze(hub *cmdutil.Hub) *cobra.Command {
   kubectl hollow unfreeze machinedeployment workers -n c1`,
 		ValidArgsFunction: hub.CompleteObjects(freezableKinds...),
 		RunE: func(command *cobra.Command, args []string) error {
-			return o.run(command, hub, args, func(t *freezeTarget) ([]cmdutil.Fact, error) { return t.unfreeze(command.Context(), o) })
+			return o.run(command, hub, args, func(t *freezeTarget) ([]cmdutil.Fact, error) { return t.removeFreeze(command.Context(), o) })
 		},
 	}
 	o.addTo(command)
@@ -153,10 +153,10 @@ func findFreezeTarget(command *cobra.Command, hub *cmdutil.Hub, dryRun *cmdutil.
 	return t, nil
 }
 
-func (t *freezeTarget) freeze(ctx context.Context, o *freezeOptions) ([]cmdutil.Fact, error) {
+func (t *freezeTarget) writeFreeze(ctx context.Context, o *freezeOptions) ([]cmdutil.Fact, error) {
 	earlier := ""
-	if reason, frozen := t.ordered(); frozen {
-		if earlier = fmt.Sprintf("by %s (%s)", t.user(), reason); !o.overwrite {
+	if reason, frozen := t.orderedReason(); frozen {
+		if earlier = fmt.Sprintf("by %s (%s)", t.userName(), reason); !o.overwrite {
 			return nil, cmdutil.Refusal("%s is frozen already, %s: unfreeze it first, or add --overwrite", t.name, earlier)
 		}
 	}
@@ -164,32 +164,32 @@ func (t *freezeTarget) freeze(ctx context.Context, o *freezeOptions) ([]cmdutil.
 	if err != nil {
 		return nil, err
 	}
-	err = t.annotate(ctx, func(annotations map[string]string) {
+	err = t.patchAnnotations(ctx, func(annotations map[string]string) {
 		annotations[v1alpha1.FreezeAnnotation], annotations[v1alpha1.FreezeUserAnnotation] = o.reason, user
 	})
 	if err != nil {
 		return nil, err
 	}
 	t.hub.Say("%s frozen by %s", t.name, user)
-	order := t.order()
+	order := t.describeOrder()
 	if o.wait {
-		err = t.await(ctx, o.timeout, "frozen", func(frozen *metav1.Condition, _ bool) bool {
+		err = t.awaitFrozen(ctx, o.timeout, "frozen", func(frozen *metav1.Condition, _ bool) bool {
 			return namesOrder(frozen, order)
 		})
 	}
-	return append([]cmdutil.Fact{{Name: "Reason", Value: o.reason}, {Name: "Frozen before", Value: earlier}}, t.facts()...), err
+	return append([]cmdutil.Fact{{Name: "Reason", Value: o.reason}, {Name: "Frozen before", Value: earlier}}, t.frozenFacts()...), err
 }
 
-func (t *freezeTarget) unfreeze(ctx context.Context, o *freezeOptions) ([]cmdutil.Fact, error) {
-	reason, ordered := t.ordered()
+func (t *freezeTarget) removeFreeze(ctx context.Context, o *freezeOptions) ([]cmdutil.Fact, error) {
+	reason, ordered := t.orderedReason()
 	if !ordered {
 		t.hub.Say("%s was not frozen by hand", t.name)
 		t.printResult()
-		return t.facts(), nil
+		return t.frozenFacts(), nil
 	}
-	since, user, order := cmdutil.Since(frozenCondition(t.object)), t.user(), t.order()
+	since, user, order := cmdutil.Since(frozenCondition(t.object)), t.userName(), t.describeOrder()
 	facts := []cmdutil.Fact{{Name: "Reason", Value: reason}, {Name: "It was frozen since", Value: since}}
-	err := t.annotate(ctx, func(annotations map[string]string) {
+	err := t.patchAnnotations(ctx, func(annotations map[string]string) {
 		delete(annotations, v1alpha1.FreezeAnnotation)
 		delete(annotations, v1alpha1.FreezeUserAnnotation)
 	})
@@ -200,18 +200,18 @@ func (t *freezeTarget) unfreeze(ctx context.Context, o *freezeOptions) ([]cmduti
 	if !o.wait {
 		return facts, nil
 	}
-	err = t.await(ctx, o.timeout, "unfrozen", func(frozen *metav1.Condition, above bool) bool {
+	err = t.awaitFrozen(ctx, o.timeout, "unfrozen", func(frozen *metav1.Condition, above bool) bool {
 		return !namesOrder(frozen, order) && (frozen.Status != metav1.ConditionTrue || frozen.Reason != v1alpha1.ReasonManualFreeze || above)
 	})
 	if err != nil {
 		return nil, err
 	}
 	t.printResult()
-	return append(facts, t.facts()...), nil
+	return append(facts, t.frozenFacts()...), nil
 }
 
-// facts are what the hub says of the object's being frozen.
-func (t *freezeTarget) facts() []cmdutil.Fact {
+// frozenFacts are what the hub says of the object's being frozen.
+func (t *freezeTarget) frozenFacts() []cmdutil.Fact {
 	facts := []cmdutil.Fact{{Name: "Namespace", Value: t.object.GetNamespace()}}
 	if frozen := frozenCondition(t.object); frozen != nil {
 		facts = append(facts, cmdutil.Fact{Name: "Frozen", Value: fmt.Sprintf("%s (%s)", frozen.Status, frozen.Reason)},
@@ -220,8 +220,8 @@ func (t *freezeTarget) facts() []cmdutil.Fact {
 	return facts
 }
 
-// ordered is the freeze that a person ordered.
-func (t *freezeTarget) ordered() (reason string, frozen bool) {
+// orderedReason is the freeze that a person ordered.
+func (t *freezeTarget) orderedReason() (reason string, frozen bool) {
 	reason, frozen = t.object.GetAnnotations()[v1alpha1.FreezeAnnotation]
 	if reason == "" {
 		reason = "no reason given"
@@ -229,23 +229,23 @@ func (t *freezeTarget) ordered() (reason string, frozen bool) {
 	return reason, frozen
 }
 
-// order is how the hub tells of the freeze that a person ordered.
-func (t *freezeTarget) order() string { return freeze.OfAnnotation(t.kind, t.object).Message }
+// describeOrder is how the hub tells of the freeze that a person ordered.
+func (t *freezeTarget) describeOrder() string { return freeze.OfAnnotation(t.kind, t.object).Message }
 
-// namesOrder tells whether the object is frozen by an order, be it alone or beside other causes.
+// namesOrder reports whether the object is frozen by an order, be it alone or beside other causes.
 func namesOrder(frozen *metav1.Condition, order string) bool {
 	return frozen.Status == metav1.ConditionTrue && strings.Contains(frozen.Message, order)
 }
 
-func (t *freezeTarget) user() string {
+func (t *freezeTarget) userName() string {
 	if user := t.object.GetAnnotations()[v1alpha1.FreezeUserAnnotation]; user != "" {
 		return user
 	}
 	return "an unknown user"
 }
 
-// annotate changes these annotations alone, so it never stands back behind another's change.
-func (t *freezeTarget) annotate(ctx context.Context, change func(map[string]string)) error {
+// patchAnnotations changes these annotations alone, so it never stands back behind another's change.
+func (t *freezeTarget) patchAnnotations(ctx context.Context, change func(map[string]string)) error {
 	before, ok := t.object.DeepCopyObject().(client.Object)
 	if !ok {
 		return fmt.Errorf("copying %s: it is no object", t.name)
@@ -262,9 +262,9 @@ func (t *freezeTarget) annotate(ctx context.Context, change func(map[string]stri
 	return nil
 }
 
-// await waits until the hub says what is wanted of the object's Frozen frozenCondition; above tells whether a person
+// awaitFrozen waits until the hub says what is wanted of the object's Frozen frozenCondition; above reports whether a person
 // froze what the object belongs to.
-func (t *freezeTarget) await(ctx context.Context, timeout time.Duration, what string, done func(frozen *metav1.Condition, above bool) bool) error {
+func (t *freezeTarget) awaitFrozen(ctx context.Context, timeout time.Duration, what string, done func(frozen *metav1.Condition, above bool) bool) error {
 	above, err := t.frozenAbove(ctx)
 	if err != nil {
 		return err
@@ -286,7 +286,7 @@ func (t *freezeTarget) await(ctx context.Context, timeout time.Duration, what st
 	return t.hub.ProveHub(ctx, t.client, t.name+" was "+what)
 }
 
-// frozenAbove tells whether a person froze the cluster or the MachineDeployment that the object belongs to.
+// frozenAbove reports whether a person froze the cluster or the MachineDeployment that the object belongs to.
 func (t *freezeTarget) frozenAbove(ctx context.Context) (bool, error) {
 	above := map[client.Object]client.ObjectKey{}
 	switch object := t.object.(type) {

@@ -23,9 +23,9 @@ type givenUp struct {
 	early int
 }
 
-// pass takes the finalizers off all objects of a cluster that are in deletion, and returns whether none is left.
-func (g *givenUp) pass(ctx context.Context, telling *cmdutil.Hub, c client.Client, going *removal) (bool, error) {
-	machines, runs, err := going.held(ctx, c)
+// removeFinalizers takes the finalizers off all objects of a cluster that are in deletion, and returns whether none is left.
+func (g *givenUp) removeFinalizers(ctx context.Context, telling *cmdutil.Hub, c client.Client, going *removal) (bool, error) {
+	machines, runs, err := going.heldObjects(ctx, c)
 	if err != nil {
 		return false, err
 	}
@@ -41,14 +41,14 @@ func (g *givenUp) pass(ctx context.Context, telling *cmdutil.Hub, c client.Clien
 	return gone && g.early == 0, err
 }
 
-// held are the Machines and LoadTestRuns that are being deleted, or will be, and have the agent's finalizer.
-func (r *removal) held(ctx context.Context, c client.Client) (machines []v1alpha1.Machine, runs []metav1.PartialObjectMetadata, err error) {
-	if r.takes("machines") {
+// heldObjects are the Machines and LoadTestRuns that are being deleted, or will be, and have the agent's finalizer.
+func (r *removal) heldObjects(ctx context.Context, c client.Client) (machines []v1alpha1.Machine, runs []metav1.PartialObjectMetadata, err error) {
+	if r.takesKind("machines") {
 		if machines, err = heldMachines(ctx, c, r.namespace.Name); err != nil {
 			return nil, nil, err
 		}
 	}
-	if r.takes("loadtestruns") {
+	if r.takesKind("loadtestruns") {
 		runs, err = heldLoadTestRuns(ctx, c, r.namespace.Name)
 	}
 	return machines, runs, err

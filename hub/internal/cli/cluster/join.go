@@ -94,14 +94,14 @@ func newJoin(hub *cmdutil.Hub) *cobra.Command {
 }
 
 func (o *joinOptions) run(ctx context.Context, hub *cmdutil.Hub) error {
-	if err := o.validate(); err != nil {
+	if err := o.validateFlags(); err != nil {
 		return err
 	}
 	config, err := hub.Config()
 	if err != nil {
 		return err
 	}
-	server, err := o.server.of(config)
+	server, err := o.server.serverOf(config)
 	if err != nil {
 		return err
 	}
@@ -109,19 +109,19 @@ func (o *joinOptions) run(ctx context.Context, hub *cmdutil.Hub) error {
 	if o.dryRun.Active() {
 		return delivery.dryRun(ctx, time.Now())
 	}
-	if err := delivery.prepare(); err != nil {
+	if err := delivery.checkWritable(); err != nil {
 		return err
 	}
 	c, err := hub.Client()
 	if err != nil {
 		return err
 	}
-	o.request.Deliver = delivery.write
+	o.request.Deliver = delivery.writeKubeconfig
 	result, err := o.request.Do(ctx, c, time.Now())
 	if err != nil {
-		return explain(err)
+		return explainRefusal(err)
 	}
-	if err := delivery.print(result); err != nil || !o.wait {
+	if err := delivery.printResult(result); err != nil || !o.wait {
 		return err
 	}
 	if !result.Cluster.Accepted() {
@@ -130,7 +130,7 @@ func (o *joinOptions) run(ctx context.Context, hub *cmdutil.Hub) error {
 	return awaitReady(ctx, hub, c, o.request.Cluster, o.timeout)
 }
 
-func (o *joinOptions) validate() error {
+func (o *joinOptions) validateFlags() error {
 	if err := joining.CheckName(o.request.Cluster); err != nil {
 		return cmdutil.AsUsage(err)
 	}
@@ -155,8 +155,8 @@ func (o *joinOptions) validate() error {
 	return o.output.Check()
 }
 
-// explain adds to a refusal what the user can do.
-func explain(err error) error {
+// explainRefusal adds to a refusal what the user can do.
+func explainRefusal(err error) error {
 	refused := (*joining.RefusedError)(nil)
 	if !errors.As(err, &refused) {
 		return err
@@ -173,8 +173,8 @@ func explain(err error) error {
 // serverFlags say how the agent reaches the hub.
 type serverFlags struct{ url, caFile string }
 
-// of is the hub of config, where the flags say nothing else.
-func (f serverFlags) of(config *rest.Config) (joining.Server, error) {
+// serverOf is the hub of config, where the flags say nothing else.
+func (f serverFlags) serverOf(config *rest.Config) (joining.Server, error) {
 	if f.caFile != "" {
 		ca, err := os.ReadFile(f.caFile)
 		if err != nil {

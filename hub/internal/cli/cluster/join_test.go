@@ -33,7 +33,7 @@ func FuzzAgentServer(f *testing.F) {
 	}
 	config := &rest.Config{Host: "https://127.0.0.1:6443"}
 	f.Fuzz(func(t *testing.T, url string) {
-		server, err := serverFlags{url: url}.of(config)
+		server, err := serverFlags{url: url}.serverOf(config)
 		if err != nil {
 			if cmdutil.Code(err) != cmdutil.BadUsage {
 				t.Errorf("%q: exit code %d: %v", url, cmdutil.Code(err), err)

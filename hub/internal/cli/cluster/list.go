@@ -77,7 +77,7 @@ func (o *listOptions) run(ctx context.Context, hub *cmdutil.Hub, names []string)
 	}
 	// Those that exist are shown although others do not.
 	var missing error
-	list.Items, missing = pick(list.Items, names)
+	list.Items, missing = pickClusters(list.Items, names)
 	list.Items = slices.DeleteFunc(list.Items, func(cluster v1alpha1.Cluster) bool {
 		err := undecodable.Check(&cluster)
 		if err != nil {
@@ -87,7 +87,7 @@ func (o *listOptions) run(ctx context.Context, hub *cmdutil.Hub, names []string)
 	})
 	if o.watch && missing == nil {
 		defer hub.NoteStoppedHub(ctx, c)()
-		return o.follow(ctx, hub, c, chosen, names)
+		return o.followClusters(ctx, hub, c, chosen, names)
 	}
 	if len(list.Items) == 0 && missing != nil {
 		return missing
@@ -95,26 +95,26 @@ func (o *listOptions) run(ctx context.Context, hub *cmdutil.Hub, names []string)
 	if asTable && len(list.Items) > 0 {
 		hub.NoteOldTable(ctx, c)
 	}
-	return cmp.Or(o.print(hub, list, names), missing)
+	return cmp.Or(o.printClusters(hub, list, names), missing)
 }
 
-// print prints the clusters that were found.
-func (o *listOptions) print(hub *cmdutil.Hub, list *v1alpha1.ClusterList, names []string) error {
+// printClusters prints the clusters that were found.
+func (o *listOptions) printClusters(hub *cmdutil.Hub, list *v1alpha1.ClusterList, names []string) error {
 	_, asTable := o.output.Own()
 	switch {
 	case asTable && len(list.Items) == 0:
 		hub.Note("No clusters. Let one join with: kubectl hollow cluster join NAME")
 		return nil
 	case asTable:
-		return o.output.Table(hub.Out, table(list.Items, time.Now()))
+		return o.output.Table(hub.Out, newTable(list.Items, time.Now()))
 	case len(names) == 1 && len(list.Items) == 1:
 		return o.output.Print(hub.Out, &list.Items[0])
 	}
 	return o.output.Print(hub.Out, list)
 }
 
-// pick returns the clusters of those names, or all, sorted. The error names those that do not exist.
-func pick(all []v1alpha1.Cluster, names []string) ([]v1alpha1.Cluster, error) {
+// pickClusters returns the clusters of those names, or all, sorted. The error names those that do not exist.
+func pickClusters(all []v1alpha1.Cluster, names []string) ([]v1alpha1.Cluster, error) {
 	slices.SortFunc(all, func(a, b v1alpha1.Cluster) int { return cmp.Compare(a.Name, b.Name) })
 	if len(names) == 0 {
 		return all, nil
@@ -138,8 +138,8 @@ func pick(all []v1alpha1.Cluster, names []string) ([]v1alpha1.Cluster, error) {
 	return picked, nil
 }
 
-// table shows clusters.
-func table(clusters []v1alpha1.Cluster, now time.Time) *metav1.Table {
+// newTable shows clusters.
+func newTable(clusters []v1alpha1.Cluster, now time.Time) *metav1.Table {
 	result := &metav1.Table{ColumnDefinitions: cmdutil.Columns(
 		"Name", "Acceptance", "Ready", "Frozen", "Machines", "Kubernetes", "Agent", "Age", "+Connected", "+Skew", "+Failed", "+Orphans", "+Message")}
 	for i := range clusters {
@@ -149,19 +149,19 @@ func table(clusters []v1alpha1.Cluster, now time.Time) *metav1.Table {
 			machines, failed = fmt.Sprintf("%d/%d", counts.Ready, counts.Total), fmt.Sprint(counts.Failed)
 		}
 		result.Rows = append(result.Rows, metav1.TableRow{Cells: []any{
-			cluster.Name, acceptance(cluster),
-			state(cluster, v1alpha1.ReadyCondition, metav1.ConditionTrue),
-			state(cluster, v1alpha1.FrozenCondition, metav1.ConditionFalse),
+			cluster.Name, formatAcceptance(cluster),
+			formatCondition(cluster, v1alpha1.ReadyCondition, metav1.ConditionTrue),
+			formatCondition(cluster, v1alpha1.FrozenCondition, metav1.ConditionFalse),
 			machines, orDash(cluster.Status.KubernetesVersion), orDash(cluster.Status.AgentVersion),
 			duration.HumanDuration(now.Sub(cluster.CreationTimestamp.Time)),
-			state(cluster, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionTrue), skew(cluster), failed, orphans(cluster), message(cluster),
+			formatCondition(cluster, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionTrue), formatSkew(cluster), failed, formatOrphans(cluster), describeProblem(cluster),
 		}})
 	}
 	return result
 }
 
-// skew is how far the clock of a cluster's agent is off; that of a silent agent is not known.
-func skew(cluster *v1alpha1.Cluster) string {
+// formatSkew is how far the clock of a cluster's agent is off; that of a silent agent is not known.
+func formatSkew(cluster *v1alpha1.Cluster) string {
 	switch {
 	case cluster.Status.ClockSkew != nil:
 		return cluster.Status.ClockSkew.Duration.String()
@@ -171,8 +171,8 @@ func skew(cluster *v1alpha1.Cluster) string {
 	return "-"
 }
 
-// orphans counts the instances and the Nodes that have no Machine.
-func orphans(cluster *v1alpha1.Cluster) string {
+// formatOrphans counts the instances and the Nodes that have no Machine.
+func formatOrphans(cluster *v1alpha1.Cluster) string {
 	found := cluster.Status.Orphans
 	if found == nil {
 		return "0"
@@ -180,7 +180,7 @@ func orphans(cluster *v1alpha1.Cluster) string {
 	return plural.Count(found.Instances, "instance") + ", " + plural.Count(found.Nodes, "node")
 }
 
-func acceptance(cluster *v1alpha1.Cluster) string {
+func formatAcceptance(cluster *v1alpha1.Cluster) string {
 	if cluster.DeletionTimestamp != nil {
 		return "Removing"
 	}
@@ -190,8 +190,8 @@ func acceptance(cluster *v1alpha1.Cluster) string {
 	return orDash(string(cluster.Spec.Acceptance))
 }
 
-// state is a condition's status, and its reason unless it is as one hopes.
-func state(cluster *v1alpha1.Cluster, kind string, hoped metav1.ConditionStatus) string {
+// formatCondition is a condition's status, and its reason unless it is as one hopes.
+func formatCondition(cluster *v1alpha1.Cluster, kind string, hoped metav1.ConditionStatus) string {
 	condition := meta.FindStatusCondition(cluster.Status.Conditions, kind)
 	switch {
 	case condition == nil:
@@ -202,8 +202,8 @@ func state(cluster *v1alpha1.Cluster, kind string, hoped metav1.ConditionStatus)
 	return fmt.Sprintf("%s (%s)", condition.Status, condition.Reason)
 }
 
-// message says why a cluster is frozen, else why it is not ready.
-func message(cluster *v1alpha1.Cluster) string {
+// describeProblem says why a cluster is frozen, else why it is not ready.
+func describeProblem(cluster *v1alpha1.Cluster) string {
 	list := cluster.Status.Conditions
 	if frozen := meta.FindStatusCondition(list, v1alpha1.FrozenCondition); frozen != nil && frozen.Status == metav1.ConditionTrue {
 		return frozen.Message

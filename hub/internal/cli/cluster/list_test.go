@@ -58,14 +58,14 @@ func examples() []v1alpha1.Cluster {
 func TestTableOfClusters(t *testing.T) {
 	g := NewWithT(t)
 	var out bytes.Buffer
-	g.Expect(printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(table(examples(), now), &out)).To(Succeed())
+	g.Expect(printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(newTable(examples(), now), &out)).To(Succeed())
 	g.Expect(out.String()).To(Equal(`NAME     ACCEPTANCE   READY               FROZEN               MACHINES   KUBERNETES   AGENT    AGE
 fine     Accepted     True                False                3/3        v1.37.1      v0.1.0   3h
 new      Auto         -                   -                    -          -            -        3h
 silent   Accepted     Unknown (Unknown)   True (AgentSilent)   1/3        -            -        3h
 `))
 	out.Reset()
-	g.Expect(printers.NewTablePrinter(printers.PrintOptions{Wide: true, NoHeaders: true}).PrintObj(table(examples(), now), &out)).To(Succeed())
+	g.Expect(printers.NewTablePrinter(printers.PrintOptions{Wide: true, NoHeaders: true}).PrintObj(newTable(examples(), now), &out)).To(Succeed())
 	g.Expect(strings.Split(out.String(), "\n")).To(HaveExactElements(
 		MatchRegexp(`^fine .* 3h +True +<2s +0 +0 *$`),
 		MatchRegexp(`^new .* 3h +- +- +- +0 *$`),
@@ -73,18 +73,18 @@ silent   Accepted     Unknown (Unknown)   True (AgentSilent)   1/3        -     
 		BeEmpty()))
 	lost := examples()[2]
 	lost.Status.ClockSkew = nil
-	g.Expect(skew(&lost)).To(Equal("-"), "it is not known while the agent is silent")
+	g.Expect(formatSkew(&lost)).To(Equal("-"), "it is not known while the agent is silent")
 }
 
 func TestPickSortsAndMisses(t *testing.T) {
 	g := NewWithT(t)
-	all, err := pick(examples(), nil)
+	all, err := pickClusters(examples(), nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(all).To(HaveLen(3))
-	some, err := pick(examples(), []string{"silent", "fine"})
+	some, err := pickClusters(examples(), []string{"silent", "fine"})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect([]string{some[0].Name, some[1].Name}).To(Equal([]string{"silent", "fine"}))
-	some, err = pick(examples(), []string{"another", "silent", "finer"})
+	some, err = pickClusters(examples(), []string{"another", "silent", "finer"})
 	g.Expect(err).To(MatchError("cluster another does not exist, cluster finer does not exist; did you mean fine?"))
 	g.Expect(some).To(HaveExactElements(HaveField("Name", "silent")), "what exists is listed")
 }

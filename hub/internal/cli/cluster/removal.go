@@ -55,8 +55,8 @@ func findRemoval(ctx context.Context, c client.Client, name string) (*removal, e
 	return nil, cmdutil.Refusal("namespace %s is not being deleted: its Machines and LoadTestRuns keep their finalizers, by which the agent removes what they have in the workload cluster", name)
 }
 
-// takes tells whether objects of a kind are being deleted, by the plural name of the kind.
-func (r *removal) takes(kind string) bool { return r.deleting || slices.Contains(r.kinds, kind) }
+// takesKind reports whether objects of a kind are being deleted, by the plural name of the kind.
+func (r *removal) takesKind(kind string) bool { return r.deleting || slices.Contains(r.kinds, kind) }
 
 // heldCluster is the Cluster, if it is in deletion and has the hub's finalizer; else nil.
 func (r *removal) heldCluster(ctx context.Context, c client.Client) (*metav1.PartialObjectMetadata, error) {

@@ -57,7 +57,7 @@ func newRemove(hub *cmdutil.Hub) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cluster, err := get(command.Context(), c, args[0])
+			cluster, err := getCluster(command.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
@@ -72,10 +72,10 @@ func newRemove(hub *cmdutil.Hub) *cobra.Command {
 					return err
 				}
 			}
-			if err := remove(command.Context(), dryRun.Telling(output.Telling(hub)), c, cluster, total, timeout, !dryRun.Active()); err != nil {
+			if err := removeCluster(command.Context(), dryRun.Telling(output.Telling(hub)), c, cluster, total, timeout, !dryRun.Active()); err != nil {
 				return err
 			}
-			return output.Result(hub, cluster, decided(cluster, cluster)...)
+			return output.Result(hub, cluster, acceptanceFacts(cluster, cluster)...)
 		},
 	}
 	command.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
@@ -84,7 +84,7 @@ func newRemove(hub *cmdutil.Hub) *cobra.Command {
 	return command
 }
 
-func remove(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, cluster *v1alpha1.Cluster, machines int, timeout time.Duration, wait bool) error {
+func removeCluster(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, cluster *v1alpha1.Cluster, machines int, timeout time.Duration, wait bool) error {
 	if err := deleteTokens(ctx, hub, c, cluster.Name); err != nil {
 		return err
 	}

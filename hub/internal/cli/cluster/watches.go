@@ -42,9 +42,9 @@ var (
 	watchedResources = []string{"clusters", "machineclasses", "machines"}
 )
 
-// endWatches ends the watches that a denied cluster without rights has open: an API server asks only at the begin of one
+// endWatches ends the watches that a denied cluster without rights has open: an API server asks only at the start of one
 // whether it is allowed. A change of a CustomResourceDefinition ends all watches of its kind; whose rights are gone cannot
-// begin another. The definitions are changed and changed back, the latter also when it is interrupted.
+// start another. The definitions are changed and changed back, the latter also when it is interrupted.
 func endWatches(ctx context.Context, hub *cmdutil.Hub, c client.Client, timeout time.Duration) error {
 	err := markAll(ctx, c, true)
 	if err == nil {
@@ -67,7 +67,7 @@ func endWatches(ctx context.Context, hub *cmdutil.Hub, c client.Client, timeout 
 func markAll(ctx context.Context, c client.Client, marked bool) error {
 	var problems []error
 	for _, resource := range watchedResources {
-		problems = append(problems, mark(ctx, c, resource+"."+v1alpha1.GroupVersion.Group, marked))
+		problems = append(problems, markDefinition(ctx, c, resource+"."+v1alpha1.GroupVersion.Group, marked))
 	}
 	return errors.Join(problems...)
 }
@@ -78,7 +78,7 @@ func awaitNoRights(ctx context.Context, c client.Client, name string, timeout ti
 	defer cancel()
 	err := wait.PollUntilContextCancel(limited, rightsGlance, true, func(ctx context.Context) (bool, error) {
 		for _, resource := range watchedResources {
-			review := rights(name, resource)
+			review := newAccessReview(name, resource)
 			if err := c.Create(ctx, review); err != nil {
 				return false, fmt.Errorf("asking what cluster %s may watch: %w", name, err)
 			}
@@ -98,8 +98,8 @@ func awaitNoRights(ctx context.Context, c client.Client, name string, timeout ti
 	return err
 }
 
-// rights asks whether the agent of a cluster may watch its own objects.
-func rights(name, resource string) *authorizationv1.SubjectAccessReview {
+// newAccessReview asks whether the agent of a cluster may watch its own objects.
+func newAccessReview(name, resource string) *authorizationv1.SubjectAccessReview {
 	attributes := &authorizationv1.ResourceAttributes{Verb: "watch", Group: v1alpha1.GroupVersion.Group, Resource: resource, Namespace: name}
 	if resource == "clusters" {
 		attributes.Namespace, attributes.Name = "", name
@@ -109,8 +109,8 @@ func rights(name, resource string) *authorizationv1.SubjectAccessReview {
 	}}
 }
 
-// mark gives a definition the category, or takes it away.
-func mark(ctx context.Context, c client.Client, name string, marked bool) error {
+// markDefinition gives a definition the category, or takes it away.
+func markDefinition(ctx context.Context, c client.Client, name string, marked bool) error {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		definition := &unstructured.Unstructured{}
 		definition.SetGroupVersionKind(definitionKind)
@@ -143,11 +143,11 @@ func mark(ctx context.Context, c client.Client, name string, marked bool) error 
 // ageColumn is the index of the column that changes by itself.
 const ageColumn = 7
 
-// follow lists the clusters of those names, or all, and each again when its line changes, until ctx is done.
-func (o *listOptions) follow(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, chosen labels.Selector, names []string) error {
+// followClusters lists the clusters of those names, or all, and each again when its line changes, until ctx is done.
+func (o *listOptions) followClusters(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, chosen labels.Selector, names []string) error {
 	shown := map[string]string{}
 	show := func(clusters []v1alpha1.Cluster) error {
-		rows := table(slices.DeleteFunc(clusters, func(cluster v1alpha1.Cluster) bool {
+		rows := newTable(slices.DeleteFunc(clusters, func(cluster v1alpha1.Cluster) bool {
 			return len(names) > 0 && !slices.Contains(names, cluster.Name)
 		}), time.Now())
 		rows.Rows = slices.DeleteFunc(rows.Rows, func(row metav1.TableRow) bool {
@@ -169,7 +169,7 @@ func (o *listOptions) follow(ctx context.Context, hub *cmdutil.Hub, c client.Wit
 				all = append(all, *cluster)
 			}
 		}
-		sorted, err := pick(all, nil)
+		sorted, err := pickClusters(all, nil)
 		if err != nil {
 			return false, err
 		}

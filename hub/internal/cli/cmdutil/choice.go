@@ -17,11 +17,11 @@ func Choice[T ~string](command *cobra.Command, target *T, flag, usage string, va
 func ChoiceP[T ~string](command *cobra.Command, target *T, flag, short, usage string, values ...T) {
 	c := &choice[T]{target: target, values: values}
 	command.Flags().VarP(c, flag, short, usage)
-	complete(command, flag, c.texts())
+	completeFlag(command, flag, c.valueTexts())
 }
 
-// complete offers the values of a flag. Registering fails only for a flag that does not exist.
-func complete(command *cobra.Command, flag string, values []string) {
+// completeFlag offers the values of a flag. Registering fails only for a flag that does not exist.
+func completeFlag(command *cobra.Command, flag string, values []string) {
 	if err := command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err)
 	}
@@ -33,7 +33,7 @@ type choice[T ~string] struct {
 	values []T
 }
 
-func (c *choice[T]) texts() []string {
+func (c *choice[T]) valueTexts() []string {
 	var texts []string
 	for _, value := range c.values {
 		texts = append(texts, string(value))
@@ -45,12 +45,12 @@ func (c *choice[T]) texts() []string {
 func (c *choice[T]) String() string { return string(*c.target) }
 
 // Type implements pflag.Value: the help shows it.
-func (c *choice[T]) Type() string { return strings.Join(c.texts(), "|") }
+func (c *choice[T]) Type() string { return strings.Join(c.valueTexts(), "|") }
 
 // Set implements pflag.Value.
 func (c *choice[T]) Set(text string) error {
 	if !slices.Contains(c.values, T(text)) {
-		return fmt.Errorf("want one of %s", strings.Join(c.texts(), ", "))
+		return fmt.Errorf("want one of %s", strings.Join(c.valueTexts(), ", "))
 	}
 	*c.target = T(text)
 	return nil

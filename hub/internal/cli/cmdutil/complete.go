@@ -33,7 +33,7 @@ func (h *Hub) CompleteObjects(kinds ...Kind) Completer {
 				offered = append(offered, string(kind))
 			}
 		case len(args) == 1:
-			offered = h.names(ctx, KindOf(args[0], kinds), nil)
+			offered = h.completeNames(ctx, KindOf(args[0], kinds), nil)
 		}
 		return offered, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -47,7 +47,7 @@ func (h *Hub) CompleteNames(kind Kind, many bool) Completer {
 		}
 		ctx, cancel := Quick(command)
 		defer cancel()
-		return h.names(ctx, kind, args), cobra.ShellCompDirectiveNoFileComp
+		return h.completeNames(ctx, kind, args), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -57,9 +57,9 @@ var lists = map[Kind]client.ObjectList{
 	DeploymentKind: &v1alpha1.MachineDeploymentList{}, SetKind: &v1alpha1.MachineSetList{},
 }
 
-// names returns those of one kind that are not given yet. It returns none if the hub cannot be asked: completion cannot
+// completeNames returns those of one kind that are not given yet. It returns none if the hub cannot be asked: completion cannot
 // show the error.
-func (h *Hub) names(ctx context.Context, kind Kind, given []string) []cobra.Completion {
+func (h *Hub) completeNames(ctx context.Context, kind Kind, given []string) []cobra.Completion {
 	empty, known := lists[kind]
 	if !known {
 		return nil

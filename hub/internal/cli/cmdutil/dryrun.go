@@ -29,10 +29,10 @@ func NewDryRun(command *cobra.Command) *DryRun {
 	return d
 }
 
-// Active tells whether nothing is to be changed, so that there is nothing to wait for.
+// Active reports whether nothing is to be changed, so that there is nothing to wait for.
 func (d *DryRun) Active() bool { return d.mode != dryRunNone }
 
-// Server tells whether the API server is to check what would be written.
+// Server reports whether the API server is to check what would be written.
 func (d *DryRun) Server() bool { return d.mode == dryRunServer }
 
 // Telling returns hub as a command tells of what it does: each result says that it is none.

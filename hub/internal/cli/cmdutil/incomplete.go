@@ -57,7 +57,7 @@ func missingKind(err error) (missing schema.GroupKind, found bool) {
 	return schema.GroupKind{}, false
 }
 
-// hasKinds tells whether the API server has some of Hollowfleet's kinds.
+// hasKinds reports whether the API server has some of Hollowfleet's kinds.
 func (h *Hub) hasKinds() bool {
 	config, err := h.Config()
 	if err != nil {

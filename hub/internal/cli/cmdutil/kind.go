@@ -50,12 +50,12 @@ func Object(command *cobra.Command, args []string, kinds ...Kind) (Kind, string,
 	}
 	kind := KindOf(args[0], kinds)
 	if kind == "" {
-		return "", "", Usage("unknown kind %q: want %s", args[0], wanted(kinds))
+		return "", "", Usage("unknown kind %q: want %s", args[0], describeWanted(kinds))
 	}
 	return kind, args[1], nil
 }
 
-func wanted(kinds []Kind) string {
+func describeWanted(kinds []Kind) string {
 	var names []string
 	for _, kind := range kinds {
 		names = append(names, string(kind))

@@ -53,7 +53,7 @@ func (h *Hub) Config() (*rest.Config, error) {
 	return config, h.checkNamed(config)
 }
 
-// checkNamed finds that no API server is named at all: the client would try one on this machine, which is no hub.
+// checkNamed finds that no API server is named at all: the client would try one on this machine, which is not a hub.
 func (h *Hub) checkNamed(config *rest.Config) error {
 	loader := h.Flags.ToRawKubeConfigLoader()
 	raw, err := loader.RawConfig()
@@ -166,7 +166,7 @@ func (h *Hub) Confirm(question, doing, refused string) error {
 func Group(command *cobra.Command, children ...*cobra.Command) *cobra.Command {
 	command.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return Usage("unknown command %q for %q%s", args[0], command.CommandPath(), DidYouMean(args[0], names(command)))
+			return Usage("unknown command %q for %q%s", args[0], command.CommandPath(), DidYouMean(args[0], subcommandNames(command)))
 		}
 		return nil
 	}
@@ -177,8 +177,8 @@ func Group(command *cobra.Command, children ...*cobra.Command) *cobra.Command {
 	return command
 }
 
-// names are those of the commands below command, and their other names.
-func names(command *cobra.Command) []string {
+// subcommandNames are those of the commands below command, and their other names.
+func subcommandNames(command *cobra.Command) []string {
 	var names []string
 	for _, child := range command.Commands() {
 		if child.IsAvailableCommand() {

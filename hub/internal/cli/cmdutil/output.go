@@ -34,8 +34,8 @@ func NewOutput(command *cobra.Command, own ...string) *Output {
 	o.flags.OutputFormat = &o.format
 	o.flags.JSONYamlPrintFlags.AddFlags(command)
 	o.flags.TemplatePrinterFlags.AddFlags(command)
-	command.Flags().StringVarP(&o.format, "output", "o", "", OutputUsage(o.formats()...))
-	complete(command, "output", o.formats())
+	command.Flags().StringVarP(&o.format, "output", "o", "", OutputUsage(o.listFormats()...))
+	completeFlag(command, "output", o.listFormats())
 	return o
 }
 
@@ -55,8 +55,8 @@ func OutputUsage[T ~string](formats ...T) string {
 	return "output format: " + strings.Join(names, ", ") + "; wide adds details"
 }
 
-// formats are all that the command takes.
-func (o *Output) formats() []string {
+// listFormats are all that the command takes.
+func (o *Output) listFormats() []string {
 	return slices.Compact(slices.Sorted(slices.Values(append(o.flags.AllowedFormats(), o.own...))))
 }
 
@@ -83,26 +83,26 @@ func (o *Output) Check() error {
 	if _, own := o.Own(); own {
 		return nil
 	}
-	_, err := o.printer()
+	_, err := o.newPrinter()
 	return err
 }
 
-// printer is that of one of kubectl's formats.
-func (o *Output) printer() (printers.ResourcePrinter, error) {
+// newPrinter is that of one of kubectl's formats.
+func (o *Output) newPrinter() (printers.ResourcePrinter, error) {
 	printer, err := o.flags.ToPrinter()
 	if genericclioptions.IsNoCompatiblePrinterError(err) {
-		return nil, Usage("-o: unknown format %q: want one of %s", o.format, strings.Join(o.formats(), ", "))
+		return nil, Usage("-o: unknown format %q: want one of %s", o.format, strings.Join(o.listFormats(), ", "))
 	}
 	return printer, AsUsage(err)
 }
 
 // Print prints objects in one of kubectl's formats.
 func (o *Output) Print(out io.Writer, objects ...runtime.Object) error {
-	printer, err := o.printer()
+	printer, err := o.newPrinter()
 	if err != nil {
 		return err
 	}
-	if objects, err = o.spread(objects); err != nil {
+	if objects, err = o.spreadLists(objects); err != nil {
 		return err
 	}
 	for _, object := range objects {
@@ -116,8 +116,8 @@ func (o *Output) Print(out io.Writer, objects ...runtime.Object) error {
 	return nil
 }
 
-// spread takes lists apart for the format that has a line for each object.
-func (o *Output) spread(objects []runtime.Object) ([]runtime.Object, error) {
+// spreadLists takes lists apart for the format that has a line for each object.
+func (o *Output) spreadLists(objects []runtime.Object) ([]runtime.Object, error) {
 	if o.format != "name" {
 		return objects, nil
 	}

@@ -11,7 +11,7 @@ const farthest = 2
 func DidYouMean(typed string, known []string) string {
 	best, nearest := "", farthest+1
 	for _, name := range known {
-		if far := distance(strings.ToLower(typed), name); far < nearest && far < len(name) {
+		if far := editDistance(strings.ToLower(typed), name); far < nearest && far < len(name) {
 			best, nearest = name, far
 		}
 	}
@@ -21,8 +21,8 @@ func DidYouMean(typed string, known []string) string {
 	return "; did you mean " + best + "?"
 }
 
-// distance is the number of letters to insert, remove or change between a and b. It is exact up to farthest.
-func distance(a, b string) int {
+// editDistance is the number of letters to insert, remove or change between a and b. It is exact up to farthest.
+func editDistance(a, b string) int {
 	if len(a)-len(b) > farthest || len(b)-len(a) > farthest {
 		return farthest + 1
 	}

@@ -18,14 +18,14 @@ import (
 func Until[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, key client.ObjectKey, example T, done func(T) (bool, error)) error {
 	_, err := watchtools.UntilWithSync(ctx, listWatch(c, list, key), example, func(store cache.Store) (bool, error) {
 		for _, object := range store.List() {
-			return check(object, done)
+			return checkObject(object, done)
 		}
-		return false, missing(key)
+		return false, missingError(key)
 	}, func(event watch.Event) (bool, error) {
 		if event.Type == watch.Deleted {
-			return false, missing(key)
+			return false, missingError(key)
 		}
-		return check(event.Object, done)
+		return checkObject(event.Object, done)
 	})
 	return inTime(ctx, err)
 }
@@ -38,7 +38,7 @@ func UntilGone[T client.Object](ctx context.Context, c client.WithWatch, list cl
 	return inTime(ctx, err)
 }
 
-func check[T client.Object](object any, done func(T) (bool, error)) (bool, error) {
+func checkObject[T client.Object](object any, done func(T) (bool, error)) (bool, error) {
 	typed, ok := object.(T)
 	if !ok {
 		return false, fmt.Errorf("watching: got a %T", object)
@@ -46,7 +46,7 @@ func check[T client.Object](object any, done func(T) (bool, error)) (bool, error
 	return done(typed)
 }
 
-func missing(key client.ObjectKey) error {
+func missingError(key client.ObjectKey) error {
 	return NotFound("%s does not exist (any more)", key.Name)
 }
 

@@ -56,9 +56,9 @@ func (j *Judge) judgeClass(s *subject) *judgement {
 	provider := s.class.Spec.Provider
 	switch wrong := unknownField(s.class); {
 	case of.refused > 0:
-		return s.problem(of.reason, fmt.Sprintf("%s of this class failed with it: %s", plural.Count(of.refused, "Machine"), of.message))
+		return s.newProblem(of.reason, fmt.Sprintf("%s of this class failed with it: %s", plural.Count(of.refused, "Machine"), of.message))
 	case wrong != "":
-		return s.problem(v1alpha1.ErrorInvalidConfiguration, fmt.Sprintf("spec.providerConfig: %s: a Machine of this class fails: correct the field; docs/hollow-nodes.md lists them", wrong))
+		return s.newProblem(v1alpha1.ErrorInvalidConfiguration, fmt.Sprintf("spec.providerConfig: %s: a Machine of this class fails: correct the field; docs/hollow-nodes.md lists them", wrong))
 	case provider != builtIn && of.running == 0:
 		return &judgement{Waiting, v1alpha1.ErrorUnknownProvider, fmt.Sprintf("spec.provider: %q is not built in, and no Machine of this class runs: whether the agent of Cluster %s has such a driver is not known. "+
 			"Create a Machine of it, or another class with provider %s", provider, s.GetNamespace(), builtIn), s.GetCreationTimestamp()}
@@ -75,7 +75,7 @@ func unknownField(class *v1alpha1.MachineClass) string {
 	if err := json.Unmarshal(class.Spec.ProviderConfig.Raw, &raw); err != nil {
 		return err.Error()
 	}
-	for _, field := range sorted(raw) {
+	for _, field := range sortedKeys(raw) {
 		if !known[field] {
 			return fmt.Sprintf("%q is not a field of %s", field, v1alpha1.HollowNodeConfigKind)
 		}

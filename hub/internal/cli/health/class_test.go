@@ -43,12 +43,12 @@ func TestAClassOfWhichNoMachineCanBeMadeIsNamed(t *testing.T) {
 				class.Spec.ProviderConfig = &runtime.RawExtension{Raw: []byte(c.config)}
 			}
 			s := subjectOf(class)
-			found := judge.judge(s)
+			found := judge.judgeSubject(s)
 			g.Expect(found.state).To(Equal(c.state), found.message)
 			g.Expect(found.reason).To(Equal(c.reason))
 			g.Expect(found.message).To(ContainSubstring(c.says))
 			if c.state != Healthy {
-				g.Expect(next(s, found)).To(Equal("kubectl edit machineclass " + c.name + " -n c1"))
+				g.Expect(nextCommand(s, found)).To(Equal("kubectl edit machineclass " + c.name + " -n c1"))
 			}
 		})
 	}

@@ -86,11 +86,11 @@ type judgement struct {
 	since           metav1.Time
 }
 
-func (s *subject) problem(reason, message string) *judgement {
+func (s *subject) newProblem(reason, message string) *judgement {
 	return &judgement{state: Problem, reason: reason, message: message, since: s.GetCreationTimestamp()}
 }
 
-func from(state State, condition *metav1.Condition) *judgement {
+func judgementFrom(state State, condition *metav1.Condition) *judgement {
 	message := condition.Message
 	if message == "" {
 		message = fmt.Sprintf("%s is %s", condition.Type, condition.Status)
@@ -104,7 +104,7 @@ var checks = []func(*Judge, *subject) *judgement{
 	checkProgress,
 }
 
-func (j *Judge) judge(s *subject) judgement {
+func (j *Judge) judgeSubject(s *subject) judgement {
 	for _, check := range checks {
 		if found := check(j, s); found != nil {
 			return *found
@@ -117,19 +117,19 @@ func checkDecoded(_ *Judge, s *subject) *judgement {
 	if s.undecodable == "" {
 		return nil
 	}
-	return s.problem(v1alpha1.ReasonUndecodable, "cannot be decoded, so nothing is known of it and it is left alone: "+s.undecodable)
+	return s.newProblem(v1alpha1.ReasonUndecodable, "cannot be decoded, so nothing is known of it and it is left alone: "+s.undecodable)
 }
 
 func checkCluster(j *Judge, s *subject) *judgement {
 	if s.cluster == "" || s.kind == MachineClass || j.Clusters == nil || j.Clusters[s.cluster] {
 		return nil
 	}
-	return s.problem(v1alpha1.ReasonClusterNotFound, fmt.Sprintf("Cluster %s does not exist: no agent looks after this object, and its status is what was known last", s.cluster))
+	return s.newProblem(v1alpha1.ReasonClusterNotFound, fmt.Sprintf("Cluster %s does not exist: no agent looks after this object, and its status is what was known last", s.cluster))
 }
 
 func checkStale(_ *Judge, s *subject) *judgement {
 	if stale := meta.FindStatusCondition(s.conditions, v1alpha1.MachineStaleCondition); stale != nil && stale.Status != metav1.ConditionFalse && s.kind == Machine {
-		found := from(Problem, stale)
+		found := judgementFrom(Problem, stale)
 		found.reason = "Stale: " + stale.Reason
 		return found
 	}
@@ -148,11 +148,11 @@ func checkDeletion(j *Judge, s *subject) *judgement {
 	if drained := meta.FindStatusCondition(s.conditions, v1alpha1.MachineDrainedCondition); drained != nil && drained.Status != metav1.ConditionTrue {
 		held = cmp.Or(drained.Message, held)
 		if drained.Reason == v1alpha1.ReasonMisconfiguredBudget || drained.Reason == v1alpha1.ReasonDrainTimedOut {
-			return from(Problem, drained)
+			return judgementFrom(Problem, drained)
 		}
 	}
 	if frozen := meta.FindStatusCondition(s.conditions, v1alpha1.ReadyCondition); frozen != nil && frozen.Reason == v1alpha1.ReasonAwaitingThaw {
-		return from(Problem, frozen)
+		return judgementFrom(Problem, frozen)
 	}
 	if age := j.Now.Sub(at.Time); age > longestDeletion {
 		return &judgement{Problem, ReasonStuckDeletion, fmt.Sprintf("has been in deletion for %s; %s", duration.HumanDuration(age), held), *at}
@@ -162,7 +162,7 @@ func checkDeletion(j *Judge, s *subject) *judgement {
 
 func checkStalled(_ *Judge, s *subject) *judgement {
 	if stalled := meta.FindStatusCondition(s.conditions, v1alpha1.StalledCondition); stalled != nil && stalled.Status == metav1.ConditionTrue {
-		return from(Problem, stalled)
+		return judgementFrom(Problem, stalled)
 	}
 	return nil
 }
@@ -179,16 +179,16 @@ func checkObserved(_ *Judge, s *subject) *judgement {
 	ready := meta.FindStatusCondition(s.conditions, v1alpha1.ReadyCondition)
 	switch {
 	case s.tracked && s.observed == 0 || ready == nil || s.needsPhase() && s.phase == "":
-		return s.problem(ReasonNotObserved, who+" has reported nothing on it yet")
+		return s.newProblem(ReasonNotObserved, who+" has reported nothing on it yet")
 	case s.tracked && s.observed != s.GetGeneration():
-		return s.problem(ReasonNotObserved, fmt.Sprintf("%s has not looked at its current spec yet: generation %d, observed %d", who, s.GetGeneration(), s.observed))
+		return s.newProblem(ReasonNotObserved, fmt.Sprintf("%s has not looked at its current spec yet: generation %d, observed %d", who, s.GetGeneration(), s.observed))
 	case ready.Status == metav1.ConditionTrue && s.tracked && s.isAboutAnotherSpec(ready):
-		return s.problem(ReasonNotObserved, "its condition Ready is about another spec than the current one")
+		return s.newProblem(ReasonNotObserved, "its condition Ready is about another spec than the current one")
 	}
 	return nil
 }
 
-// isAboutAnotherSpec tells whether a condition was found for a spec that the object does not have (any more): a restored object has an
+// isAboutAnotherSpec reports whether a condition was found for a spec that the object does not have (any more): a restored object has an
 // earlier one.
 func (s *subject) isAboutAnotherSpec(condition *metav1.Condition) bool {
 	return condition.ObservedGeneration != 0 && condition.ObservedGeneration != s.GetGeneration()
@@ -200,7 +200,7 @@ func (s *subject) needsPhase() bool {
 
 func checkFrozen(_ *Judge, s *subject) *judgement {
 	if frozen := meta.FindStatusCondition(s.conditions, v1alpha1.FrozenCondition); frozen != nil && frozen.Status != metav1.ConditionFalse {
-		return from(Problem, frozen)
+		return judgementFrom(Problem, frozen)
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ var required = []struct {
 }
 
 func checkConditions(_ *Judge, s *subject) *judgement {
-	parent, _ := s.parent()
+	parent, _ := s.parentOf()
 	for _, part := range required {
 		found := meta.FindStatusCondition(s.conditions, part.kind)
 		isAvailable := part.kind == v1alpha1.AvailableCondition
@@ -227,23 +227,23 @@ func checkConditions(_ *Judge, s *subject) *judgement {
 		case isAvailable && s.isAvailableElsewhere(parent, found):
 			continue
 		case found == nil && isAvailable && slices.Contains([]string{MachineFleet, MachineDeployment, MachineSet}, s.kind):
-			return s.problem(ReasonNotObserved, "its condition Available is missing")
+			return s.newProblem(ReasonNotObserved, "its condition Available is missing")
 		case found != nil && found.Status != part.wanted:
-			return from(Problem, found)
+			return judgementFrom(Problem, found)
 		case found != nil && isAvailable && s.tracked && s.isAboutAnotherSpec(found):
-			return s.problem(ReasonNotObserved, "its condition Available is about another spec than the current one")
+			return s.newProblem(ReasonNotObserved, "its condition Available is about another spec than the current one")
 		}
 	}
 	return nil
 }
 
-// isAvailableElsewhere tells whether something else than the condition Available counts for an object: the MachineDeployment's for its
+// isAvailableElsewhere reports whether something else than the condition Available counts for an object: the MachineDeployment's for its
 // sets, since a rollout takes the Machines of one set for another, and Ready for a fleet that has nothing yet that could be unavailable.
 func (s *subject) isAvailableElsewhere(parent string, available *metav1.Condition) bool {
 	return s.kind == MachineSet && parent == MachineDeployment || s.kind == MachineFleet && s.awaitsRollout(available)
 }
 
-// awaitsRollout tells whether a fleet is only unavailable because its current rollout has not reached clusters that have nothing yet.
+// awaitsRollout reports whether a fleet is only unavailable because its current rollout has not reached clusters that have nothing yet.
 func (s *subject) awaitsRollout(available *metav1.Condition) bool {
 	ready := meta.FindStatusCondition(s.conditions, v1alpha1.ReadyCondition)
 	return available != nil && available.Reason == v1alpha1.ReasonAwaitingRollout && !s.isAboutAnotherSpec(available) &&
@@ -284,13 +284,13 @@ func checkPaused(j *Judge, s *subject) *judgement {
 	}
 	if strings.HasPrefix(s.kind, NodeDisruption) && s.phase == string(v1alpha1.NodeDisruptionRunning) {
 		ready := meta.FindStatusCondition(s.conditions, v1alpha1.ReadyCondition) // checkObserved wants it.
-		return j.within(longestStart, &judgement{InProgress, v1alpha1.ReasonPaused, "spec.paused is set, and its Nodes are not restored yet: " + s.message, ready.LastTransitionTime})
+		return j.boundWaiting(longestStart, &judgement{InProgress, v1alpha1.ReasonPaused, "spec.paused is set, and its Nodes are not restored yet: " + s.message, ready.LastTransitionTime})
 	}
 	found := &judgement{state: Paused, reason: v1alpha1.ReasonPaused, message: "spec.paused is set"}
 	if ready := meta.FindStatusCondition(s.conditions, v1alpha1.ReadyCondition); ready != nil {
 		found.message, found.since = cmp.Or(ready.Message, found.message), ready.LastTransitionTime
 		if ready.Status == metav1.ConditionUnknown && ready.Reason == v1alpha1.ReasonUnknown {
-			return from(Problem, ready)
+			return judgementFrom(Problem, ready)
 		}
 	}
 	return found

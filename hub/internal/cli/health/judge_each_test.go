@@ -21,7 +21,7 @@ func notReady(reason string) metav1.Condition {
 }
 
 func judged(object client.Object) judgement {
-	return (&Judge{Now: now, Clusters: map[string]bool{"c1": true}}).judge(subjectOf(object))
+	return (&Judge{Now: now, Clusters: map[string]bool{"c1": true}}).judgeSubject(subjectOf(object))
 }
 
 // find matches a judgement. What is empty is not looked at.
@@ -157,20 +157,20 @@ func TestEachTestAndItsRunIsJudged(t *testing.T) {
 	}
 	kinds := map[string]func(state) client.Object{
 		LoadTest: func(s state) client.Object {
-			return change(loadTest(v1alpha1.LoadTestPhase(s.phase), v1alpha1.LoadVerdict(s.verdict), int32(count(s.failed))), func(t *v1alpha1.LoadTest) {
+			return change(loadTest(v1alpha1.LoadTestPhase(s.phase), v1alpha1.LoadVerdict(s.verdict), int32(countIf(s.failed))), func(t *v1alpha1.LoadTest) {
 				t.Status.Conditions = []metav1.Condition{s.ready}
 			})
 		},
 		LoadTestRun: func(s state) client.Object {
 			run := &v1alpha1.LoadTestRun{ObjectMeta: objectMeta("run")}
 			run.Status.Phase, run.Status.Verdict, run.Status.Conditions = v1alpha1.LoadTestRunPhase(s.phase), v1alpha1.LoadVerdict(s.verdict), []metav1.Condition{s.ready}
-			run.Status.Failure = strings.Repeat("why", count(s.failed))
+			run.Status.Failure = strings.Repeat("why", countIf(s.failed))
 			run.Status.Message = "what is to be said"
 			return run
 		},
 		NodeDisruption: func(s state) client.Object {
 			return change(disruption(v1alpha1.NodeDisruptionRunPhase(s.phase), false), func(d *v1alpha1.NodeDisruption) {
-				d.Status.Verdict, d.Status.Failed, d.Status.Clusters = v1alpha1.DisruptionVerdict(s.verdict), int32(count(s.failed)), 2
+				d.Status.Verdict, d.Status.Failed, d.Status.Clusters = v1alpha1.DisruptionVerdict(s.verdict), int32(countIf(s.failed)), 2
 				d.Status.Conditions = []metav1.Condition{s.ready}
 			})
 		},
@@ -225,7 +225,7 @@ func TestWhatHasNoClusterIsNotJudgedWhereClustersAreNotKnown(t *testing.T) {
 	lost := deployment(ready, available)
 	lost.Namespace = "c2"
 	g.Expect(judged(lost).reason).To(Equal(v1alpha1.ReasonClusterNotFound))
-	g.Expect((&Judge{Now: now}).judge(subjectOf(lost)).state).To(Equal(Healthy))
+	g.Expect((&Judge{Now: now}).judgeSubject(subjectOf(lost)).state).To(Equal(Healthy))
 	g.Expect(judged(&v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "c2", Name: "small"}, Spec: v1alpha1.MachineClassSpec{Provider: builtIn}}).state).To(Equal(Healthy), "nobody looks after a class")
 	g.Expect((&Judge{}).Add(&Report{}, "Secret", &corev1.SecretList{Items: make([]corev1.Secret, 1)})).To(MatchError(ContainSubstring("unknown kind *v1.Secret")))
 }
@@ -248,14 +248,14 @@ func TestTheNextCommandOfEachReason(t *testing.T) {
 		"kubectl describe machineset workers-1 -n c1":        machineSet(notReady(v1alpha1.ReasonDenied), available),
 	} {
 		s := subjectOf(object)
-		g.Expect(next(s, judged(object))).To(Equal(command))
+		g.Expect(nextCommand(s, judged(object))).To(Equal(command))
 	}
 	for reason, command := range map[string]string{
 		v1alpha1.ReasonAwaitingAcceptance: "kubectl hollow cluster accept c1", v1alpha1.ReasonDenied: "kubectl hollow cluster accept c1",
 		v1alpha1.ReasonHubChanged: "kubectl hollow cluster acknowledge c1", v1alpha1.ReasonHubRestored: "kubectl hollow cluster acknowledge c1",
 		v1alpha1.ReasonHubEmpty: "kubectl hollow cluster acknowledge c1", v1alpha1.ReasonNamespaceDeleting: "kubectl hollow cluster remove-finalizers c1",
 	} {
-		g.Expect(next(subjectOf(cluster()), judged(cluster(notReady(reason))))).To(Equal(command))
+		g.Expect(nextCommand(subjectOf(cluster()), judged(cluster(notReady(reason))))).To(Equal(command))
 	}
 }
 

@@ -174,14 +174,14 @@ func TestJudgement(t *testing.T) {
 			g := NewWithT(t)
 			judge := &Judge{Now: now, Clusters: map[string]bool{"c1": true}}
 			s := subjectOf(c.object)
-			found := judge.judge(s)
+			found := judge.judgeSubject(s)
 			g.Expect(found.state).To(Equal(c.state), found.reason+": "+found.message)
 			g.Expect(found.reason).To(Equal(c.reason))
 			if c.state == Problem {
 				g.Expect(found.message).NotTo(BeEmpty())
-				g.Expect(next(s, found)).To(HavePrefix("kubectl "))
+				g.Expect(nextCommand(s, found)).To(HavePrefix("kubectl "))
 			}
-			g.Expect(next(s, found)).To(ContainSubstring(c.next))
+			g.Expect(nextCommand(s, found)).To(ContainSubstring(c.next))
 		})
 	}
 }

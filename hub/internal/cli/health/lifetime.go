@@ -38,7 +38,7 @@ type lifetime struct {
 	remedy, next string
 }
 
-// from is a lifetime that began at the first of some times that is set.
+// from is a lifetime that started at the first of some times that is set.
 func lasts(most time.Duration, since ...*metav1.Time) lifetime {
 	for _, at := range since {
 		if !at.IsZero() {
@@ -79,20 +79,20 @@ func lifetimeOfLoadTest(o *v1alpha1.LoadTest) lifetime {
 func lifetimeOfLoadTestRun(o *v1alpha1.LoadTestRun) lifetime {
 	created, stop := new(o.CreationTimestamp), "end it: kubectl patch loadtestrun "+o.Name+" -n "+o.Namespace+` --type merge -p '{"spec":{"stopped":true}}'`
 	switch s := &o.Status; s.Phase {
-	case v1alpha1.LoadTestPending, v1alpha1.LoadTestPreparing:
+	case v1alpha1.LoadTestRunPhasePending, v1alpha1.LoadTestRunPhasePreparing:
 		return lasts(longestScaling, created).orElse("", "look at the log of the agent of Cluster %s, or %s", o.Namespace, stop)
-	case v1alpha1.LoadTestPrepared:
+	case v1alpha1.LoadTestRunPhasePrepared:
 		if o.Spec.StartTime != nil {
 			return lasts(slack, o.Spec.StartTime).orElse("", "it should have started: look at the log of the agent of Cluster %s, or %s", o.Namespace, stop)
 		}
 		return lasts(longestPreparation+slack, created).orElse("", "nothing has set its spec.startTime: set it, or %s", stop)
-	case v1alpha1.LoadTestRunning:
+	case v1alpha1.LoadTestRunPhaseRunning:
 		return lasts(o.Spec.Timeout.Duration+slack, s.StartTime, o.Spec.StartTime, created).orElse("",
 			"its agent should have ended it: look at the log of the agent of Cluster %s, or %s", o.Namespace, stop)
-	case v1alpha1.LoadTestCleaningUp:
+	case v1alpha1.LoadTestRunPhaseCleaningUp:
 		return lasts(longestRemoval, s.EndTime, s.StartTime, created).orElse("",
 			"look in the workload cluster at what is not deleted: kubectl get namespaces -l %s=%s", v1alpha1.LoadTestRunUIDLabel, o.UID)
-	case v1alpha1.LoadTestCompleted, v1alpha1.LoadTestFailed:
+	case v1alpha1.LoadTestRunPhaseCompleted, v1alpha1.LoadTestRunPhaseFailed:
 	}
 	return lifetime{}
 }
@@ -170,14 +170,14 @@ func (j *Judge) judgePhase(s *subject) *judgement {
 		if ready.Status == metav1.ConditionTrue {
 			return nil
 		}
-		return from(Problem, ready)
+		return judgementFrom(Problem, ready)
 	case string(v1alpha1.NodeDisruptionPending):
 		if strings.HasPrefix(s.kind, NodeDisruption) {
 			found.state = Waiting
 		}
 	}
 	if why, is := j.silent[s.cluster]; is && s.cluster != "" {
-		return s.problem(v1alpha1.ReasonAgentSilent, fmt.Sprintf("%s, when the agent of Cluster %s was last heard of, which is silent: %s", s.phase, s.cluster, why))
+		return s.newProblem(v1alpha1.ReasonAgentSilent, fmt.Sprintf("%s, when the agent of Cluster %s was last heard of, which is silent: %s", s.phase, s.cluster, why))
 	}
 	if overdue := j.overdue(s, found); overdue != nil {
 		return overdue

@@ -7,8 +7,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// next is the command that mends what was found, or shows more of it.
-func next(s *subject, found judgement) string {
+// nextCommand is the command that mends what was found, or shows more of it.
+func nextCommand(s *subject, found judgement) string {
 	if command := nextOfReason(s, found.reason); command != "" {
 		return command
 	}
@@ -31,11 +31,11 @@ func next(s *subject, found judgement) string {
 		}
 		return "kubectl describe nodedisruption " + name
 	}
-	return describe(s)
+	return describeSubject(s)
 }
 
-func describe(s *subject) string {
-	return fmt.Sprintf("kubectl describe %s %s -n %s", resource(s.kind), s.GetName(), s.GetNamespace())
+func describeSubject(s *subject) string {
+	return fmt.Sprintf("kubectl describe %s %s -n %s", resourceName(s.kind), s.GetName(), s.GetNamespace())
 }
 
 func nextOfReason(s *subject, reason string) string {
@@ -43,7 +43,7 @@ func nextOfReason(s *subject, reason string) string {
 	switch reason {
 	case v1alpha1.ReasonUndecodable:
 		if s.undecodable != "" {
-			return "kubectl edit " + resource(s.kind) + " " + name + inNamespace(s)
+			return "kubectl edit " + resourceName(s.kind) + " " + name + inNamespace(s)
 		}
 	case v1alpha1.ReasonAgentSilent:
 		if s.cluster != "" && s.kind != Machine {
@@ -54,7 +54,7 @@ func nextOfReason(s *subject, reason string) string {
 	case v1alpha1.ReasonManualFreeze:
 		switch s.kind {
 		case Cluster, MachineFleet, MachineDeployment, MachineSet:
-			return "kubectl hollow unfreeze " + resource(s.kind) + " " + name + inNamespace(s)
+			return "kubectl hollow unfreeze " + resourceName(s.kind) + " " + name + inNamespace(s)
 		}
 	case v1alpha1.ReasonPaused:
 		return nextOfPause(s)
@@ -83,7 +83,7 @@ func (s *subject) groupFlag() string {
 func nextOfPause(s *subject) string {
 	switch s.kind {
 	case MachineFleet, MachineDeployment:
-		return "kubectl hollow rollout resume " + resource(s.kind) + " " + s.GetName() + inNamespace(s)
+		return "kubectl hollow rollout resume " + resourceName(s.kind) + " " + s.GetName() + inNamespace(s)
 	case NodeDisruption:
 		return "kubectl hollow disrupt resume " + s.GetName()
 	}

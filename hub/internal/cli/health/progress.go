@@ -43,25 +43,25 @@ func checkProgress(j *Judge, s *subject) *judgement {
 	case ready.Status == metav1.ConditionTrue:
 		return nil
 	case s.kind == Cluster:
-		return from(Problem, ready)
+		return judgementFrom(Problem, ready)
 	}
 	reason := ready.Reason
 	if progressing := meta.FindStatusCondition(s.conditions, v1alpha1.ProgressingCondition); progressing != nil && progressing.Status == metav1.ConditionFalse {
-		return from(Problem, progressing)
+		return judgementFrom(Problem, progressing)
 	}
 	switch {
 	case slices.Contains(waiting, reason):
-		return from(Waiting, ready)
+		return judgementFrom(Waiting, ready)
 	case slices.Contains(unbounded, reason):
-		return from(InProgress, ready)
+		return judgementFrom(InProgress, ready)
 	case slices.Contains(bounded, reason):
-		return j.within(longestScaling, from(InProgress, ready))
+		return j.boundWaiting(longestScaling, judgementFrom(InProgress, ready))
 	}
-	return from(Problem, ready)
+	return judgementFrom(Problem, ready)
 }
 
-// within makes a problem of what takes longer than limit.
-func (j *Judge) within(limit time.Duration, found *judgement) *judgement {
+// boundWaiting makes a problem of what takes longer than limit.
+func (j *Judge) boundWaiting(limit time.Duration, found *judgement) *judgement {
 	if age := j.Now.Sub(found.since.Time); age > limit {
 		found.state, found.reason = Problem, ReasonTakesLong+": "+found.reason
 		found.message = fmt.Sprintf("for %s: %s", duration.HumanDuration(age), found.message)
@@ -72,7 +72,7 @@ func (j *Judge) within(limit time.Duration, found *judgement) *judgement {
 func (j *Judge) judgeMachine(s *subject, ready *metav1.Condition) *judgement {
 	switch v1alpha1.MachinePhase(s.phase) {
 	case v1alpha1.MachinePending, v1alpha1.MachineProvisioning, v1alpha1.MachineUpdating:
-		return j.within(longestStart, from(InProgress, ready))
+		return j.boundWaiting(longestStart, judgementFrom(InProgress, ready))
 	case v1alpha1.MachineRunning:
 		if ready.Status == metav1.ConditionTrue {
 			return judgeRunning(s)
@@ -80,16 +80,16 @@ func (j *Judge) judgeMachine(s *subject, ready *metav1.Condition) *judgement {
 	case v1alpha1.MachineUnknown, v1alpha1.MachineFailed, v1alpha1.MachineTerminating:
 		// One that is failed or in deletion was judged before.
 	}
-	return from(Problem, ready)
+	return judgementFrom(Problem, ready)
 }
 
 // judgeRunning finds what a Machine that is ready is about to be.
 func judgeRunning(s *subject) *judgement {
 	if updated := meta.FindStatusCondition(s.conditions, v1alpha1.MachineUpdatedCondition); updated != nil && updated.Status != metav1.ConditionTrue {
-		return from(InProgress, updated)
+		return judgementFrom(InProgress, updated)
 	}
 	if schedulable := meta.FindStatusCondition(s.conditions, v1alpha1.MachineSchedulableCondition); schedulable != nil && schedulable.Status != metav1.ConditionTrue {
-		return from(Waiting, schedulable)
+		return judgementFrom(Waiting, schedulable)
 	}
 	return nil
 }

@@ -72,10 +72,10 @@ func (j *Judge) Add(report *Report, kind string, list client.ObjectList) error {
 		if s == nil {
 			return fmt.Errorf("judging a list: unknown kind %T", item)
 		}
-		found := j.judge(s)
-		count.add(found.state)
+		found := j.judgeSubject(s)
+		count.addState(found.state)
 		if found.state != Healthy {
-			report.Findings = append(report.Findings, s.finding(found))
+			report.Findings = append(report.Findings, s.findingOf(found))
 		}
 		return nil
 	})
@@ -83,7 +83,7 @@ func (j *Judge) Add(report *Report, kind string, list client.ObjectList) error {
 	return err
 }
 
-func (c *Count) add(state State) {
+func (c *Count) addState(state State) {
 	c.Total++
 	switch state {
 	case Healthy:
@@ -99,15 +99,15 @@ func (c *Count) add(state State) {
 	}
 }
 
-func (s *subject) finding(found judgement) Finding {
+func (s *subject) findingOf(found judgement) Finding {
 	f := Finding{
 		Kind: s.kind, Namespace: s.GetNamespace(), Name: s.GetName(), State: found.state, Reason: found.reason, Message: found.message,
-		Next: next(s, found),
+		Next: nextCommand(s, found),
 	}
 	if found.since.Year() >= 2000 { // The default of a kind's conditions is 1970.
 		f.Since = new(found.since)
 	}
-	f.parentKind, f.parentName = s.parent()
+	f.parentKind, f.parentName = s.parentOf()
 	return f
 }
 
@@ -127,12 +127,12 @@ func (r *Report) Sort() {
 func compareTimes(a, b *metav1.Time) int {
 	switch {
 	case a == nil || b == nil:
-		return count(b == nil) - count(a == nil)
+		return countIf(b == nil) - countIf(a == nil)
 	}
 	return a.Compare(b.Time)
 }
 
-func count(holds bool) int {
+func countIf(holds bool) int {
 	if holds {
 		return 1
 	}
@@ -161,8 +161,8 @@ func (r *Report) Rows(limit int) (rows []Finding, more []string) {
 			shown[finding.Kind+"/"+finding.Namespace+"/"+finding.Name+"/"+string(finding.State)] = true
 		}
 	}
-	for _, cluster := range sorted(orphans) {
-		rows = append(rows, orphaned(cluster, orphans[cluster]))
+	for _, cluster := range sortedKeys(orphans) {
+		rows = append(rows, orphanedFinding(cluster, orphans[cluster]))
 	}
 	taken, left := map[string]int{}, map[string]int{}
 	for _, finding := range r.Findings {
@@ -186,7 +186,7 @@ func (r *Report) Rows(limit int) (rows []Finding, more []string) {
 	return rows, more
 }
 
-func orphaned(cluster string, kinds map[string]int) Finding {
+func orphanedFinding(cluster string, kinds map[string]int) Finding {
 	var parts []string
 	for _, kind := range Kinds {
 		if kinds[kind.Kind] > 0 {
@@ -200,7 +200,7 @@ func orphaned(cluster string, kinds map[string]int) Finding {
 	}
 }
 
-func sorted[T any](of map[string]T) []string {
+func sortedKeys[T any](of map[string]T) []string {
 	keys := make([]string, 0, len(of))
 	for key := range of {
 		keys = append(keys, key)
@@ -209,5 +209,5 @@ func sorted[T any](of map[string]T) []string {
 	return keys
 }
 
-// resource is a kind as it is written on the command line.
-func resource(kind string) string { return strings.ToLower(kind) }
+// resourceName is a kind as it is written on the command line.
+func resourceName(kind string) string { return strings.ToLower(kind) }

@@ -111,7 +111,7 @@ func subjectOfTest(s *subject, object client.Object) *subject {
 		s.kind, s.conditions, s.tracked, s.cluster = LoadTestRun, o.Status.Conditions, false, o.Namespace
 		s.phase, s.verdict, s.message = string(o.Status.Phase), string(o.Status.Verdict), o.Status.Message
 		s.failed, s.lifetime, s.reported = o.Status.Failure, lifetimeOfLoadTestRun(o), lastReport(o)
-		if o.Status.Phase == v1alpha1.LoadTestRunning {
+		if o.Status.Phase == v1alpha1.LoadTestRunPhaseRunning {
 			s.mostQuiet = longestSilence + longestPhase(&o.Spec.Load)
 		}
 	default:
@@ -136,7 +136,7 @@ func failedClusters(failed, of int32) string {
 	return fmt.Sprintf("failed in %d of %s", failed, plural.Count(int(of), "cluster"))
 }
 
-// brokenClusters counts the clusters of a fleet in which something is wrong, whatever its conditions say: a rollout may go on
+// brokenClusters counts the clusters of a fleet in which something is wrong, whatever its conditions say: a rollout may continue
 // in the others, or be over within what may fail.
 func brokenClusters(fleet *v1alpha1.MachineFleet) string {
 	counts, parts := fleet.Status.Clusters, []string(nil)
@@ -157,8 +157,8 @@ func brokenClusters(fleet *v1alpha1.MachineFleet) string {
 	return fmt.Sprintf("of %s: %s", plural.Count(int(counts.Selected), "cluster"), strings.Join(parts, ", "))
 }
 
-// parent is the controller of an object as "Kind/name"; empty for none.
-func (s *subject) parent() (kind, name string) {
+// parentOf is the controller of an object as "Kind/name"; empty for none.
+func (s *subject) parentOf() (kind, name string) {
 	if owner := metav1.GetControllerOf(s.Object); owner != nil {
 		return owner.Kind, owner.Name
 	}

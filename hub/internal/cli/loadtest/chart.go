@@ -17,7 +17,7 @@ import (
 const (
 	// mostLines is how many clusters a chart has, those with the longest p99. mostMarks is how many faults it shows.
 	mostLines, mostMarks = 8, 100
-	// The size of a chart, and where its axes begin and end.
+	// The size of a chart, and where its axes start and end.
 	chartWidth, chartHeight               = 900, 260
 	chartLeft, chartRight, chartTop, foot = 62, 868, 12, 232
 )
@@ -99,7 +99,7 @@ func chartOf(r *report, kind v1alpha1.LoadMeasurement) *chart {
 			one := drawn{run: &r.Runs[i], points: series.Points}
 			for _, point := range series.Points {
 				one.worst = max(one.worst, point.P99.Duration)
-				c.Seconds = max(c.Seconds, offset(r, one.run)+point.Seconds)
+				c.Seconds = max(c.Seconds, startOffset(r, one.run)+point.Seconds)
 			}
 			all = append(all, one)
 		}
@@ -111,24 +111,24 @@ func chartOf(r *report, kind v1alpha1.LoadMeasurement) *chart {
 	for _, one := range all {
 		c.longest = max(c.longest, one.worst)
 	}
-	c.scale(r, kind)
+	c.scaleAxes(r, kind)
 	for i, one := range all {
-		c.Lines = append(c.Lines, c.line(i+1, one.run.Cluster, one.points, offset(r, one.run)))
+		c.Lines = append(c.Lines, c.newLine(i+1, one.run.Cluster, one.points, startOffset(r, one.run)))
 	}
-	c.marks(r)
+	c.markFailures(r)
 	return c
 }
 
-// offset is how many seconds after the test's beginning a run began.
-func offset(r *report, run *clusterReport) int32 {
+// startOffset is how many seconds after the test's beginning a run started.
+func startOffset(r *report, run *clusterReport) int32 {
 	if r.StartTime == nil || run.StartTime == nil {
 		return 0
 	}
 	return int32(max(run.StartTime.Sub(r.StartTime.Time).Seconds(), 0))
 }
 
-// scale makes the axes, and the line of a threshold for p99 of the measurement.
-func (c *chart) scale(r *report, kind v1alpha1.LoadMeasurement) {
+// scaleAxes makes the axes, and the line of a threshold for p99 of the measurement.
+func (c *chart) scaleAxes(r *report, kind v1alpha1.LoadMeasurement) {
 	c.Seconds = max(c.Seconds, 1)
 	for _, threshold := range r.Threshold {
 		if threshold.Measurement == kind && threshold.Verb == "" && threshold.Resource == "" && threshold.Max != nil && cmp.Or(threshold.Quantile, v1alpha1.LoadP99) == v1alpha1.LoadP99 {
@@ -142,25 +142,25 @@ func (c *chart) scale(r *report, kind v1alpha1.LoadMeasurement) {
 	}
 	c.longest = max(c.longest*21/20, time.Microsecond)
 	if shown {
-		c.Limit = &tick{c.y(c.limit), "at most " + c.limit.String()}
+		c.Limit = &tick{c.yOf(c.limit), "at most " + c.limit.String()}
 	}
 	const ticks = 4
 	for i := range ticks + 1 {
-		c.Up = append(c.Up, tick{c.y(c.longest * time.Duration(i) / ticks), loadtest.Round(c.longest * time.Duration(i) / ticks).String()})
+		c.Up = append(c.Up, tick{c.yOf(c.longest * time.Duration(i) / ticks), loadtest.Round(c.longest * time.Duration(i) / ticks).String()})
 		at := c.Seconds * int32(i) / ticks
-		c.Across = append(c.Across, tick{c.x(at), (time.Duration(at) * time.Second).String()})
+		c.Across = append(c.Across, tick{c.xOf(at), (time.Duration(at) * time.Second).String()})
 	}
 }
 
-func (c *chart) x(seconds int32) string {
+func (c *chart) xOf(seconds int32) string {
 	return fmt.Sprintf("%.1f", chartLeft+float64(min(max(seconds, 0), c.Seconds))/float64(c.Seconds)*(chartRight-chartLeft))
 }
 
-func (c *chart) y(value time.Duration) string {
+func (c *chart) yOf(value time.Duration) string {
 	return fmt.Sprintf("%.1f", foot-float64(value)/float64(c.longest)*(foot-chartTop))
 }
 
-func (c *chart) line(number int, cluster string, points []v1alpha1.LoadPoint, offset int32) line {
+func (c *chart) newLine(number int, cluster string, points []v1alpha1.LoadPoint, offset int32) line {
 	l := line{Cluster: cluster, Number: number}
 	var p50, p99 []string
 	part := func() {
@@ -174,16 +174,16 @@ func (c *chart) line(number int, cluster string, points []v1alpha1.LoadPoint, of
 		if i > 0 && point.Seconds-points[i-1].Seconds > longest {
 			part()
 		}
-		x := c.x(offset + point.Seconds)
-		p50 = append(p50, x+","+c.y(point.P50.Duration))
-		p99 = append(p99, x+","+c.y(point.P99.Duration))
-		l.Dots = append(l.Dots, dot{x, c.y(point.P99.Duration), fmt.Sprintf("%s at %ds: p50 %s, p99 %s of %d", cluster, offset+point.Seconds, short(point.P50), short(point.P99), point.Count)})
+		x := c.xOf(offset + point.Seconds)
+		p50 = append(p50, x+","+c.yOf(point.P50.Duration))
+		p99 = append(p99, x+","+c.yOf(point.P99.Duration))
+		l.Dots = append(l.Dots, dot{x, c.yOf(point.P99.Duration), fmt.Sprintf("%s at %ds: p50 %s, p99 %s of %d", cluster, offset+point.Seconds, formatDuration(point.P50), formatDuration(point.P99), point.Count)})
 	}
 	part()
 	return l
 }
 
-// longestGap is over how many seconds a line goes on: one point may be missing.
+// longestGap is over how many seconds a line continues: one point may be missing.
 func longestGap(points []v1alpha1.LoadPoint) int32 {
 	shortest := int32(math.MaxInt32 / 2)
 	for i := 1; i < len(points); i++ {
@@ -192,8 +192,8 @@ func longestGap(points []v1alpha1.LoadPoint) int32 {
 	return 2 * shortest
 }
 
-// marks shows when Nodes failed, as long as they did.
-func (c *chart) marks(r *report) {
+// markFailures shows when Nodes failed, as long as they did.
+func (c *chart) markFailures(r *report) {
 	if r.StartTime == nil {
 		return
 	}
@@ -213,7 +213,7 @@ func (c *chart) marks(r *report) {
 		}
 		from := max(at(one.Injected), 0)
 		width := float64(max(min(until, c.Seconds)-from, 0)) / float64(c.Seconds) * (chartRight - chartLeft)
-		c.Marks = append(c.Marks, mark{c.x(from), fmt.Sprintf("%.1f", max(width, 1.5)), fmt.Sprintf("%s in %s failed at %s, %s", one.Node, one.Cluster, time.Duration(from)*time.Second, text)})
+		c.Marks = append(c.Marks, mark{c.xOf(from), fmt.Sprintf("%.1f", max(width, 1.5)), fmt.Sprintf("%s in %s failed at %s, %s", one.Node, one.Cluster, time.Duration(from)*time.Second, text)})
 	}
 }
 

@@ -30,7 +30,7 @@ func TestALineHasGapsWhereNothingWasMeasured(t *testing.T) {
 		"a point on its own":     {points(0, 5, 40, 80, 85), 3},
 		"rare, but even":         {points(0, 40, 80), 1},
 	} {
-		drawn := c.line(1, "c", test.points, 0)
+		drawn := c.newLine(1, "c", test.points, 0)
 		g.Expect(drawn.P50).To(HaveLen(test.parts), name)
 		g.Expect(drawn.P99).To(HaveLen(test.parts), name)
 		g.Expect(drawn.Dots).To(HaveLen(len(test.points)), name)

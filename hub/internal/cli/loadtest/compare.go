@@ -64,7 +64,7 @@ of hollow nodes and machine, and are valid and complete. If not, the differences
 			}
 			for _, one := range o.allowed {
 				if !slices.Contains(properties, property(one)) {
-					return cmdutil.Usage("--allow-different: want one of %s, got %q", join(properties), one)
+					return cmdutil.Usage("--allow-different: want one of %s, got %q", joinValues(properties), one)
 				}
 			}
 			o.percent = percent
@@ -73,7 +73,7 @@ of hollow nodes and machine, and are valid and complete. If not, the differences
 	}
 	command.Flags().StringVar(&o.baseline, "baseline", "", "file that report -o json has written of an earlier test")
 	command.Flags().StringVar(&o.tolerance, "tolerance", o.tolerance, "how much longer a time may be")
-	command.Flags().StringSliceVar(&o.allowed, "allow-different", nil, "in what the two tests may differ: "+join(properties))
+	command.Flags().StringSliceVar(&o.allowed, "allow-different", nil, "in what the two tests may differ: "+joinValues(properties))
 	command.Flags().StringVarP(&o.format, "output", "o", string(asText), "output format: text or json")
 	return command
 }
@@ -94,12 +94,12 @@ func (o *compareOptions) run(ctx context.Context, hub *cmdutil.Hub, name string)
 	if err != nil {
 		return err
 	}
-	now, err := gather(ctx, hubClient, name)
+	now, err := gatherReport(ctx, hubClient, name)
 	if err != nil {
 		return err
 	}
-	c := compare(before.Results, now.Results, o.percent)
-	c.Name, c.Baseline, c.Differences = now.Name, before.Name, differences(before, now)
+	c := compareResults(before.Results, now.Results, o.percent)
+	c.Name, c.Baseline, c.Differences = now.Name, before.Name, findDifferences(before, now)
 	var refused []string
 	for _, one := range c.Differences {
 		if !slices.Contains(o.allowed, string(one.Property)) {
@@ -107,7 +107,7 @@ func (o *compareOptions) run(ctx context.Context, hub *cmdutil.Hub, name string)
 		}
 	}
 	if len(refused) > 0 {
-		c.refuse()
+		c.clearVerdicts()
 	}
 	telling := hub
 	if o.format == string(asJSON) {
@@ -117,7 +117,7 @@ func (o *compareOptions) run(ctx context.Context, hub *cmdutil.Hub, name string)
 		encoder.SetIndent("", "  ")
 		err = encoder.Encode(c)
 	} else {
-		err = (&cmdutil.Output{}).Table(hub.Out, c.table())
+		err = (&cmdutil.Output{}).Table(hub.Out, c.newTable())
 	}
 	if err != nil {
 		return fmt.Errorf("printing: %w", err)
@@ -176,8 +176,8 @@ type comparison struct {
 	Rows        []compared   `json:"measurements"`
 }
 
-// compare has a row for each that was measured before or now.
-func compare(before, now []v1alpha1.LoadTestResult, percent float64) *comparison {
+// compareResults has a row for each that was measured before or now.
+func compareResults(before, now []v1alpha1.LoadTestResult, percent float64) *comparison {
 	c := &comparison{Tolerance: percent}
 	known := map[loadtest.Key]*v1alpha1.LoadTestResult{}
 	for i := range now {
@@ -198,7 +198,7 @@ func compare(before, now []v1alpha1.LoadTestResult, percent float64) *comparison
 			row.Result = isMissing
 		case !judged:
 			row.Result = isNotJudged
-		case found.Unfinished*old.Count > old.Unfinished*found.Count, longer(old.Measurement, old.P50, found.P50, percent), longer(old.Measurement, old.P99, found.P99, percent):
+		case found.Unfinished*old.Count > old.Unfinished*found.Count, isLonger(old.Measurement, old.P50, found.P50, percent), isLonger(old.Measurement, old.P99, found.P99, percent):
 			row.Result = isRegression
 		}
 		if found != nil {
@@ -223,15 +223,15 @@ func comparedOf(l *v1alpha1.LoadTestResult) compared {
 	return compared{Measurement: l.Measurement, Verb: l.Verb, Resource: l.Resource, RequestScope: l.RequestScope}
 }
 
-// refuse judges nothing.
-func (c *comparison) refuse() {
+// clearVerdicts judges nothing.
+func (c *comparison) clearVerdicts() {
 	c.Regressions = 0
 	for i := range c.Rows {
 		c.Rows[i].Result = isIncomparable
 	}
 }
 
-func (c *comparison) table() *metav1.Table {
+func (c *comparison) newTable() *metav1.Table {
 	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Measurement", "P50 before", "P50", "Delta", "P99 before", "P99", "Delta", "Result")}
 	// kubectl's printer wants columns of different names.
 	table.ColumnDefinitions[3].Name, table.ColumnDefinitions[6].Name = "P50 delta", "P99 delta"
@@ -239,20 +239,20 @@ func (c *comparison) table() *metav1.Table {
 		row := &c.Rows[i]
 		name := loadtest.Key{Measurement: row.Measurement, Verb: row.Verb, Resource: row.Resource, Scope: row.RequestScope}.String()
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			name, row.cell(row.P50Before, row.UnfinishedBefore), row.cell(row.P50, row.Unfinished), delta(row.P50Before, row.P50), row.cell(row.P99Before, row.UnfinishedBefore), row.cell(row.P99, row.Unfinished), delta(row.P99Before, row.P99), string(row.Result),
+			name, row.formatCell(row.P50Before, row.UnfinishedBefore), row.formatCell(row.P50, row.Unfinished), formatDelta(row.P50Before, row.P50), row.formatCell(row.P99Before, row.UnfinishedBefore), row.formatCell(row.P99, row.Unfinished), formatDelta(row.P99Before, row.P99), string(row.Result),
 		}})
 	}
 	return table
 }
 
-func (r *compared) cell(d *metav1.Duration, unfinished int64) string {
+func (r *compared) formatCell(d *metav1.Duration, unfinished int64) string {
 	if d == nil {
 		return "-"
 	}
 	return timeOf(&v1alpha1.LoadLatency{Bounds: r.Measurement == v1alpha1.LoadAPIServerRequest, Unfinished: unfinished}, *d)
 }
 
-func longer(measurement v1alpha1.LoadMeasurement, before, now metav1.Duration, percent float64) bool {
+func isLonger(measurement v1alpha1.LoadMeasurement, before, now metav1.Duration, percent float64) bool {
 	least := leastDifference
 	if measurement == v1alpha1.LoadPodReadyByObject {
 		least = leastDifferenceByObject
@@ -260,8 +260,8 @@ func longer(measurement v1alpha1.LoadMeasurement, before, now metav1.Duration, p
 	return now.Duration-before.Duration > least && float64(now.Duration) > float64(before.Duration)*(1+percent/100)
 }
 
-// delta is how much longer a time is. Nothing is said of one that was no time at all.
-func delta(before, now *metav1.Duration) string {
+// formatDelta is how much longer a time is. Nothing is said of one that was not a time at all.
+func formatDelta(before, now *metav1.Duration) string {
 	if before == nil || now == nil || before.Duration <= time.Microsecond {
 		return "-"
 	}

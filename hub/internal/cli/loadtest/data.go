@@ -88,10 +88,10 @@ type fault struct {
 	Recovered *metav1.Time `json:"recovered,omitempty"`
 }
 
-// gather reads a test and its runs. What runs of a test that goes on have measured so far is merged here; that of one which has
+// gatherReport reads a test and its runs. What runs of a test that continues have measured so far is merged here; that of one which has
 // ended the hub has merged.
-func gather(ctx context.Context, c client.Client, name string) (*report, error) {
-	test, err := get(ctx, c, name)
+func gatherReport(ctx context.Context, c client.Client, name string) (*report, error) {
+	test, err := getTest(ctx, c, name)
 	if err != nil {
 		return nil, err
 	}
@@ -218,10 +218,12 @@ func itemOf(l *v1alpha1.LoadLatency) perfItem {
 	if l.Resource != "" {
 		labels["Resource"] = l.Resource
 	}
-	return perfItem{Data: map[string]float64{"Perc50": milliseconds(l.P50), "Perc90": milliseconds(l.P90), "Perc99": milliseconds(l.P99)}, Unit: "ms", Labels: labels}
+	return perfItem{Data: map[string]float64{"Perc50": millisecondsOf(l.P50), "Perc90": millisecondsOf(l.P90), "Perc99": millisecondsOf(l.P99)}, Unit: "ms", Labels: labels}
 }
 
-func milliseconds(d metav1.Duration) float64 { return float64(d.Duration) / float64(time.Millisecond) }
+func millisecondsOf(d metav1.Duration) float64 {
+	return float64(d.Duration) / float64(time.Millisecond)
+}
 
 // keyOf is what a summary is about.
 func keyOf(l *v1alpha1.LoadLatency) loadtest.Key {

@@ -29,8 +29,8 @@ var properties = []property{ofLoad, ofClusters, ofVersions, ofNodes, ofProfile, 
 // unknown is a property of a run that does not say it, because its agent is of an earlier release or had no right to read it.
 const unknown = "unknown"
 
-// environment is what a report says of each property.
-func (r *report) environment() map[property]string {
+// environmentOf is what a report says of each property.
+func (r *report) environmentOf() map[property]string {
 	versions, nodes, profiles, machines := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for i := range r.Runs {
 		e := r.Runs[i].Environment
@@ -79,7 +79,7 @@ func (r *report) environmentLines() []string {
 	if len(r.Runs) == 0 {
 		return nil
 	}
-	e := r.environment()
+	e := r.environmentOf()
 	return []string{fmt.Sprintf("made on: %s; Nodes in each cluster: %s; profile: %s; machine: %s", e[ofVersions], e[ofNodes], e[ofProfile], e[ofMachine])}
 }
 
@@ -90,11 +90,11 @@ type difference struct {
 	Now      string   `json:"now"`
 }
 
-// differences between two reports, which keep their measurements from being compared. What is not known of one of them differs.
-func differences(before, now *report) (all []difference) {
-	old, current := before.environment(), now.environment()
+// findDifferences between two reports, which keep their measurements from being compared. What is not known of one of them differs.
+func findDifferences(before, now *report) (all []difference) {
+	old, current := before.environmentOf(), now.environmentOf()
 	old[ofLoad], current[ofLoad] = before.loadText(), now.loadText()
-	old[ofValidity], current[ofValidity] = before.validity(), now.validity()
+	old[ofValidity], current[ofValidity] = before.describeValidity(), now.describeValidity()
 	for _, one := range properties {
 		same := old[one] == current[one] && !strings.Contains(old[one], unknown)
 		if one == ofValidity {
@@ -133,8 +133,8 @@ func (r *report) loadText() string {
 
 const valid = "valid and complete"
 
-// validity says whether measurements are true, and all there.
-func (r *report) validity() string {
+// describeValidity says whether measurements are true, and all there.
+func (r *report) describeValidity() string {
 	var why []string
 	if r.Verdict == v1alpha1.LoadInvalid || r.Invalid > 0 {
 		why = append(why, fmt.Sprintf("invalid in %d of %d clusters", r.Invalid, r.Clusters))

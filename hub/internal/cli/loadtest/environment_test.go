@@ -25,7 +25,7 @@ func good(clusters int) *report {
 }
 
 func TestTestsThatDifferAreNotCompared(t *testing.T) {
-	NewWithT(t).Expect(differences(good(3), good(3))).To(BeEmpty())
+	NewWithT(t).Expect(findDifferences(good(3), good(3))).To(BeEmpty())
 	for name, c := range map[string]struct {
 		change func(*report)
 		want   difference
@@ -50,32 +50,32 @@ func TestTestsThatDifferAreNotCompared(t *testing.T) {
 			g := NewWithT(t)
 			now := good(3)
 			c.change(now)
-			g.Expect(differences(good(3), now)).To(ContainElement(c.want))
+			g.Expect(findDifferences(good(3), now)).To(ContainElement(c.want))
 			swapped := difference{c.want.Property, c.want.Now, c.want.Before}
-			g.Expect(differences(now, good(3))).To(ContainElement(swapped))
+			g.Expect(findDifferences(now, good(3))).To(ContainElement(swapped))
 		})
 	}
 	g := NewWithT(t)
 	both := good(3)
 	both.Runs[0].Environment = nil
-	g.Expect(differences(both, both)).NotTo(BeEmpty(), "what is unknown of both may differ")
+	g.Expect(findDifferences(both, both)).NotTo(BeEmpty(), "what is unknown of both may differ")
 	thresholds := good(3)
 	thresholds.Preset.Thresholds = []v1alpha1.LoadThreshold{{Measurement: v1alpha1.LoadErrors}}
-	g.Expect(differences(good(3), thresholds)).To(BeEmpty(), "thresholds change no measurement")
+	g.Expect(findDifferences(good(3), thresholds)).To(BeEmpty(), "thresholds change no measurement")
 }
 
 func TestNothingIsJudgedOfTestsThatDiffer(t *testing.T) {
 	g := NewWithT(t)
 	before, now := good(1), good(1)
 	now.Results[0].P99 = of(time.Minute)
-	c := compare(before.Results, now.Results, 10)
+	c := compareResults(before.Results, now.Results, 10)
 	g.Expect(c.Regressions).To(Equal(1))
-	c.refuse()
+	c.clearVerdicts()
 	g.Expect(c.Regressions).To(BeZero())
 	g.Expect(c.Rows).To(HaveEach(HaveField("Result", isIncomparable)))
 	now = good(1)
 	now.Results[0].Unfinished = 20
-	g.Expect(compare(before.Results, now.Results, 10).Regressions).To(Equal(1), "more pods were never Ready, and the times are lower bounds")
+	g.Expect(compareResults(before.Results, now.Results, 10).Regressions).To(Equal(1), "more pods were never Ready, and the times are lower bounds")
 }
 
 // A CI system that reads one of the two comes to the same result as one that reads the other.
@@ -115,7 +115,7 @@ func TestJUnitFailsExactlyIfTheExitCodeIsNotZero(t *testing.T) {
 				bad += one.Failures + one.Errors
 			}
 			g.Expect(min(bad, 1)).To(Equal(map[bool]int{true: 1}[c.fails]))
-			g.Expect(r.exit() != nil).To(Equal(c.fails))
+			g.Expect(r.exitError() != nil).To(Equal(c.fails))
 		})
 	}
 }
@@ -138,5 +138,5 @@ func TestTextNamesBadClustersReasonsAndTheEnvironment(t *testing.T) {
 	g.Expect(writeJSON(&buffer, r)).To(Succeed())
 	again := &report{}
 	g.Expect(json.Unmarshal(buffer.Bytes(), again)).To(Succeed())
-	g.Expect(differences(r, again)).To(HaveExactElements(HaveField("Property", ofLoad), HaveField("Property", ofValidity)), "a baseline keeps the environment")
+	g.Expect(findDifferences(r, again)).To(HaveExactElements(HaveField("Property", ofLoad), HaveField("Property", ofValidity)), "a baseline keeps the environment")
 }

@@ -29,8 +29,8 @@ type runFlags struct {
 	all []*pflag.Flag
 }
 
-// add adds the flags to a command that has no others yet.
-func (f *runFlags) add(command *cobra.Command) {
+// addFlags adds the flags to a command that has no others yet.
+func (f *runFlags) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&f.clusters, "clusters", "", "label selector of Clusters; default all")
 	flags.Int32Var(&f.pods, "pods", 0, "how many pods there are in each cluster; default that of the preset")
@@ -44,8 +44,8 @@ func (f *runFlags) add(command *cobra.Command) {
 	flags.VisitAll(func(flag *pflag.Flag) { f.all = append(f.all, flag) })
 }
 
-// given are the names of those that the command line has.
-func (f *runFlags) given() (names []string) {
+// givenFlags are the names of those that the command line has.
+func (f *runFlags) givenFlags() (names []string) {
 	for _, flag := range f.all {
 		if flag.Changed {
 			names = append(names, flag.Name)
@@ -54,8 +54,8 @@ func (f *runFlags) given() (names []string) {
 	return names
 }
 
-// spec is what the flags say.
-func (f *runFlags) spec(preset string) (v1alpha1.LoadTestSpec, error) {
+// specOf is what the flags say.
+func (f *runFlags) specOf(preset string) (v1alpha1.LoadTestSpec, error) {
 	selector := &metav1.LabelSelector{}
 	spec := v1alpha1.LoadTestSpec{ClusterSelector: selector}
 	spec.Preset = &v1alpha1.LoadPreset{Name: preset, Pods: f.pods, PodsPerNode: f.podsPerNode, Namespaces: f.many, QPS: f.qps}
@@ -139,7 +139,7 @@ func parseThreshold(text string) (v1alpha1.LoadThreshold, error) {
 	parts := strings.Split(strings.TrimSpace(what), ".")
 	threshold.Measurement = v1alpha1.LoadMeasurement(parts[0])
 	if !slices.Contains(measurements, threshold.Measurement) {
-		return threshold, fmt.Errorf("there is no measurement %q: want one of %s", parts[0], join(measurements))
+		return threshold, fmt.Errorf("there is no measurement %q: want one of %s", parts[0], joinValues(measurements))
 	}
 	for _, part := range parts[1:] {
 		switch {
@@ -168,7 +168,7 @@ func parseThreshold(text string) (v1alpha1.LoadThreshold, error) {
 	return threshold, nil
 }
 
-func join[T ~string](values []T) string {
+func joinValues[T ~string](values []T) string {
 	var texts []string
 	for _, value := range values {
 		texts = append(texts, string(value))

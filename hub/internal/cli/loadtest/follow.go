@@ -21,18 +21,18 @@ import (
 // display shows how a test goes.
 type display interface {
 	// test is called with each state of the test, and run with each state of one of its runs.
-	test(*v1alpha1.LoadTest)
-	run(*v1alpha1.LoadTestRun)
+	showTest(*v1alpha1.LoadTest)
+	showRun(*v1alpha1.LoadTestRun)
 	// close leaves what is shown as it is.
-	close()
+	closeDisplay()
 }
 
-// follow shows a test and its runs until it is over, then what was measured. The error is that of its verdict.
-func follow(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, test *v1alpha1.LoadTest, timeout time.Duration) error {
+// followTest shows a test and its runs until it is over, then what was measured. The error is that of its verdict.
+func followTest(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, test *v1alpha1.LoadTest, timeout time.Duration) error {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	telling := hub.NoteStoppedHub(bounded, c)
-	err := watch(bounded, hub, c, test)
+	err := watchTest(bounded, hub, c, test)
 	telling()
 	if cmdutil.Code(err) == cmdutil.Missing {
 		return cmdutil.NotFound("loadtest %s was deleted: the agents remove what its runs made", test.Name)
@@ -47,11 +47,11 @@ func follow(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, test *v1a
 	if len(test.Status.Results) > 0 {
 		hub.Say("For a page with all of it: kubectl hollow loadtest report %s -o html --output-file %s.html", test.Name, test.Name)
 	}
-	return exit(test)
+	return exitError(test)
 }
 
-// watch shows a test until it is over.
-func watch(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, test *v1alpha1.LoadTest) error {
+// watchTest shows a test until it is over.
+func watchTest(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, test *v1alpha1.LoadTest) error {
 	shown := newDisplay(hub)
 	following, stop := context.WithCancel(ctx)
 	var mu sync.Mutex // It guards shown.
@@ -64,23 +64,23 @@ func watch(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, test *v1al
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			shown.run(run)
+			shown.showRun(run)
 		})
 	})
 	err := cmdutil.Until(ctx, c, &v1alpha1.LoadTestList{}, client.ObjectKeyFromObject(test), &v1alpha1.LoadTest{}, func(now *v1alpha1.LoadTest) (bool, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		// The events of the watch may begin before the state that was listed.
+		// The events of the watch may start before the state that was listed.
 		if order, err := resourceversion.CompareResourceVersion(now.ResourceVersion, test.ResourceVersion); err == nil && order < 0 {
-			return ended(test), nil
+			return hasEnded(test), nil
 		}
 		*test = *now
-		shown.test(now)
-		return ended(now), nil
+		shown.showTest(now)
+		return hasEnded(now), nil
 	})
 	stop()
 	done.Wait()
-	shown.close()
+	shown.closeDisplay()
 	return err
 }
 
@@ -100,7 +100,7 @@ type lines struct {
 	said map[string]string
 }
 
-func (l *lines) say(name, state, format string, args ...any) {
+func (l *lines) sayOnce(name, state, format string, args ...any) {
 	if l.said[name] == state {
 		return
 	}
@@ -108,27 +108,27 @@ func (l *lines) say(name, state, format string, args ...any) {
 	l.hub.Say(format, args...)
 }
 
-func (l *lines) test(test *v1alpha1.LoadTest) {
-	if s := &test.Status; s.Message != "" && s.ObservedGeneration > 0 && !ended(test) {
-		l.say("", string(s.Phase), "%s: %s", s.Phase, s.Message)
+func (l *lines) showTest(test *v1alpha1.LoadTest) {
+	if s := &test.Status; s.Message != "" && s.ObservedGeneration > 0 && !hasEnded(test) {
+		l.sayOnce("", string(s.Phase), "%s: %s", s.Phase, s.Message)
 	}
 }
 
-func (l *lines) run(run *v1alpha1.LoadTestRun) {
+func (l *lines) showRun(run *v1alpha1.LoadTestRun) {
 	s := &run.Status
 	state := string(s.Phase) + s.Progress.Step + s.Failure
 	text := cmp.Or(s.Failure, s.Message)
-	if s.Phase == v1alpha1.LoadTestRunning {
-		text = s.Progress.Step + ": " + counts(&s.Progress)
+	if s.Phase == v1alpha1.LoadTestRunPhaseRunning {
+		text = s.Progress.Step + ": " + formatProgress(&s.Progress)
 	}
 	if text != "" {
-		l.say(run.Namespace, state, "  %s: %s: %s", run.Namespace, s.Phase, text)
+		l.sayOnce(run.Namespace, state, "  %s: %s: %s", run.Namespace, s.Phase, text)
 	}
 }
 
-func (l *lines) close() {}
+func (l *lines) closeDisplay() {}
 
-func counts(p *v1alpha1.LoadProgress) string {
+func formatProgress(p *v1alpha1.LoadProgress) string {
 	text := plural.Count(p.Requests, "request")
 	if p.Failed > 0 {
 		text += fmt.Sprintf(", %d failed", p.Failed)
@@ -156,17 +156,17 @@ type bars struct {
 // stepName is what agents write as a step. What they write besides is not shown in a terminal as it is.
 var stepName = regexp.MustCompile(`^[-a-z0-9]{1,63}( \([0-9]+/[0-9]+\))?$`)
 
-func (b *bars) test(test *v1alpha1.LoadTest) {
+func (b *bars) showTest(test *v1alpha1.LoadTest) {
 	s := &test.Status
 	b.number = s.Clusters
-	text := fmt.Sprintf("%s in %s, %s", s.Phase, plural.Count(s.Clusters, "cluster"), counts(&s.Progress))
+	text := fmt.Sprintf("%s in %s, %s", s.Phase, plural.Count(s.Clusters, "cluster"), formatProgress(&s.Progress))
 	if s.Failed > 0 {
 		text += fmt.Sprintf(", %s failed", plural.Have(s.Failed, "cluster"))
 	}
-	b.all.Show(int64(s.Progress.Steps), int64(s.Progress.StepsTotal), ended(test), text)
+	b.all.Show(int64(s.Progress.Steps), int64(s.Progress.StepsTotal), hasEnded(test), text)
 }
 
-func (b *bars) run(run *v1alpha1.LoadTestRun) {
+func (b *bars) showRun(run *v1alpha1.LoadTestRun) {
 	found, known := b.clusters[run.Namespace]
 	if !known {
 		found = b.shown.Add(run.Namespace, len(b.clusters), b.number > cmdutil.MostBars)
@@ -174,33 +174,33 @@ func (b *bars) run(run *v1alpha1.LoadTestRun) {
 	}
 	s := &run.Status
 	text := phaseText(s.Phase)
-	if s.Phase == v1alpha1.LoadTestRunning && stepName.MatchString(s.Progress.Step) {
+	if s.Phase == v1alpha1.LoadTestRunPhaseRunning && stepName.MatchString(s.Progress.Step) {
 		text = s.Progress.Step
 	}
-	found.Show(int64(s.Progress.Steps), int64(s.Progress.StepsTotal), s.Phase == v1alpha1.LoadTestCompleted || s.Phase == v1alpha1.LoadTestFailed, text+", "+counts(&s.Progress))
+	found.Show(int64(s.Progress.Steps), int64(s.Progress.StepsTotal), s.Phase == v1alpha1.LoadTestRunPhaseCompleted || s.Phase == v1alpha1.LoadTestRunPhaseFailed, text+", "+formatProgress(&s.Progress))
 }
 
 // phaseText is a phase in fixed words.
 func phaseText(phase v1alpha1.LoadTestRunPhase) string {
 	switch phase {
-	case v1alpha1.LoadTestPreparing:
+	case v1alpha1.LoadTestRunPhasePreparing:
 		return "preparing"
-	case v1alpha1.LoadTestPrepared:
+	case v1alpha1.LoadTestRunPhasePrepared:
 		return "prepared"
-	case v1alpha1.LoadTestRunning:
+	case v1alpha1.LoadTestRunPhaseRunning:
 		return "running"
-	case v1alpha1.LoadTestCleaningUp:
+	case v1alpha1.LoadTestRunPhaseCleaningUp:
 		return "cleaning up"
-	case v1alpha1.LoadTestCompleted:
+	case v1alpha1.LoadTestRunPhaseCompleted:
 		return "completed"
-	case v1alpha1.LoadTestFailed:
+	case v1alpha1.LoadTestRunPhaseFailed:
 		return "failed"
-	case v1alpha1.LoadTestPending:
+	case v1alpha1.LoadTestRunPhasePending:
 	}
 	return "pending"
 }
 
-func (b *bars) close() {
+func (b *bars) closeDisplay() {
 	for _, one := range b.clusters {
 		one.Stop()
 	}
@@ -245,8 +245,8 @@ func nameOfLatency(l *v1alpha1.LoadLatency) string {
 	return loadtest.KeyOf(l).String()
 }
 
-// short is a time as people read it. A microsecond is the shortest that a histogram has, and stands for no time at all.
-func short(d metav1.Duration) string {
+// formatDuration is a time as people read it. A microsecond is the shortest that a histogram has, and stands for no time at all.
+func formatDuration(d metav1.Duration) string {
 	if d.Duration <= time.Microsecond {
 		return "0s"
 	}

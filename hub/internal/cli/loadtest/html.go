@@ -26,16 +26,16 @@ const (
 var pageText string
 
 var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
-	"short": short, "time": timeText, "met": metText,
+	"short": formatDuration, "time": timeText, "met": metText,
 	"name":     func(l v1alpha1.LoadLatency) string { return nameOfLatency(&l) },
 	"missed":   func(result v1alpha1.LoadThresholdResult) string { return missedText(&result, 0) },
 	"limit":    func(result v1alpha1.LoadThresholdResult) string { return limitOf(&result) },
 	"at":       func(l v1alpha1.LoadLatency, d metav1.Duration) string { return signs.Replace(timeOf(&l, d)) },
 	"count":    func(l v1alpha1.LoadLatency) string { return countText(&l) },
 	"measured": func(r v1alpha1.LoadThresholdResult) string { return signs.Replace(measuredText(&r)) },
-	"remarks":  func(r clusterReport) []string { return r.remarks() },
+	"remarks":  func(r clusterReport) []string { return r.listRemarks() },
 	"machine":  machineText,
-	"counts":   func(p v1alpha1.LoadProgress) string { return counts(&p) },
+	"counts":   func(p v1alpha1.LoadProgress) string { return formatProgress(&p) },
 	"or":       func(a, b any) string { return cmp.Or(fmt.Sprint(a), fmt.Sprint(b)) },
 }).Parse(pageText))
 
@@ -82,7 +82,7 @@ func (p htmlPage) VerdictClass() string {
 // EnvironmentLines say what the runs were made on.
 func (p htmlPage) EnvironmentLines() []string { return p.environmentLines() }
 
-// InDoubt tells whether the simulator may have been the bottleneck somewhere.
+// InDoubt reports whether the simulator may have been the bottleneck somewhere.
 func (p htmlPage) InDoubt() bool {
 	return slices.ContainsFunc(p.Runs, func(run clusterReport) bool { return run.Simulator != nil && len(run.Simulator.Doubts) > 0 })
 }
@@ -129,12 +129,12 @@ func writeHTML(out io.Writer, r *report) error {
 func worstFirst(r *report) []clusterReport {
 	ranked := slices.Clone(r.Runs)
 	slices.SortStableFunc(ranked, func(a, b clusterReport) int {
-		return cmp.Or(cmp.Compare(badness(&b), badness(&a)), cmp.Compare(p99Of(r, &b), p99Of(r, &a)))
+		return cmp.Or(cmp.Compare(badnessOf(&b), badnessOf(&a)), cmp.Compare(p99Of(r, &b), p99Of(r, &a)))
 	})
 	return ranked
 }
 
-func badness(run *clusterReport) int {
+func badnessOf(run *clusterReport) int {
 	switch {
 	case run.Failure != "":
 		return 3
@@ -150,13 +150,13 @@ func p99Of(r *report, run *clusterReport) time.Duration {
 	if len(r.Results) == 0 {
 		return 0
 	}
-	if found := find(run, keyOf(&r.Results[0].LoadLatency)); found != nil {
+	if found := findLatency(run, keyOf(&r.Results[0].LoadLatency)); found != nil {
 		return found.P99.Duration
 	}
 	return 0
 }
 
-func find(run *clusterReport, key loadtest.Key) *v1alpha1.LoadLatency {
+func findLatency(run *clusterReport, key loadtest.Key) *v1alpha1.LoadLatency {
 	for i := range run.Results {
 		if keyOf(&run.Results[i]) == key {
 			return &run.Results[i]
@@ -198,7 +198,7 @@ func mapOf(r *report) heatMap {
 	for column := range columns {
 		shortest, longest := time.Duration(-1), time.Duration(0)
 		for i := range ranked {
-			if found := find(&ranked[i], keyOf(&columns[column].LoadLatency)); found != nil {
+			if found := findLatency(&ranked[i], keyOf(&columns[column].LoadLatency)); found != nil {
 				longest = max(longest, found.P99.Duration)
 				if shortest < 0 || found.P99.Duration < shortest {
 					shortest = found.P99.Duration
@@ -206,7 +206,7 @@ func mapOf(r *report) heatMap {
 			}
 		}
 		for i := range m.Rows {
-			m.Rows[i].Cells[column] = cellOf(find(&ranked[i], keyOf(&columns[column].LoadLatency)), shortest, longest)
+			m.Rows[i].Cells[column] = cellOf(findLatency(&ranked[i], keyOf(&columns[column].LoadLatency)), shortest, longest)
 		}
 	}
 	return m
@@ -222,7 +222,7 @@ func cellOf(found *v1alpha1.LoadLatency, shortest, longest time.Duration) heatCe
 		shade += (most - least) * float64(found.P99.Duration-shortest) / float64(longest-shortest)
 	}
 	return heatCell{
-		Text: signs.Replace(timeOf(found, found.P99)), Title: fmt.Sprintf("%s, p50 %s, p90 %s, p99 %s", plural.Count(found.Count, "measurement"), short(found.P50), short(found.P90), short(found.P99)),
+		Text: signs.Replace(timeOf(found, found.P99)), Title: fmt.Sprintf("%s, p50 %s, p90 %s, p99 %s", plural.Count(found.Count, "measurement"), formatDuration(found.P50), formatDuration(found.P90), formatDuration(found.P99)),
 		Style: template.CSS(fmt.Sprintf("background:rgba(235,104,52,%.2f)", shade)), //nolint:gosec // A number.
 	}
 }

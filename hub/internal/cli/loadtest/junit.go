@@ -94,7 +94,7 @@ func newSuite(test, name string, seconds float64) suite {
 // addVerdict adds the case that fails with the error that following the test ends with.
 func (s *suite) addVerdict(r *report) {
 	one := testCase{Class: s.Name, Name: "verdict"}
-	if err := r.exit(); err != nil {
+	if err := r.exitError(); err != nil {
 		one.Failure = &problem{err.Error()}
 		s.Failures++
 	}

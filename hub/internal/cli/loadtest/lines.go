@@ -60,7 +60,7 @@ func (r *clusterReport) missedLines() (lines []string) {
 // unreadyLines say why pods were never Ready.
 func unreadyLines(unready []v1alpha1.LoadUnready) (lines []string) {
 	for _, one := range unready {
-		line := fmt.Sprintf("never Ready: %s: %s", counted(int(one.Count), "pod"), one.Reason)
+		line := fmt.Sprintf("never Ready: %s: %s", countThings(int(one.Count), "pod"), one.Reason)
 		if one.Message != "" {
 			line += ": " + one.Message
 		}
@@ -69,8 +69,8 @@ func unreadyLines(unready []v1alpha1.LoadUnready) (lines []string) {
 	return lines
 }
 
-// counted is a number of things.
-func counted(number int, thing string) string {
+// countThings is a number of things.
+func countThings(number int, thing string) string {
 	if number == 1 {
 		return "1 " + thing
 	}
@@ -88,9 +88,9 @@ func (r *clusterReport) simulatorLines() (lines []string) {
 	return lines
 }
 
-// remarks are all that there is to say about a run beside its counts: what was not done, why its measurements are invalid or in
+// listRemarks are all that there is to say about a run beside its counts: what was not done, why its measurements are invalid or in
 // doubt, and what is missing.
-func (r *clusterReport) remarks() (lines []string) {
+func (r *clusterReport) listRemarks() (lines []string) {
 	shortfalls := r.Shortfalls
 	if r.Failure == strings.Join(shortfalls, "; ") {
 		shortfalls = nil // The hub names them as the failure.
@@ -107,7 +107,7 @@ func (r *clusterReport) remarks() (lines []string) {
 // unfinished lower ones.
 func timeOf(l *v1alpha1.LoadLatency, d metav1.Duration) string {
 	if !l.Bounds && l.Unfinished == 0 {
-		return short(d)
+		return formatDuration(d)
 	}
 	return strings.Replace(loadtest.TimeText(d, l.Bounds, l.Unfinished > 0), "= ", "", 1)
 }

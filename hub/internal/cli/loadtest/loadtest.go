@@ -71,11 +71,11 @@ a disruption of the test let fail are restored. To remove the test with all that
 			if err != nil {
 				return err
 			}
-			test, err := get(command.Context(), c, args[0])
+			test, err := getTest(command.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
-			if ended(test) {
+			if hasEnded(test) {
 				return cmdutil.Refusal("load test %s is over: %s", test.Name, test.Status.Message)
 			}
 			if err := c.Patch(command.Context(), test, client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"stopped":true}}`))); err != nil {
@@ -89,8 +89,8 @@ a disruption of the test let fail are restored. To remove the test with all that
 	return command
 }
 
-// get reads a LoadTest.
-func get(ctx context.Context, c client.Client, name string) (*v1alpha1.LoadTest, error) {
+// getTest reads a LoadTest.
+func getTest(ctx context.Context, c client.Client, name string) (*v1alpha1.LoadTest, error) {
 	test := &v1alpha1.LoadTest{}
 	err := c.Get(ctx, client.ObjectKey{Name: name}, test)
 	if apierrors.IsNotFound(err) {
@@ -102,17 +102,17 @@ func get(ctx context.Context, c client.Client, name string) (*v1alpha1.LoadTest,
 	return test, nil
 }
 
-// ended tells whether nothing becomes of a test any more.
-func ended(test *v1alpha1.LoadTest) bool {
+// hasEnded reports whether nothing becomes of a test any more.
+func hasEnded(test *v1alpha1.LoadTest) bool {
 	return test.Status.Phase == v1alpha1.LoadTestPhaseCompleted || test.Status.Phase == v1alpha1.LoadTestPhaseFailed
 }
 
-// exit is the error that a test which has ended ends the command with. It follows the verdict: what was measured in an Invalid run
+// exitError is the error that a test which has ended ends the command with. It follows the verdict: what was measured in an Invalid run
 // misses no threshold.
-func exit(test *v1alpha1.LoadTest) error { return reportOf(test).exit() }
+func exitError(test *v1alpha1.LoadTest) error { return reportOf(test).exitError() }
 
-// exit is the same of a report. One of a test that is not over fails.
-func (r *report) exit() error {
+// exitError is the same of a report. One of a test that is not over fails.
+func (r *report) exitError() error {
 	s := r
 	switch {
 	case r.Phase != v1alpha1.LoadTestPhaseFailed && r.Phase != v1alpha1.LoadTestPhaseCompleted:

@@ -57,7 +57,7 @@ func printReport(ctx context.Context, hub *cmdutil.Hub, name string, form format
 	if err != nil {
 		return err
 	}
-	r, err := gather(ctx, c, name)
+	r, err := gatherReport(ctx, c, name)
 	if err != nil {
 		return err
 	}
@@ -100,11 +100,11 @@ func writeText(out io.Writer, r *report) error {
 	fmt.Fprintln(out)
 	for i := range r.Runs {
 		run := &r.Runs[i]
-		fmt.Fprintf(out, "%s: %s: %s\n", run.Cluster, cmp.Or(string(run.Verdict), string(run.Phase)), counts(&run.Progress))
+		fmt.Fprintf(out, "%s: %s: %s\n", run.Cluster, cmp.Or(string(run.Verdict), string(run.Phase)), formatProgress(&run.Progress))
 		if run.TargetQPS > 0 && run.AchievedQPS > 0 {
 			fmt.Fprintf(out, "  up to %d requests a second asked for, %.1f made on average\n", run.TargetQPS, run.AchievedQPS)
 		}
-		for _, why := range run.remarks() {
+		for _, why := range run.listRemarks() {
 			fmt.Fprintf(out, "  %s\n", why)
 		}
 		for _, one := range run.Errors {

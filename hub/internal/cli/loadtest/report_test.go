@@ -49,7 +49,7 @@ func sample(clusters, points int) *report {
 	}
 	for i := range clusters {
 		run := clusterReport{
-			Cluster: fmt.Sprintf("c%03d", i), Phase: v1alpha1.LoadTestCompleted, Verdict: v1alpha1.LoadPassed, StartTime: &start, EndTime: &end, Results: kinds,
+			Cluster: fmt.Sprintf("c%03d", i), Phase: v1alpha1.LoadTestRunPhaseCompleted, Verdict: v1alpha1.LoadPassed, StartTime: &start, EndTime: &end, Results: kinds,
 			Threshold: []v1alpha1.LoadThresholdResult{{LoadThreshold: ready, Met: i != 1, Measured: new(of(4 * time.Second)), Count: 40}},
 			Errors:    []v1alpha1.LoadError{{Reason: "Timeout", Request: "GET pods", Count: int64(i), Message: "<script>alert(1)</script>"}},
 			TargetQPS: 20, AchievedQPS: 12.5, Environment: &v1alpha1.LoadEnvironment{
@@ -205,9 +205,9 @@ func TestCompare(t *testing.T) {
 		"from nothing": {[]v1alpha1.LoadTestResult{result(0)}, []v1alpha1.LoadTestResult{result(time.Second)}, 1, "regression"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := compare(c.before, c.now, 10)
+			got := compareResults(c.before, c.now, 10)
 			NewWithT(t).Expect(got.Regressions).To(Equal(c.want))
-			NewWithT(t).Expect(fmt.Sprint(got.table().Rows)).To(ContainSubstring(c.says))
+			NewWithT(t).Expect(fmt.Sprint(got.newTable().Rows)).To(ContainSubstring(c.says))
 		})
 	}
 }

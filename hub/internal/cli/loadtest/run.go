@@ -54,7 +54,7 @@ code is not 0.`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)), ValidArgs: presets,
 		RunE: func(command *cobra.Command, args []string) error { return r.run(command.Context(), args) },
 	}
-	r.flags.add(command)
+	r.flags.addFlags(command)
 	command.Flags().StringVarP(&r.file, "filename", "f", "", "file with the LoadTest, instead of a preset and the flags for it")
 	command.Flags().StringVar(&r.name, "name", "", "name of the LoadTest; default made of the preset's, or that of the file")
 	command.Flags().BoolVar(&r.wait, "wait", true, "follow it to its end")
@@ -70,7 +70,7 @@ func (r *runCommand) run(ctx context.Context, args []string) error {
 	if err := r.output.Check(); err != nil {
 		return err
 	}
-	test, err := r.read(args)
+	test, err := r.readTest(args)
 	if err != nil {
 		return err
 	}
@@ -91,14 +91,14 @@ func (r *runCommand) run(ctx context.Context, args []string) error {
 		if r.timeout == 0 {
 			r.timeout = longestTest
 		}
-		err = follow(ctx, telling, c, test, r.timeout)
+		err = followTest(ctx, telling, c, test, r.timeout)
 	}
 	return errors.Join(r.output.Result(r.hub, test, cmdutil.Fact{Name: "Message", Value: test.Status.Message}), err)
 }
 
-// read makes the test of the flags or of the file.
-func (r *runCommand) read(args []string) (*v1alpha1.LoadTest, error) {
-	switch given := r.flags.given(); {
+// readTest makes the test of the flags or of the file.
+func (r *runCommand) readTest(args []string) (*v1alpha1.LoadTest, error) {
+	switch given := r.flags.givenFlags(); {
 	case r.file == "" && len(args) == 0:
 		return nil, cmdutil.Usage("want a preset, one of %s, or -f: see --help", strings.Join(preset.Names(), ", "))
 	case r.file != "" && len(args) > 0:
@@ -118,7 +118,7 @@ func (r *runCommand) read(args []string) (*v1alpha1.LoadTest, error) {
 		}
 		return test, nil
 	}
-	spec, err := r.flags.spec(args[0])
+	spec, err := r.flags.specOf(args[0])
 	if err != nil {
 		return nil, err
 	}

@@ -54,8 +54,8 @@ func readReport(dir string) (localfleet.Report, error) {
 	return report, err
 }
 
-// written is how the user writes a command for the fleet in dir.
-func written(words, dir string) string {
+// writtenCommand is how the user writes a command for the fleet in dir.
+func writtenCommand(words, dir string) string {
 	if dir != defaultDir() {
 		words += " --dir " + joining.ShellQuote(dir)
 	}
@@ -151,14 +151,14 @@ fleet of an earlier version, which did not mark what it made.`,
 		Example: `  kubectl hollow local down`,
 		Args:    cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
-			return down(command.Context(), hub, *dir, timeout)
+			return takeDown(command.Context(), hub, *dir, timeout)
 		},
 	}
 	command.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "give up after this time")
 	return command
 }
 
-func down(ctx context.Context, hub *cmdutil.Hub, dir string, timeout time.Duration) error {
+func takeDown(ctx context.Context, hub *cmdutil.Hub, dir string, timeout time.Duration) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return fmt.Errorf("finding --dir: %w", err)

@@ -24,10 +24,10 @@ func TestTheTailPassesLinesOnAndKeepsTheError(t *testing.T) {
 	tail := &tail{file: &log, out: &out}
 	for _, part := range []string{"hub: con", "trol plane ready\nc1: a", "gent started\nerror: running hub: exit status 3\nits log: ", "no memory\n"} {
 		log.WriteString(part)
-		g.Expect(tail.show()).To(Succeed())
+		g.Expect(tail.showNews()).To(Succeed())
 	}
 	g.Expect(out.String()).To(Equal("  hub: control plane ready\n  c1: agent started\n"))
-	g.Expect(tail.failure()).To(Equal("running hub: exit status 3\nits log: no memory"))
+	g.Expect(tail.lastFailure()).To(Equal("running hub: exit status 3\nits log: no memory"))
 }
 
 func options(t *testing.T) *upOptions {
@@ -56,7 +56,7 @@ func TestWhatCannotBeStarted(t *testing.T) {
 			g := NewWithT(t)
 			o := options(t)
 			test.change(o)
-			err := o.validate()
+			err := o.validateFlags()
 			g.Expect(cmdutil.Code(err)).To(Equal(test.code))
 			if test.says != "" {
 				g.Expect(err).To(MatchError(ContainSubstring(test.says)))
@@ -68,7 +68,7 @@ func TestWhatCannotBeStarted(t *testing.T) {
 func TestClustersTakeTurnsWithVersions(t *testing.T) {
 	g := NewWithT(t)
 	o := &upOptions{clusters: 3, versions: []string{"v1.36.2", "v1.37.1"}}
-	g.Expect(o.names()).To(Equal([]string{"c1", "c2", "c3"}))
+	g.Expect(o.clusterNames()).To(Equal([]string{"c1", "c2", "c3"}))
 	g.Expect([]string{o.versionOf(0), o.versionOf(1), o.versionOf(2)}).To(Equal([]string{"v1.36.2", "v1.37.1", "v1.36.2"}))
 	g.Expect((&upOptions{}).versionOf(1)).To(BeEmpty())
 }
@@ -76,11 +76,11 @@ func TestClustersTakeTurnsWithVersions(t *testing.T) {
 func TestStatusTellsWhatEnded(t *testing.T) {
 	g := NewWithT(t)
 	report := localfleet.Report{Ready: true, Processes: []localfleet.Running{{Name: "hub", PID: 7, Alive: true}, {Name: "agent c1", PID: 8, Log: "/f/agent.log"}}}
-	g.Expect(ended(report, "/f")).To(MatchError("agent c1 does not run (its log: /f/agent.log): end the fleet with kubectl hollow local down --dir /f"))
+	g.Expect(endedError(report, "/f")).To(MatchError("agent c1 does not run (its log: /f/agent.log): end the fleet with kubectl hollow local down --dir /f"))
 	report.Processes[1].Alive = true
-	g.Expect(ended(report, "/f")).To(Succeed())
+	g.Expect(endedError(report, "/f")).To(Succeed())
 	report.Ready = false
-	g.Expect(cmdutil.Code(ended(report, "/f"))).To(Equal(cmdutil.Refused))
+	g.Expect(cmdutil.Code(endedError(report, "/f"))).To(Equal(cmdutil.Refused))
 }
 
 func TestStatusShowsWhereMetricsAre(t *testing.T) {
@@ -95,14 +95,14 @@ func TestDownLeavesOtherFilesAlone(t *testing.T) {
 	g := NewWithT(t)
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	dir := t.TempDir()
-	g.Expect(down(t.Context(), cmdutil.NewHub(streams), filepath.Join(dir, "none"), time.Minute)).To(Succeed())
+	g.Expect(takeDown(t.Context(), cmdutil.NewHub(streams), filepath.Join(dir, "none"), time.Minute)).To(Succeed())
 	g.Expect(out.String()).To(ContainSubstring("No fleet in"))
 	g.Expect(os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600)).To(Succeed())
-	err := down(t.Context(), cmdutil.NewHub(streams), dir, time.Minute)
+	err := takeDown(t.Context(), cmdutil.NewHub(streams), dir, time.Minute)
 	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Refused))
 	g.Expect(err).To(MatchError(ContainSubstring("--dir")))
 	g.Expect(os.WriteFile(filepath.Join(dir, "fleet.json"), []byte(`{"keeper":{}}`), 0o600)).To(Succeed())
-	err = down(t.Context(), cmdutil.NewHub(streams), dir, time.Minute)
+	err = takeDown(t.Context(), cmdutil.NewHub(streams), dir, time.Minute)
 	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Refused), "a fleet of an earlier version")
 	g.Expect(err).To(MatchError(ContainSubstring("earlier version")))
 	g.Expect(filepath.Join(dir, "precious")).To(BeAnExistingFile())
@@ -115,7 +115,7 @@ func TestDownListsWhatItLeaves(t *testing.T) {
 	_, err := localfleet.Take(dir, false)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600)).To(Succeed())
-	g.Expect(down(t.Context(), cmdutil.NewHub(streams), dir, time.Minute)).To(Succeed())
+	g.Expect(takeDown(t.Context(), cmdutil.NewHub(streams), dir, time.Minute)).To(Succeed())
 	g.Expect(out.String()).To(Equal("Ended the fleet in " + dir + "\nLeft in place, because the fleet did not make it:\n  " + dir + "/precious\n"))
 }
 

@@ -36,8 +36,8 @@ func hubClient(kubeconfig string) (client.WithWatch, error) {
 	return c, nil
 }
 
-// populate waits for the clusters, makes machines in each, and waits for those.
-func (o *upOptions) populate(ctx context.Context) error {
+// createMachines waits for the clusters, makes machines in each, and waits for those.
+func (o *upOptions) createMachines(ctx context.Context) error {
 	report, err := localfleet.ReadReport(o.dir)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (o *upOptions) populate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	names := o.names()
+	names := o.clusterNames()
 	for i, name := range names {
 		if err := awaitReady(ctx, c, name); err != nil {
 			return fmt.Errorf("waiting for cluster %s to be ready: %w", name, err)

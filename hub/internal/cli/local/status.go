@@ -55,17 +55,17 @@ processes does not run, or the file system of its directory is full. With -o wid
 			if err != nil {
 				return err
 			}
-			if err := show(command.Context(), hub.Out, report, output); err != nil {
+			if err := showReport(command.Context(), hub.Out, report, output); err != nil {
 				return err
 			}
-			return errors.Join(ended(report, *dir), checkDisk(report.Dir))
+			return errors.Join(endedError(report, *dir), checkDisk(report.Dir))
 		},
 	}
 	cmdutil.ChoiceP(command, &output, "output", "o", cmdutil.OutputUsage(formats...), formats...)
 	return command
 }
 
-func show(ctx context.Context, out io.Writer, report localfleet.Report, output format) error {
+func showReport(ctx context.Context, out io.Writer, report localfleet.Report, output format) error {
 	var (
 		content []byte
 		err     error
@@ -148,11 +148,11 @@ func askHub(ctx context.Context, report localfleet.Report) map[string]v1alpha1.C
 	return known
 }
 
-// ended is the error of a fleet of which a process does not run.
-func ended(report localfleet.Report, dir string) error {
+// endedError is the error of a fleet of which a process does not run.
+func endedError(report localfleet.Report, dir string) error {
 	for _, process := range report.Processes {
 		if !process.Alive {
-			return fmt.Errorf("%s does not run (its log: %s): end the fleet with %s", process.Name, process.Log, written("down", dir))
+			return fmt.Errorf("%s does not run (its log: %s): end the fleet with %s", process.Name, process.Log, writtenCommand("down", dir))
 		}
 	}
 	if !report.Ready {
@@ -161,8 +161,8 @@ func ended(report localfleet.Report, dir string) error {
 	return nil
 }
 
-// explain tells what the fleet offers.
-func (o *upOptions) explain() error {
+// printSummary tells what the fleet offers.
+func (o *upOptions) printSummary() error {
 	report, err := localfleet.ReadReport(o.dir)
 	if err != nil {
 		return err
@@ -178,14 +178,14 @@ func (o *upOptions) explain() error {
 		say("  kubectl -n %s scale machinedeployment %s --replicas %d", first.Name, localfleet.WorkersName, o.machines+2)
 	}
 	say("  kubectl --kubeconfig %s get nodes -o wide", joining.ShellQuote(first.Kubeconfig))
-	say("\nEnd it:\n\n  %s", written("down", o.dir))
+	say("\nEnd it:\n\n  %s", writtenCommand("down", o.dir))
 	return nil
 }
 
 const followPoll = 100 * time.Millisecond
 
-// follow shows the keeper's progress until the fleet is up or the keeper has ended.
-func follow(ctx context.Context, keeper *process.Process, dir string, out io.Writer) error {
+// followKeeper shows the keeper's progress until the fleet is up or the keeper has ended.
+func followKeeper(ctx context.Context, keeper *process.Process, dir string, out io.Writer) error {
 	// A keeper that fails removes the fleet's directory with its log: an open file can be read all the same.
 	file, err := os.Open(keeper.LogFile())
 	if err != nil {
@@ -198,7 +198,7 @@ func follow(ctx context.Context, keeper *process.Process, dir string, out io.Wri
 	for {
 		// First the state: what the log says after that is complete.
 		state, stateErr := localfleet.ReadState(dir)
-		if err := log.show(); err != nil {
+		if err := log.showNews(); err != nil {
 			return err
 		}
 		if stateErr == nil && state.Ready {
@@ -206,7 +206,7 @@ func follow(ctx context.Context, keeper *process.Process, dir string, out io.Wri
 		}
 		select {
 		case <-keeper.Done():
-			return errors.Join(log.show(), fmt.Errorf("starting the fleet: %s", log.failure()))
+			return errors.Join(log.showNews(), fmt.Errorf("starting the fleet: %s", log.lastFailure()))
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ticker.C:
@@ -222,7 +222,7 @@ type tail struct {
 	bad  []string
 }
 
-func (t *tail) show() error {
+func (t *tail) showNews() error {
 	content, err := io.ReadAll(t.file)
 	if err != nil {
 		return fmt.Errorf("following the start of the fleet: %w", err)
@@ -240,7 +240,7 @@ func (t *tail) show() error {
 	return nil
 }
 
-func (t *tail) failure() string {
+func (t *tail) lastFailure() string {
 	if len(t.bad) == 0 {
 		return "its keeper ended without a word"
 	}

@@ -107,7 +107,7 @@ func besideMe() string {
 	return filepath.Dir(path)
 }
 
-func (o *upOptions) validate() error {
+func (o *upOptions) validateFlags() error {
 	if o.clusters < 1 || o.clusters > mostClusters {
 		return cmdutil.Usage("--clusters: want 1 to %d, got %d", mostClusters, o.clusters)
 	}
@@ -127,12 +127,12 @@ func (o *upOptions) validate() error {
 	return nil
 }
 
-// take takes the directory before anything is written, and returns its ID.
-func (o *upOptions) take() (string, error) {
+// takeDirectory takes the directory before anything is written, and returns its ID.
+func (o *upOptions) takeDirectory() (string, error) {
 	id, err := localfleet.Take(o.dir, o.temporary)
 	switch {
 	case errors.Is(err, localfleet.ErrTaken):
-		return "", cmdutil.Refusal("--dir: %w, or what is left of one: see %s, or end it with %s", err, written("status", o.dir), written("down", o.dir))
+		return "", cmdutil.Refusal("--dir: %w, or what is left of one: see %s, or end it with %s", err, writtenCommand("status", o.dir), writtenCommand("down", o.dir))
 	case errors.Is(err, localfleet.ErrUnusable):
 		return "", cmdutil.Refusal("--dir: %w; choose a directory that is empty or does not exist yet", err)
 	case err != nil:
@@ -141,8 +141,8 @@ func (o *upOptions) take() (string, error) {
 	return id, nil
 }
 
-// names are those of the workload clusters.
-func (o *upOptions) names() []string {
+// clusterNames are those of the workload clusters.
+func (o *upOptions) clusterNames() []string {
 	var names []string
 	for i := range o.clusters {
 		names = append(names, fmt.Sprintf("c%d", i+1))
@@ -155,7 +155,7 @@ func (o *upOptions) run(ctx context.Context) error {
 	if o.dir, err = filepath.Abs(o.dir); err != nil {
 		return fmt.Errorf("finding --dir: %w", err)
 	}
-	if err := o.validate(); err != nil {
+	if err := o.validateFlags(); err != nil {
 		return err
 	}
 	if err := checkOpenFiles(); err != nil {
@@ -172,7 +172,7 @@ func (o *upOptions) run(ctx context.Context) error {
 	if o.progress = o.hub.Out; o.output != "" {
 		o.progress = o.hub.ErrOut
 	}
-	id, err := o.take()
+	id, err := o.takeDirectory()
 	if err != nil {
 		return err
 	}
@@ -182,30 +182,30 @@ func (o *upOptions) run(ctx context.Context) error {
 	}
 	keeper, err := o.startKeeper(id)
 	if err != nil {
-		return errors.Join(err, o.clear(ctx))
+		return errors.Join(err, o.clearFailed(ctx))
 	}
-	if err := follow(ctx, keeper, o.dir, o.progress); err != nil {
+	if err := followKeeper(ctx, keeper, o.dir, o.progress); err != nil {
 		return o.giveUp(ctx, keeper, err)
 	}
-	if err := o.populate(ctx); err != nil {
+	if err := o.createMachines(ctx); err != nil {
 		return o.giveUp(ctx, keeper, err)
 	}
 	if o.output != "" {
-		return o.report(ctx)
+		return o.printReport(ctx)
 	}
-	return o.explain()
+	return o.printSummary()
 }
 
 // printf tells of the progress.
 func (o *upOptions) printf(format string, args ...any) { fmt.Fprintf(o.progress, format+"\n", args...) }
 
-// report prints the fleet for a script.
-func (o *upOptions) report(ctx context.Context) error {
+// printReport prints the fleet for a script.
+func (o *upOptions) printReport(ctx context.Context) error {
 	report, err := localfleet.ReadReport(o.dir)
 	if err != nil {
 		return err
 	}
-	return show(ctx, o.hub.Out, report, o.output)
+	return showReport(ctx, o.hub.Out, report, o.output)
 }
 
 // giveUp ends what was started.
@@ -213,16 +213,16 @@ func (o *upOptions) giveUp(ctx context.Context, keeper *process.Process, err err
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	failed := o.clear(ctx, keeper)
+	failed := o.clearFailed(ctx, keeper)
 	stopped := keeper.Stop(downTimeout)
 	if errors.Is(failed, localfleet.ErrUnusable) {
-		failed = o.clear(ctx) // The keeper was just removing the files itself.
+		failed = o.clearFailed(ctx) // The keeper was just removing the files itself.
 	}
 	return errors.Join(err, stopped, failed)
 }
 
-// clear ends and removes a fleet that did not come up. It may be gone already: its keeper does that too.
-func (o *upOptions) clear(ctx context.Context, keeper ...*process.Process) error {
+// clearFailed ends and removes a fleet that did not come up. It may be gone already: its keeper does that too.
+func (o *upOptions) clearFailed(ctx context.Context, keeper ...*process.Process) error {
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTimeout)
 	defer cancel()
 	left, err := localfleet.Down(ending, o.dir, keeper...)
@@ -240,7 +240,7 @@ func (o *upOptions) startKeeper(id string) (*process.Process, error) {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
 	args := []string{"local", keepName, "--dir", o.dir, "--" + dirIDFlag, id, "--bin-dir", o.binDir}
-	for _, name := range o.names() {
+	for _, name := range o.clusterNames() {
 		args = append(args, "--cluster", name)
 	}
 	for _, arg := range o.hubArgs {

@@ -20,8 +20,8 @@ func NewCommand(hub *cmdutil.Hub) *cobra.Command {
 	}, newList(hub), newStatus(hub), newTree(hub))
 }
 
-// get reads a MachineFleet.
-func get(ctx context.Context, c client.Client, name string) (*v1alpha1.MachineFleet, error) {
+// getFleet reads a MachineFleet.
+func getFleet(ctx context.Context, c client.Client, name string) (*v1alpha1.MachineFleet, error) {
 	fleet := &v1alpha1.MachineFleet{}
 	err := c.Get(ctx, client.ObjectKey{Name: name}, fleet)
 	if apierrors.IsNotFound(err) {

@@ -39,7 +39,7 @@ func listTable(fleets []v1alpha1.MachineFleet, now time.Time) *metav1.Table {
 		fleet := &fleets[i]
 		counts := &fleet.Status.Clusters
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			fleet.Name, condition(fleet.Status.Conditions, v1alpha1.ReadyCondition), wave(fleet),
+			fleet.Name, formatCondition(fleet.Status.Conditions, v1alpha1.ReadyCondition), formatWave(fleet),
 			counts.Selected, counts.Updated, counts.Failed, counts.Held,
 			cmp.Or(fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet, "-"),
 			duration.HumanDuration(now.Sub(fleet.CreationTimestamp.Time)), cmp.Or(fleet.Status.Revision, "-"), fleet.Status.Message,
@@ -48,16 +48,16 @@ func listTable(fleets []v1alpha1.MachineFleet, now time.Time) *metav1.Table {
 	return table
 }
 
-// wave is the current one of all.
-func wave(fleet *v1alpha1.MachineFleet) string {
+// formatWave is the current one of all.
+func formatWave(fleet *v1alpha1.MachineFleet) string {
 	if fleet.Status.Waves == 0 {
 		return "-"
 	}
 	return fmt.Sprintf("%d/%d", fleet.Status.CurrentWave, fleet.Status.Waves)
 }
 
-// condition is a condition's status, and its reason unless it is True.
-func condition(conditions []metav1.Condition, kind string) string {
+// formatCondition is a condition's status, and its reason unless it is True.
+func formatCondition(conditions []metav1.Condition, kind string) string {
 	found := meta.FindStatusCondition(conditions, kind)
 	switch {
 	case found == nil:

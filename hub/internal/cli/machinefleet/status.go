@@ -33,14 +33,14 @@ The exit code is 1 when the fleet is not Ready, when the hub, which would notice
 		Example: `  kubectl hollow fleet status workers`,
 		Args:    cmdutil.OneName, ValidArgsFunction: hub.CompleteNames(cmdutil.FleetKind, false),
 		RunE: func(command *cobra.Command, args []string) error {
-			return status(command.Context(), hub, output, args[0])
+			return showStatus(command.Context(), hub, output, args[0])
 		},
 	}
 	output = cmdutil.NewTableOutput(command)
 	return command
 }
 
-func status(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, name string) error {
+func showStatus(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, name string) error {
 	if err := output.Check(); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func status(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, name 
 	if err != nil {
 		return err
 	}
-	found, err := get(ctx, c, name)
+	found, err := getFleet(ctx, c, name)
 	if err != nil {
 		return err
 	}
@@ -61,9 +61,9 @@ func status(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, name 
 		return fmt.Errorf("looking at the clusters of machinefleet %s: %w", name, err)
 	}
 	ready := meta.FindStatusCondition(found.Status.Conditions, v1alpha1.ReadyCondition)
-	hub.Say("%-10s%s", "Ready:", condition(found.Status.Conditions, v1alpha1.ReadyCondition))
+	hub.Say("%-10s%s", "Ready:", formatCondition(found.Status.Conditions, v1alpha1.ReadyCondition))
 	hub.Say("%-10s%s, revision %s", "Kubelet:", cmp.Or(found.Spec.Template.Spec.Template.Spec.Versions.Kubelet, "-"), preview.Revision)
-	hub.Say("%-10s%s", "Wave:", wave(found))
+	hub.Say("%-10s%s", "Wave:", formatWave(found))
 	hub.Say("%-10s%s", "Message:", cmp.Or(found.Status.Message, "-"))
 	for _, field := range preview.Unused {
 		hub.Note("%s matches no cluster of the fleet", field)
@@ -129,7 +129,7 @@ func statusTable(preview *fleet.Preview, departed []fleet.Departed, now time.Tim
 		if !m.Since.IsZero() {
 			since = duration.HumanDuration(max(now.Sub(m.Since), 0))
 		}
-		cmdutil.AddRows(table, m.Problems(), m.Cluster.Name, m.Wave, cmp.Or(m.Group, "-"), state(m), since, kubelet, machines)
+		cmdutil.AddRows(table, m.Problems(), m.Cluster.Name, m.Wave, cmp.Or(m.Group, "-"), formatState(m), since, kubelet, machines)
 	}
 	for _, d := range departed {
 		kubelet, machines := describeMachines(d.Deployment)
@@ -144,8 +144,8 @@ func describeMachines(d *v1alpha1.MachineDeployment) (kubelet, machines string) 
 		fmt.Sprintf("%d updated, %d available of %d", d.Status.UpdatedReplicas, d.Status.AvailableReplicas, d.Status.Replicas)
 }
 
-// state is a word for how far a cluster is.
-func state(m fleet.Member) string {
+// formatState is a word for how far a cluster is.
+func formatState(m fleet.Member) string {
 	switch {
 	case len(m.Blocked) > 0:
 		return "Blocked"

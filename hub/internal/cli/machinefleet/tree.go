@@ -53,13 +53,13 @@ func printTree(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, ki
 	if err != nil {
 		return err
 	}
-	roots, err := grow(ctx, hub, c, kind, name)
+	roots, err := readBelow(ctx, hub, c, kind, name)
 	if err != nil {
 		return err
 	}
 	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Object", "Ready", "Frozen", "Kubelet", "+Message")}
 	for _, root := range roots {
-		root.rows(table, "", "")
+		root.addRows(table, "", "")
 	}
 	hub.NoteOldTable(ctx, c)
 	return output.Table(hub.Out, table)
@@ -71,25 +71,25 @@ type node struct {
 	children                              []*node
 }
 
-// rows adds the node and what is below it. The first prefix is that of the node itself, the other that of what is below.
-func (n *node) rows(table *metav1.Table, first, below string) {
+// addRows adds the node and what is below it. The first prefix is that of the node itself, the other that of what is below.
+func (n *node) addRows(table *metav1.Table, first, below string) {
 	table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
 		first + n.name, cmp.Or(n.ready, "-"), cmp.Or(n.frozen, "-"), cmp.Or(n.kubelet, "-"), n.message,
 	}})
 	for i, child := range n.children {
 		if i == len(n.children)-1 {
-			child.rows(table, below+"└─ ", below+"   ")
+			child.addRows(table, below+"└─ ", below+"   ")
 		} else {
-			child.rows(table, below+"├─ ", below+"│  ")
+			child.addRows(table, below+"├─ ", below+"│  ")
 		}
 	}
 }
 
-// object is a node with the conditions of an object.
-func object(kind, name string, conditions []metav1.Condition, kubelet string) *node {
+// newNode is a node with the conditions of an object.
+func newNode(kind, name string, conditions []metav1.Condition, kubelet string) *node {
 	n := &node{
 		name: kind + "/" + name, kubelet: kubelet,
-		ready: condition(conditions, v1alpha1.ReadyCondition), frozen: frozen(conditions),
+		ready: formatCondition(conditions, v1alpha1.ReadyCondition), frozen: formatFrozen(conditions),
 	}
 	for _, kind := range []string{v1alpha1.FrozenCondition, v1alpha1.ReadyCondition} {
 		found := meta.FindStatusCondition(conditions, kind)
@@ -101,8 +101,8 @@ func object(kind, name string, conditions []metav1.Condition, kubelet string) *n
 	return n
 }
 
-// frozen is the condition Frozen, with its reason if it is True.
-func frozen(conditions []metav1.Condition) string {
+// formatFrozen is the condition Frozen, with its reason if it is True.
+func formatFrozen(conditions []metav1.Condition) string {
 	found := meta.FindStatusCondition(conditions, v1alpha1.FrozenCondition)
 	switch {
 	case found == nil:
@@ -113,8 +113,8 @@ func frozen(conditions []metav1.Condition) string {
 	return string(found.Status)
 }
 
-// grow reads the objects below one.
-func grow(ctx context.Context, hub *cmdutil.Hub, c client.Client, kind cmdutil.Kind, name string) ([]*node, error) {
+// readBelow reads the objects below one.
+func readBelow(ctx context.Context, hub *cmdutil.Hub, c client.Client, kind cmdutil.Kind, name string) ([]*node, error) {
 	if kind == cmdutil.FleetKind {
 		return growFleet(ctx, hub, c, name)
 	}
@@ -123,7 +123,7 @@ func grow(ctx context.Context, hub *cmdutil.Hub, c client.Client, kind cmdutil.K
 		if err := c.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
 			return nil, fmt.Errorf("reading cluster %s: %w", name, err)
 		}
-		root := object("Cluster", name, cluster.Status.Conditions, "")
+		root := newNode("Cluster", name, cluster.Status.Conditions, "")
 		var err error
 		root.children, err = growDeployments(ctx, hub, c, name, "")
 		return []*node{root}, err
@@ -140,11 +140,11 @@ func grow(ctx context.Context, hub *cmdutil.Hub, c client.Client, kind cmdutil.K
 }
 
 func growFleet(ctx context.Context, hub *cmdutil.Hub, c client.Client, name string) ([]*node, error) {
-	found, err := get(ctx, c, name)
+	found, err := getFleet(ctx, c, name)
 	if err != nil {
 		return nil, err
 	}
-	root := object("MachineFleet", name, found.Status.Conditions, found.Spec.Template.Spec.Template.Spec.Versions.Kubelet)
+	root := newNode("MachineFleet", name, found.Status.Conditions, found.Spec.Template.Spec.Template.Spec.Versions.Kubelet)
 	clusters, deployments := &v1alpha1.ClusterList{}, &v1alpha1.MachineDeploymentList{}
 	if err := c.List(ctx, deployments, client.MatchingFields{"metadata.name": name}); err != nil {
 		return nil, fmt.Errorf("listing machinedeployments: %w", err)
@@ -164,7 +164,7 @@ func growFleet(ctx context.Context, hub *cmdutil.Hub, c client.Client, name stri
 		}
 		branch := &node{name: "Cluster/" + deployment.Namespace}
 		if cluster := byName[deployment.Namespace]; cluster != nil {
-			branch = object("Cluster", cluster.Name, cluster.Status.Conditions, "")
+			branch = newNode("Cluster", cluster.Name, cluster.Status.Conditions, "")
 		}
 		if branch.children, err = growDeployments(ctx, hub, c, deployment.Namespace, name); err != nil {
 			return nil, err
@@ -188,13 +188,13 @@ func growDeployments(ctx context.Context, hub *cmdutil.Hub, c client.Client, nam
 		if name != "" && deployment.Name != name {
 			continue
 		}
-		root := object("MachineDeployment", deployment.Name, deployment.Status.Conditions, deployment.Spec.Template.Spec.Versions.Kubelet)
+		root := newNode("MachineDeployment", deployment.Name, deployment.Status.Conditions, deployment.Spec.Template.Spec.Versions.Kubelet)
 		for j := range sets.Items {
 			set := &sets.Items[j]
 			if !metav1.IsControlledBy(set, deployment) || set.Status.Replicas == 0 && set.Spec.Replicas != nil && *set.Spec.Replicas == 0 {
 				continue // An empty set is an earlier revision.
 			}
-			branch := object("MachineSet", set.Name, set.Status.Conditions, set.Spec.Template.Spec.Versions.Kubelet)
+			branch := newNode("MachineSet", set.Name, set.Status.Conditions, set.Spec.Template.Spec.Versions.Kubelet)
 			for k := range machines.Items {
 				if machine := &machines.Items[k]; metav1.IsControlledBy(machine, set) {
 					branch.children = append(branch.children, growMachine(machine))
@@ -208,7 +208,7 @@ func growDeployments(ctx context.Context, hub *cmdutil.Hub, c client.Client, nam
 }
 
 func growMachine(machine *v1alpha1.Machine) *node {
-	leaf := object("Machine", machine.Name, machine.Status.Conditions, machine.Spec.Versions.Kubelet)
+	leaf := newNode("Machine", machine.Name, machine.Status.Conditions, machine.Spec.Versions.Kubelet)
 	leaf.frozen = ""
 	if ref := machine.Status.NodeRef; ref != nil {
 		child := &node{name: "Node/" + ref.Name}

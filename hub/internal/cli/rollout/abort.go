@@ -22,7 +22,7 @@ var policies = map[string]v1alpha1.RollbackPolicy{
 
 func newAbort(hub *cmdutil.Hub) *cobra.Command {
 	var rollback string
-	c := changing(hub, &cobra.Command{
+	c := newChangingCommand(hub, &cobra.Command{
 		Use: "abort", Short: "End the rollout of a MachineFleet's present template, and roll clusters back",
 		Long: `End the rollout of a MachineFleet's present template: it is begun in no further cluster, and what was begun goes on, unless it is
 rolled back. That writes spec.abortedRevision, and with --rollback spec.rollbackPolicy, in one request: with failed, the clusters
@@ -34,13 +34,13 @@ abort back; another template ends it too.`,
 		Example: `  kubectl hollow rollout abort machinefleet workers
   kubectl hollow rollout abort machinefleet workers --rollback all`,
 	}, []cmdutil.Kind{cmdutil.FleetKind}, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
-		return nil, s.abort(ctx, rollback)
+		return nil, s.abortRollout(ctx, rollback)
 	})
 	cmdutil.Choice(c, &rollback, "rollback", "which clusters get back what they had before; sets spec.rollbackPolicy", rollbackNone, rollbackFailed, rollbackAll)
 	return c
 }
 
-func (s *subject) abort(ctx context.Context, rollback string) error {
+func (s *subject) abortRollout(ctx context.Context, rollback string) error {
 	policy := cmp.Or(s.fleet.Spec.RollbackPolicy, v1alpha1.RollbackNone)
 	if rollback != "" {
 		policy = policies[rollback]
@@ -54,14 +54,14 @@ func (s *subject) abort(ctx context.Context, rollback string) error {
 		return nil
 	}
 	if why := notAbortable(s.fleet, revision); why != "" {
-		return cmdutil.Refusal("%s cannot be aborted: %s", s.name(), why)
+		return cmdutil.Refusal("%s cannot be aborted: %s", s.fullName(), why)
 	}
-	if err := s.change(ctx, func() { s.fleet.Spec.AbortedRevision, s.fleet.Spec.RollbackPolicy = revision, policy }); err != nil {
+	if err := s.changeObject(ctx, func() { s.fleet.Spec.AbortedRevision, s.fleet.Spec.RollbackPolicy = revision, policy }); err != nil {
 		return err
 	}
 	s.printf("aborted at revision %s, with rollbackPolicy %s", revision, policy)
 	if s.fleet.Spec.Paused && policy != v1alpha1.RollbackNone {
-		s.hub.Note("It is paused: nothing is rolled back until kubectl hollow rollout resume %s", s.arguments())
+		s.hub.Note("It is paused: nothing is rolled back until kubectl hollow rollout resume %s", s.commandArguments())
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func newApprove(hub *cmdutil.Hub) *cobra.Command {
 		groups []string
 		all    bool
 	)
-	c := changing(hub, &cobra.Command{
+	c := newChangingCommand(hub, &cobra.Command{
 		Use: "approve", Short: "Let the present rollout of a MachineFleet be applied to a group that waits for approval",
 		Long: `Let the present rollout of a MachineFleet be applied to a group of clusters whose approval is Required. The approval is a
 FleetApproval with your name. It counts for this rollout of these templates only: other templates, templates that are gone back to, and a
@@ -40,22 +40,22 @@ take an approval back before the group starts: kubectl delete fleetapproval NAME
 		if err := s.awaitRollout(ctx); err != nil {
 			return nil, err
 		}
-		given, err := s.approvers(ctx)
+		given, err := s.approversByGroup(ctx)
 		if err != nil {
 			return nil, err
 		}
-		chosen, err := choose(s.fleet, given, groups, all)
+		chosen, err := chooseGroups(s.fleet, given, groups, all)
 		if err != nil {
 			return nil, err
 		}
-		return nil, s.approve(ctx, chosen, given)
+		return nil, s.createApprovals(ctx, chosen, given)
 	})
 	c.Flags().StringArrayVar(&groups, "group", nil, "name of a group of spec.groups; may be given several times")
 	c.Flags().BoolVar(&all, "all", false, "every group whose approval is Required")
 	return c
 }
 
-// awaitRollout waits until the status shows the rollout of the present spec: what is approved is what the hub rolls out.
+// awaitRollout waits until the status shows the rollout of the current spec: what is approved is what the hub rolls out.
 func (s *subject) awaitRollout(ctx context.Context) error {
 	asked := s.fleet.DeepCopy()
 	shown := func(f *v1alpha1.MachineFleet) bool {
@@ -67,13 +67,13 @@ func (s *subject) awaitRollout(ctx context.Context) error {
 		err := cmdutil.Until(limited, s.client, &v1alpha1.MachineFleetList{}, client.ObjectKeyFromObject(s.fleet), s.fleet,
 			func(f *v1alpha1.MachineFleet) (bool, error) {
 				if !fleet.HaveSameText(asked, f) {
-					return false, cmdutil.Refusal("%s got other templates meanwhile: look at them, and approve again", s.name())
+					return false, cmdutil.Refusal("%s got other templates meanwhile: look at them, and approve again", s.fullName())
 				}
 				s.fleet = f
 				return shown(f), nil
 			})
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			return cmdutil.Refusal("%s cannot be approved: the hub has not looked at its present spec yet", s.name())
+			return cmdutil.Refusal("%s cannot be approved: the hub has not looked at its present spec yet", s.fullName())
 		}
 		if err != nil {
 			return err
@@ -82,8 +82,8 @@ func (s *subject) awaitRollout(ctx context.Context) error {
 	return nil
 }
 
-// approvers has who has approved the present rollout, by group. It is empty if the user may not see that.
-func (s *subject) approvers(ctx context.Context) (map[string]string, error) {
+// approversByGroup has who has approved the current rollout, by group. It is empty if the user may not see that.
+func (s *subject) approversByGroup(ctx context.Context) (map[string]string, error) {
 	given, err := fleet.Approvals(ctx, s.client, s.fleet)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
@@ -95,8 +95,8 @@ func (s *subject) approvers(ctx context.Context) (map[string]string, error) {
 	return by, nil
 }
 
-// gated are the groups that need an approval: by the spec, or because the rollout started when they did.
-func gated(of *v1alpha1.MachineFleet) []string {
+// gatedGroups are the groups that need an approval: by the spec, or because the rollout started when they did.
+func gatedGroups(of *v1alpha1.MachineFleet) []string {
 	var names []string
 	for _, group := range of.Spec.Groups {
 		if group.Approval == v1alpha1.GroupApprovalRequired {
@@ -111,12 +111,12 @@ func gated(of *v1alpha1.MachineFleet) []string {
 	return names
 }
 
-// choose returns the groups that are to be approved. given has those that are approved already.
-func choose(of *v1alpha1.MachineFleet, given map[string]string, groups []string, all bool) ([]string, error) {
+// chooseGroups returns the groups that are to be approved. given has those that are approved already.
+func chooseGroups(of *v1alpha1.MachineFleet, given map[string]string, groups []string, all bool) ([]string, error) {
 	if all && len(groups) > 0 {
 		return nil, cmdutil.Usage("give --group or --all, not both")
 	}
-	open := gated(of)
+	open := gatedGroups(of)
 	for _, name := range groups {
 		switch {
 		case slices.Contains(open, name):
@@ -136,8 +136,8 @@ func choose(of *v1alpha1.MachineFleet, given map[string]string, groups []string,
 	return open, nil
 }
 
-// approve creates the approvals of groups that have none.
-func (s *subject) approve(ctx context.Context, groups []string, given map[string]string) error {
+// createApprovals creates the approvals of groups that have none.
+func (s *subject) createApprovals(ctx context.Context, groups []string, given map[string]string) error {
 	status := &s.fleet.Status
 	if len(groups) == 0 {
 		s.printf("has no group that waits for an approval of revision %s", status.Revision)
@@ -155,9 +155,9 @@ func (s *subject) approve(ctx context.Context, groups []string, given map[string
 		created := newApproval(s.fleet, group, user)
 		if err := s.client.Create(ctx, created); apierrors.IsForbidden(err) {
 			return cmdutil.Refusal("%s may not approve %s: ClusterRole %s is missing; an administrator gives it with: kubectl create clusterrolebinding NAME --clusterrole=%s --user=%s (%v)",
-				user, s.name(), v1alpha1.ApproverRole, v1alpha1.ApproverRole, user, err)
+				user, s.fullName(), v1alpha1.ApproverRole, v1alpha1.ApproverRole, user, err)
 		} else if err != nil {
-			return fmt.Errorf("approving group %s of %s: %w", group, s.name(), err)
+			return fmt.Errorf("approving group %s of %s: %w", group, s.fullName(), err)
 		}
 		s.printf("group %s is approved for revision %s (rollout %d, kubelet %s), by %s", group, status.Revision, status.Rollout,
 			cmp.Or(s.fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet, "of the cluster"), user)

@@ -17,7 +17,7 @@ func (s *subject) newDisplay() display {
 	return &lines{subject: s, clusters: map[string]string{}}
 }
 
-// bars is a display for a terminal: a bar for each cluster in which the revision has begun, and one for all of them.
+// bars is a display for a terminal: a bar for each cluster in which the revision has started, and one for all of them.
 type bars struct {
 	subject  *subject
 	shown    *cmdutil.Bars
@@ -32,9 +32,9 @@ func newBars(s *subject, terminal io.Writer) *bars {
 	return b
 }
 
-func (b *bars) fleet(fleet *v1alpha1.MachineFleet, now progress) {
+func (b *bars) showFleet(fleet *v1alpha1.MachineFleet, now progress) {
 	counts := &fleet.Status.Clusters
-	text := fmt.Sprintf("%d of %d updated", counts.Updated, total(counts))
+	text := fmt.Sprintf("%d of %d updated", counts.Updated, totalClusters(counts))
 	if fleet.Status.Waves > 0 {
 		text = fmt.Sprintf("wave %d of %d, %s", fleet.Status.CurrentWave, fleet.Status.Waves, text)
 	}
@@ -46,11 +46,11 @@ func (b *bars) fleet(fleet *v1alpha1.MachineFleet, now progress) {
 			text += fmt.Sprintf(", %d %s", part.count, part.what)
 		}
 	}
-	b.text = now.line()
-	b.all.Show(int64(counts.Updated), int64(total(counts)), now.done, text)
+	b.text = now.progressLine()
+	b.all.Show(int64(counts.Updated), int64(totalClusters(counts)), now.done, text)
 }
 
-func (b *bars) cluster(state clusterState) {
+func (b *bars) showCluster(state clusterState) {
 	found, known := b.clusters[state.name]
 	if !known {
 		if state.phase == plan.Succeeded {
@@ -62,8 +62,8 @@ func (b *bars) cluster(state clusterState) {
 	found.Show(state.updated, state.total, state.phase == plan.Succeeded, state.text)
 }
 
-// close ends the bars, and prints how the fleet is at last.
-func (b *bars) close() {
+// closeDisplay ends the bars, and prints how the fleet is at last.
+func (b *bars) closeDisplay() {
 	for _, one := range b.clusters {
 		one.Stop()
 	}

@@ -27,13 +27,13 @@ func progressOfFleet(fleet *v1alpha1.MachineFleet) progress {
 	frozen := meta.FindStatusCondition(status.Conditions, v1alpha1.FrozenCondition)
 	switch {
 	case progressing.Reason == v1alpha1.ReasonRolloutComplete:
-		return progress{text: fmt.Sprintf("has rolled out: %d of %d clusters updated", counts.Updated, total(counts)), done: true}
+		return progress{text: fmt.Sprintf("has rolled out: %d of %d clusters updated", counts.Updated, totalClusters(counts)), done: true}
 	case frozen != nil && frozen.Status == metav1.ConditionTrue:
-		return progress{text: fmt.Sprintf("is frozen (%s), %d of %d clusters updated", frozen.Reason, counts.Updated, total(counts)), why: frozen.Message}
+		return progress{text: fmt.Sprintf("is frozen (%s), %d of %d clusters updated", frozen.Reason, counts.Updated, totalClusters(counts)), why: frozen.Message}
 	case progressing.Reason == v1alpha1.ReasonRollingOut, progressing.Reason == v1alpha1.ReasonRollingBack:
 		return progress{text: progressing.Message}
 	}
-	return progress{text: fmt.Sprintf("waits (%s), %d of %d clusters updated", progressing.Reason, counts.Updated, total(counts)), why: progressing.Message}
+	return progress{text: fmt.Sprintf("waits (%s), %d of %d clusters updated", progressing.Reason, counts.Updated, totalClusters(counts)), why: progressing.Message}
 }
 
 // endOfFleet is the end of a rollout that has failed, or that a user has to help; nil for none.
@@ -41,7 +41,7 @@ func endOfFleet(fleet *v1alpha1.MachineFleet, progressing *metav1.Condition) *pr
 	status, counts := &fleet.Status, &fleet.Status.Clusters
 	switch {
 	case progressing.Reason == v1alpha1.ReasonRolloutComplete && counts.Failed > 0:
-		text := fmt.Sprintf("has rolled out, but %d of %d clusters failed", counts.Failed, total(counts))
+		text := fmt.Sprintf("has rolled out, but %d of %d clusters failed", counts.Failed, totalClusters(counts))
 		return &progress{text: text, err: cmdutil.Timeout("machinefleet %s %s: %s", fleet.Name, text, status.Message)}
 	case progressing.Reason == v1alpha1.ReasonTooManyFailures:
 		return &progress{text: "has stopped", err: cmdutil.Timeout("machinefleet %s has stopped: %s", fleet.Name, progressing.Message)}
@@ -52,7 +52,7 @@ func endOfFleet(fleet *v1alpha1.MachineFleet, progressing *metav1.Condition) *pr
 	case progressing.Status == metav1.ConditionFalse, progressing.Reason == v1alpha1.ReasonNoClusterSelected:
 		return &progress{text: "is refused", err: cmdutil.Refusal("machinefleet %s does not roll out: %s", fleet.Name, progressing.Message)}
 	case progressing.Reason == v1alpha1.ReasonPaused:
-		return &progress{text: fmt.Sprintf("is paused, %d of %d clusters updated", counts.Updated, total(counts)), err: cmdutil.Refusal(
+		return &progress{text: fmt.Sprintf("is paused, %d of %d clusters updated", counts.Updated, totalClusters(counts)), err: cmdutil.Refusal(
 			"machinefleet %s does not roll out: it is paused: kubectl hollow rollout resume machinefleet %s", fleet.Name, fleet.Name)}
 	}
 	return nil

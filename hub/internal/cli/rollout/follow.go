@@ -24,24 +24,24 @@ type clusterState struct {
 
 // display shows how a fleet's rollout goes.
 type display interface {
-	// fleet is called with each state of the fleet, and cluster with each state of a cluster in which its revision has begun.
-	fleet(*v1alpha1.MachineFleet, progress)
-	cluster(clusterState)
+	// fleet is called with each state of the fleet, and cluster with each state of a cluster in which its revision has started.
+	showFleet(*v1alpha1.MachineFleet, progress)
+	showCluster(clusterState)
 	// close leaves what is shown as it is.
-	close()
+	closeDisplay()
 }
 
 // followFleet shows the fleet and its clusters until the rollout is complete or has failed.
 func (s *subject) followFleet(ctx context.Context) error {
 	display := s.newDisplay()
-	defer display.close()
+	defer display.closeDisplay()
 	ctx, cancel := context.WithCancel(ctx)
 	clusters := make(chan error, 1)
 	var mu sync.Mutex // It guards display and s.fleet.
 	defer func() {
 		cancel()
 		if err := <-clusters; !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-			s.hub.Note("The MachineDeployments of %s could not be followed: %v", s.name(), err)
+			s.hub.Note("The MachineDeployments of %s could not be followed: %v", s.fullName(), err)
 		}
 	}()
 	go func() {
@@ -51,7 +51,7 @@ func (s *subject) followFleet(ctx context.Context) error {
 				mu.Lock()
 				defer mu.Unlock()
 				if state, begun := stateOf(s.fleet, deployment); begun {
-					display.cluster(state)
+					display.showCluster(state)
 				}
 			})
 	}()
@@ -61,12 +61,12 @@ func (s *subject) followFleet(ctx context.Context) error {
 			defer mu.Unlock()
 			s.fleet = fleet
 			now := progressOfFleet(fleet)
-			display.fleet(fleet, now)
+			display.showFleet(fleet, now)
 			return now.done, now.err
 		})
 }
 
-// stateOf reads how far a cluster is with the revision that the fleet has now; begun is false if it has not begun there.
+// stateOf reads how far a cluster is with the revision that the fleet has now; started is false if it has not started there.
 func stateOf(of *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) (state clusterState, begun bool) {
 	phase := fleet.PhaseOf(of, deployment)
 	if phase == plan.ToApply {
@@ -108,18 +108,18 @@ type lines struct {
 	clusters map[string]string
 }
 
-func (l *lines) fleet(_ *v1alpha1.MachineFleet, now progress) {
-	if line := now.line(); line != l.last {
+func (l *lines) showFleet(_ *v1alpha1.MachineFleet, now progress) {
+	if line := now.progressLine(); line != l.last {
 		l.subject.printf("%s", line)
 		l.last = line
 	}
 }
 
-func (l *lines) cluster(state clusterState) {
+func (l *lines) showCluster(state clusterState) {
 	if l.clusters[state.name] != state.text {
 		l.subject.hub.Say("  %s: %s", state.name, state.text)
 		l.clusters[state.name] = state.text
 	}
 }
 
-func (l *lines) close() {}
+func (l *lines) closeDisplay() {}

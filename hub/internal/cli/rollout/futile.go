@@ -51,5 +51,5 @@ func (s *subject) checkSkew(ctx context.Context, o *upgradeOptions) error {
 		return nil
 	}
 	return cmdutil.Refusal("%s cannot be upgraded: --kubelet: %s: upgrade the API server of cluster %s, choose another version, or add --force to write it all the same",
-		s.name(), why, cluster.Name)
+		s.fullName(), why, cluster.Name)
 }

@@ -20,7 +20,7 @@ func newHistory(hub *cmdutil.Hub) *cobra.Command {
 		number int64
 		output *cmdutil.Output
 	)
-	c := command(hub, &cobra.Command{
+	c := newCommand(hub, &cobra.Command{
 		Use: "history", Short: "List the revisions that a MachineFleet or a MachineDeployment can go back to",
 		Long: `List the revisions of a MachineFleet or a MachineDeployment: each template that it has had and that is still kept. A
 MachineDeployment keeps spec.revisionHistoryLimit of them, as MachineSets; a MachineFleet the last ten, and those that a cluster
@@ -38,7 +38,7 @@ of its rollout in each cluster, also in those that have left. With -o yaml or -o
 		if s.fleet != nil {
 			return s.fleetHistory(ctx, output, number)
 		}
-		return s.history(ctx, output, number)
+		return s.showHistory(ctx, output, number)
 	})
 	c.Flags().Int64Var(&number, "revision", 0, "show this revision's template and rollout")
 	completeRevisions(hub, c, "revision")
@@ -46,26 +46,26 @@ of its rollout in each cluster, also in those that have left. With -o yaml or -o
 	return c
 }
 
-func (s *subject) history(ctx context.Context, output *cmdutil.Output, number int64) error {
-	revisions, err := s.revisions(ctx)
+func (s *subject) showHistory(ctx context.Context, output *cmdutil.Output, number int64) error {
+	revisions, err := s.listRevisions(ctx)
 	if err != nil {
 		return err
 	}
 	_, asTable := output.Own()
 	if number > 0 {
-		chosen, err := s.pick(revisions, number)
+		chosen, err := s.pickRevision(revisions, number)
 		if err != nil {
 			return err
 		}
 		if !asTable {
 			return output.Print(s.hub.Out, chosen.set)
 		}
-		text, err := yaml.Marshal(chosen.template())
+		text, err := yaml.Marshal(chosen.userTemplate())
 		s.hub.Say("%s", text)
 		return err
 	}
 	if asTable {
-		return output.Table(s.hub.Out, historyTable(revisions, s.current(), time.Now()))
+		return output.Table(s.hub.Out, historyTable(revisions, s.currentRevision(), time.Now()))
 	}
 	list := &v1alpha1.MachineSetList{}
 	for _, revision := range revisions {
@@ -74,12 +74,12 @@ func (s *subject) history(ctx context.Context, output *cmdutil.Output, number in
 	return output.Print(s.hub.Out, list)
 }
 
-// pick finds a revision, or lists those that there are.
-func (s *subject) pick(revisions []revision, number int64) (revision, error) {
+// pickRevision finds a revision, or lists those that there are.
+func (s *subject) pickRevision(revisions []revision, number int64) (revision, error) {
 	i := slices.IndexFunc(revisions, func(r revision) bool { return r.number == number })
 	if i < 0 {
 		return revision{}, cmdutil.NotFound("machinedeployment %s has no revision %d (any more); it has %s",
-			s.deployment.Name, number, cmp.Or(numbers(revisions), "none"))
+			s.deployment.Name, number, cmp.Or(listNumbers(revisions), "none"))
 	}
 	return revisions[i], nil
 }

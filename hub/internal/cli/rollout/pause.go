@@ -9,7 +9,7 @@ import (
 )
 
 func newPause(hub *cmdutil.Hub) *cobra.Command {
-	return changing(hub, &cobra.Command{
+	return newChangingCommand(hub, &cobra.Command{
 		Use: "pause", Short: "Stop a rollout where it is",
 		Long: `Stop a rollout where it is.
 
@@ -24,7 +24,7 @@ the rollout has begun finish it.`,
 }
 
 func newResume(hub *cmdutil.Hub) *cobra.Command {
-	return changing(hub, &cobra.Command{
+	return newChangingCommand(hub, &cobra.Command{
 		Use: "resume", Short: "Let a paused rollout go on",
 		Example: `  kubectl hollow rollout resume machinefleet workers
   kubectl hollow rollout resume machinedeployment workers -n c1`,
@@ -34,20 +34,20 @@ func newResume(hub *cmdutil.Hub) *cobra.Command {
 }
 
 func (s *subject) setPaused(ctx context.Context, paused bool, done, already string) error {
-	field := s.paused()
+	field := s.pausedField()
 	if *field == paused {
 		s.printf("%s", already)
 		return nil
 	}
-	if err := s.change(ctx, func() { *field = paused }); err != nil {
+	if err := s.changeObject(ctx, func() { *field = paused }); err != nil {
 		return err
 	}
 	s.printf("%s", done)
 	return nil
 }
 
-// paused is the object's field of that name.
-func (s *subject) paused() *bool {
+// pausedField is the object's field of that name.
+func (s *subject) pausedField() *bool {
 	if s.fleet != nil {
 		return &s.fleet.Spec.Paused
 	}

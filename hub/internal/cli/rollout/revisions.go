@@ -22,8 +22,8 @@ type revision struct {
 	set    *v1alpha1.MachineSet
 }
 
-// revisions are those that the deployment still has, the oldest first.
-func (s *subject) revisions(ctx context.Context) ([]revision, error) {
+// listRevisions are those that the deployment still has, the oldest first.
+func (s *subject) listRevisions(ctx context.Context) ([]revision, error) {
 	sets := &v1alpha1.MachineSetList{}
 	if err := s.client.List(ctx, sets, client.InNamespace(s.deployment.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing the MachineSets of %s: %w", s.deployment.Name, err)
@@ -39,8 +39,8 @@ func (s *subject) revisions(ctx context.Context) ([]revision, error) {
 	return found, nil
 }
 
-// current is the number of the revision that the deployment has now; 0 before the hub has given it one.
-func (s *subject) current() int64 { return numberOf(s.deployment) }
+// currentRevision is the number of the revision that the deployment has now; 0 before the hub has given it one.
+func (s *subject) currentRevision() int64 { return numberOf(s.deployment) }
 
 // numberOf is the revision that an object carries; 0 if it carries none.
 func numberOf(object metav1.Object) int64 {
@@ -51,8 +51,8 @@ func numberOf(object metav1.Object) int64 {
 	return number
 }
 
-// numbers lists revisions for a message.
-func numbers(revisions []revision) string {
+// listNumbers lists revisions for a message.
+func listNumbers(revisions []revision) string {
 	var list []string
 	for _, revision := range revisions {
 		list = append(list, fmt.Sprint(revision.number))
@@ -60,8 +60,8 @@ func numbers(revisions []revision) string {
 	return strings.Join(list, ", ")
 }
 
-// template is the revision's as a user would write it: without the label that the hub adds.
-func (r revision) template() v1alpha1.MachineTemplate {
+// userTemplate is the revision's as a user would write it: without the label that the hub adds.
+func (r revision) userTemplate() v1alpha1.MachineTemplate {
 	template := r.set.Spec.Template.DeepCopy()
 	delete(template.Metadata.Labels, v1alpha1.MachineTemplateHashLabel)
 	return *template
@@ -73,14 +73,14 @@ func completeRevisions(hub *cmdutil.Hub, c *cobra.Command, flag string) {
 	err := c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := cmdutil.Quick(c)
 		defer cancel()
-		s, err := find(ctx, hub, both, hub.Client, c, args)
+		s, err := findSubject(ctx, hub, both, hub.Client, c, args)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		if s.fleet != nil {
 			return s.completeTemplates(ctx), cobra.ShellCompDirectiveNoFileComp
 		}
-		found, err := s.revisions(ctx)
+		found, err := s.listRevisions(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -97,7 +97,7 @@ func completeRevisions(hub *cmdutil.Hub, c *cobra.Command, flag string) {
 
 // completeTemplates offers the revisions of a fleet; none if the hub cannot be asked.
 func (s *subject) completeTemplates(ctx context.Context) []cobra.Completion {
-	kept, _, err := s.templates(ctx)
+	kept, _, err := s.listTemplates(ctx)
 	if err != nil {
 		return nil
 	}

@@ -33,8 +33,8 @@ type subject struct {
 // both are the kinds that roll out.
 var both = []cmdutil.Kind{cmdutil.FleetKind, cmdutil.DeploymentKind}
 
-// command fills in what the commands have in common. kinds are those of which it takes one object.
-func command(hub *cmdutil.Hub, template *cobra.Command, kinds []cmdutil.Kind, connect func() (client.WithWatch, error), run func(context.Context, *subject) error) *cobra.Command {
+// newCommand fills in what the commands have in common. kinds are those of which it takes one object.
+func newCommand(hub *cmdutil.Hub, template *cobra.Command, kinds []cmdutil.Kind, connect func() (client.WithWatch, error), run func(context.Context, *subject) error) *cobra.Command {
 	var names []string
 	for _, kind := range kinds {
 		names = append(names, string(kind))
@@ -42,7 +42,7 @@ func command(hub *cmdutil.Hub, template *cobra.Command, kinds []cmdutil.Kind, co
 	template.Use += " " + strings.Join(names, "|") + " NAME"
 	template.ValidArgsFunction = hub.CompleteObjects(kinds...)
 	template.RunE = func(command *cobra.Command, args []string) error {
-		s, err := find(command.Context(), hub, kinds, connect, command, args)
+		s, err := findSubject(command.Context(), hub, kinds, connect, command, args)
 		if err != nil {
 			return err
 		}
@@ -51,8 +51,8 @@ func command(hub *cmdutil.Hub, template *cobra.Command, kinds []cmdutil.Kind, co
 	return template
 }
 
-// find reads the object that args name.
-func find(ctx context.Context, hub *cmdutil.Hub, kinds []cmdutil.Kind, connect func() (client.WithWatch, error), command *cobra.Command, args []string) (*subject, error) {
+// findSubject reads the object that args name.
+func findSubject(ctx context.Context, hub *cmdutil.Hub, kinds []cmdutil.Kind, connect func() (client.WithWatch, error), command *cobra.Command, args []string) (*subject, error) {
 	if err := refuseMachineSets(command, args); err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func find(ctx context.Context, hub *cmdutil.Hub, kinds []cmdutil.Kind, connect f
 			return nil, err
 		}
 	}
-	err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, s.object())
+	err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, s.clientObject())
 	if apierrors.IsNotFound(err) {
 		return nil, cmdutil.NotFound("%s %s does not exist%s", kind, name, cmdutil.InNamespace(namespace))
 	}
@@ -83,50 +83,50 @@ func find(ctx context.Context, hub *cmdutil.Hub, kinds []cmdutil.Kind, connect f
 	return s, nil
 }
 
-func (s *subject) object() client.Object {
+func (s *subject) clientObject() client.Object {
 	if s.fleet != nil {
 		return s.fleet
 	}
 	return s.deployment
 }
 
-// kind is how commands name the object's kind.
-func (s *subject) kind() cmdutil.Kind {
+// kindOf is how commands name the object's kind.
+func (s *subject) kindOf() cmdutil.Kind {
 	if s.fleet != nil {
 		return cmdutil.FleetKind
 	}
 	return cmdutil.DeploymentKind
 }
 
-// name is kind and name, as messages have it.
-func (s *subject) name() string { return string(s.kind()) + " " + s.object().GetName() }
+// fullName is kind and name, as messages have it.
+func (s *subject) fullName() string { return string(s.kindOf()) + " " + s.clientObject().GetName() }
 
-// arguments are the object's on a command line.
-func (s *subject) arguments() string {
+// commandArguments are the object's on a command line.
+func (s *subject) commandArguments() string {
 	if s.fleet != nil {
-		return s.name()
+		return s.fullName()
 	}
-	return s.name() + " -n " + s.deployment.Namespace
+	return s.fullName() + " -n " + s.deployment.Namespace
 }
 
-// reporting is a command that tells of the object, when it is done, what the format asks for. run returns facts beside
+// newReportingCommand is a command that tells of the object, when it is done, what the format asks for. run returns facts beside
 // those of the object.
-func reporting(hub *cmdutil.Hub, template *cobra.Command, kinds []cmdutil.Kind, run func(context.Context, *subject) ([]cmdutil.Fact, error)) *cobra.Command {
+func newReportingCommand(hub *cmdutil.Hub, template *cobra.Command, kinds []cmdutil.Kind, run func(context.Context, *subject) ([]cmdutil.Fact, error)) *cobra.Command {
 	var output *cmdutil.Output
-	c := command(hub, template, kinds, hub.Client, func(ctx context.Context, s *subject) error {
+	c := newCommand(hub, template, kinds, hub.Client, func(ctx context.Context, s *subject) error {
 		return s.report(ctx, hub, hub, output, run)
 	})
 	output = cmdutil.NewOutput(c)
 	return c
 }
 
-// changing is reporting for a command that changes the object, with --dry-run.
-func changing(hub *cmdutil.Hub, template *cobra.Command, kinds []cmdutil.Kind, run func(context.Context, *subject) ([]cmdutil.Fact, error)) *cobra.Command {
+// newChangingCommand is reporting for a command that changes the object, with --dry-run.
+func newChangingCommand(hub *cmdutil.Hub, template *cobra.Command, kinds []cmdutil.Kind, run func(context.Context, *subject) ([]cmdutil.Fact, error)) *cobra.Command {
 	var (
 		output *cmdutil.Output
 		dryRun *cmdutil.DryRun
 	)
-	c := command(hub, template, kinds, func() (client.WithWatch, error) { return dryRun.Client(hub) }, func(ctx context.Context, s *subject) error {
+	c := newCommand(hub, template, kinds, func() (client.WithWatch, error) { return dryRun.Client(hub) }, func(ctx context.Context, s *subject) error {
 		return s.report(ctx, hub, dryRun.Telling(hub), output, run)
 	})
 	output, dryRun = cmdutil.NewOutput(c), cmdutil.NewDryRun(c)
@@ -143,17 +143,17 @@ func (s *subject) report(ctx context.Context, hub, telling *cmdutil.Hub, output 
 	if err != nil {
 		return err
 	}
-	return output.Result(hub, s.object(), append(facts, s.facts()...)...)
+	return output.Result(hub, s.clientObject(), append(facts, s.listFacts()...)...)
 }
 
-// facts are what to know of the object.
-func (s *subject) facts() []cmdutil.Fact {
+// listFacts are what to know of the object.
+func (s *subject) listFacts() []cmdutil.Fact {
 	if s.fleet != nil {
 		return fleetFacts(s.fleet)
 	}
 	spec, status := &s.deployment.Spec, &s.deployment.Status
 	revision := ""
-	if current := s.current(); current > 0 {
+	if current := s.currentRevision(); current > 0 {
 		revision = fmt.Sprint(current)
 	}
 	return []cmdutil.Fact{
@@ -169,21 +169,21 @@ func (s *subject) facts() []cmdutil.Fact {
 
 // printf reports on the object.
 func (s *subject) printf(format string, args ...any) {
-	s.hub.Say("%s.hollowfleet.io/%s %s", s.kind(), s.object().GetName(), fmt.Sprintf(format, args...))
+	s.hub.Say("%s.hollowfleet.io/%s %s", s.kindOf(), s.clientObject().GetName(), fmt.Sprintf(format, args...))
 }
 
-// change lets apply change the object, and writes that, unless another client has changed the object meanwhile.
-func (s *subject) change(ctx context.Context, apply func()) error {
-	before, ok := s.object().DeepCopyObject().(client.Object)
+// changeObject lets apply change the object, and writes that, unless another client has changed the object meanwhile.
+func (s *subject) changeObject(ctx context.Context, apply func()) error {
+	before, ok := s.clientObject().DeepCopyObject().(client.Object)
 	if !ok {
-		return fmt.Errorf("changing %s: %T is no object", s.name(), before)
+		return fmt.Errorf("changing %s: %T is no object", s.fullName(), before)
 	}
 	apply()
-	if err := s.client.Patch(ctx, s.object(), reconciler.MergeFromWithLock(before)); err != nil {
+	if err := s.client.Patch(ctx, s.clientObject(), reconciler.MergeFromWithLock(before)); err != nil {
 		if ctx.Err() != nil {
-			s.hub.Note("It is not known whether the hub has made the change. To see: kubectl hollow rollout status %s --watch=false", s.arguments())
+			s.hub.Note("It is not known whether the hub has made the change. To see: kubectl hollow rollout status %s --watch=false", s.commandArguments())
 		}
-		return fmt.Errorf("changing %s: %w", s.name(), err)
+		return fmt.Errorf("changing %s: %w", s.fullName(), err)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func (s *subject) withReason(text string) string {
 	return text + ": " + ready.Reason + ": " + ready.Message
 }
 
-// total is how many clusters a rollout is about: those that the fleet has, and those that have left it in the middle.
-func total(counts *v1alpha1.MachineFleetClusters) int32 {
+// totalClusters is how many clusters a rollout is about: those that the fleet has, and those that have left it in the middle.
+func totalClusters(counts *v1alpha1.MachineFleetClusters) int32 {
 	return max(counts.Selected, counts.Waiting+counts.Progressing+counts.Soaking+counts.Updated+counts.Failed+counts.RollingBack+counts.RolledBack)
 }

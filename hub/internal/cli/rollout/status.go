@@ -21,7 +21,7 @@ func newStatus(hub *cmdutil.Hub) *cobra.Command {
 		follow  bool
 		timeout time.Duration
 	)
-	c := reporting(hub, &cobra.Command{
+	c := newReportingCommand(hub, &cobra.Command{
 		Use: "status", Short: "Follow a rollout until it is complete",
 		Long: `Follow a rollout until every Machine has the current template and is available. Interrupting the command does not
 stop the rollout.
@@ -41,14 +41,14 @@ waits for as long as --timeout allows; without --timeout until somebody ends it.
   kubectl hollow rollout status machinedeployment workers -n c1 --watch=false`,
 	}, both, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 		if !follow {
-			progress := s.progress()
-			s.printf("%s", progress.line())
+			progress := s.currentProgress()
+			s.printf("%s", progress.progressLine())
 			if progress.err != nil {
 				return nil, progress.err
 			}
-			return nil, s.hub.ProveHub(ctx, s.client, s.name()+" "+progress.text)
+			return nil, s.hub.ProveHub(ctx, s.client, s.fullName()+" "+progress.text)
 		}
-		return nil, s.follow(ctx, timeout)
+		return nil, s.followRollout(ctx, timeout)
 	})
 	c.Flags().BoolVarP(&follow, "watch", "w", true, "wait until the rollout is complete")
 	c.Flags().DurationVar(&timeout, "timeout", 0, "longest time to wait; 0 waits for as long as the rollout makes progress")
@@ -66,23 +66,23 @@ type progress struct {
 	err error
 }
 
-// line is the progress with its reason.
-func (p progress) line() string {
+// progressLine is the progress with its reason.
+func (p progress) progressLine() string {
 	if p.why == "" {
 		return p.text
 	}
 	return p.text + ": " + p.why
 }
 
-func (s *subject) progress() progress {
+func (s *subject) currentProgress() progress {
 	if s.fleet != nil {
 		return progressOfFleet(s.fleet)
 	}
 	return progressOf(s.deployment)
 }
 
-// follow shows every step until the rollout is complete or has failed.
-func (s *subject) follow(ctx context.Context, timeout time.Duration) error {
+// followRollout shows every step until the rollout is complete or has failed.
+func (s *subject) followRollout(ctx context.Context, timeout time.Duration) error {
 	limited, cancel := ctx, context.CancelFunc(func() {})
 	if timeout > 0 {
 		limited, cancel = context.WithTimeout(ctx, timeout)
@@ -97,14 +97,14 @@ func (s *subject) follow(ctx context.Context, timeout time.Duration) error {
 	}
 	switch {
 	case err == nil:
-		return s.hub.ProveHub(ctx, s.client, s.name()+" "+s.progress().text)
+		return s.hub.ProveHub(ctx, s.client, s.fullName()+" "+s.currentProgress().text)
 	case limited.Err() == nil:
 		return err
 	case ctx.Err() != nil:
-		s.hub.Note("The rollout goes on. To follow it again: kubectl hollow rollout status %s", s.arguments())
+		s.hub.Note("The rollout goes on. To follow it again: kubectl hollow rollout status %s", s.commandArguments())
 		return err
 	}
-	return cmdutil.Timeout("%s has not rolled out within %s: %s", s.name(), timeout, s.withReason(s.progress().line()))
+	return cmdutil.Timeout("%s has not rolled out within %s: %s", s.fullName(), timeout, s.withReason(s.currentProgress().progressLine()))
 }
 
 func (s *subject) followDeployment(ctx context.Context) error {
@@ -113,7 +113,7 @@ func (s *subject) followDeployment(ctx context.Context) error {
 		func(deployment *v1alpha1.MachineDeployment) (bool, error) {
 			s.deployment = deployment
 			now := progressOf(deployment)
-			if line := now.line(); line != last {
+			if line := now.progressLine(); line != last {
 				s.printf("%s", line)
 				last = line
 			}
@@ -171,7 +171,7 @@ func progressOfMachines(deployment *v1alpha1.MachineDeployment, want int32, upda
 	return progress{text: fmt.Sprintf("%s, %d available", updated, status.AvailableReplicas)}
 }
 
-// explainWaiting says what keeps a rollout from going on; empty if nothing does.
+// explainWaiting says what keeps a rollout from continuing; empty if nothing does.
 func explainWaiting(deployment *v1alpha1.MachineDeployment, updated string) (text, why string) {
 	conditions := deployment.Status.Conditions
 	frozen := meta.FindStatusCondition(conditions, v1alpha1.FrozenCondition)

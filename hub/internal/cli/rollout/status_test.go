@@ -78,7 +78,7 @@ func TestProgress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			progress := progressOf(deployment(test.change))
-			g.Expect(progress.line()).To(Equal(test.text))
+			g.Expect(progress.progressLine()).To(Equal(test.text))
 			g.Expect(progress.done).To(Equal(test.done))
 			g.Expect(cmdutil.Code(progress.err)).To(Equal(test.code))
 		})
@@ -119,7 +119,7 @@ func TestProgressOfAFleet(t *testing.T) {
 				ObservedGeneration: 2, Conditions: test.conditions, Clusters: v1alpha1.MachineFleetClusters{Selected: 2, Updated: 1},
 			}}
 			progress := progressOfFleet(fleet)
-			g.Expect(progress.line()).To(Equal(test.text))
+			g.Expect(progress.progressLine()).To(Equal(test.text))
 			g.Expect(progress.done).To(Equal(test.done))
 			g.Expect(cmdutil.Code(progress.err)).To(Equal(test.code))
 		})

@@ -21,8 +21,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
 )
 
-// templates are those that the fleet can go back to, the oldest first, and the revision of its present one.
-func (s *subject) templates(ctx context.Context) (kept []fleet.Template, current string, err error) {
+// listTemplates are those that the fleet can go back to, the oldest first, and the revision of its current one.
+func (s *subject) listTemplates(ctx context.Context) (kept []fleet.Template, current string, err error) {
 	if kept, err = fleet.Templates(ctx, s.client, v1alpha1.HubNamespace, s.fleet); err != nil {
 		return nil, "", err
 	}
@@ -31,7 +31,7 @@ func (s *subject) templates(ctx context.Context) (kept []fleet.Template, current
 }
 
 func (s *subject) fleetHistory(ctx context.Context, output *cmdutil.Output, number int64) error {
-	kept, current, err := s.templates(ctx)
+	kept, current, err := s.listTemplates(ctx)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (s *subject) fleetHistory(ctx context.Context, output *cmdutil.Output, numb
 			clusters[revision]++
 		}
 	}
-	return output.Table(s.hub.Out, templatesTable(kept, current, *s.kubelet(), clusters, time.Now()))
+	return output.Table(s.hub.Out, templatesTable(kept, current, *s.kubeletVersion(), clusters, time.Now()))
 }
 
 // sayRollouts prints the records of the rollouts of a revision.
@@ -114,10 +114,10 @@ func templatesTable(kept []fleet.Template, current, kubelet string, clusters map
 func (s *subject) pickTemplate(kept []fleet.Template, number int64) (fleet.Template, error) {
 	i := slices.IndexFunc(kept, func(t fleet.Template) bool { return t.Number == number })
 	if i < 0 {
-		return fleet.Template{}, cmdutil.NotFound("%s has no revision %d (any more); it has %s", s.name(), number, cmp.Or(templateNumbers(kept), "none"))
+		return fleet.Template{}, cmdutil.NotFound("%s has no revision %d (any more); it has %s", s.fullName(), number, cmp.Or(templateNumbers(kept), "none"))
 	}
 	if kept[i].Template == nil {
-		return fleet.Template{}, fmt.Errorf("revision %d of %s cannot be read: see controllerrevision %s/%s", number, s.name(), kept[i].Kept.Namespace, kept[i].Kept.Name)
+		return fleet.Template{}, fmt.Errorf("revision %d of %s cannot be read: see controllerrevision %s/%s", number, s.fullName(), kept[i].Kept.Namespace, kept[i].Kept.Name)
 	}
 	return kept[i], nil
 }
@@ -140,7 +140,7 @@ func keptNumber(kept []fleet.Template, revision string) int64 {
 	return 0
 }
 
-// previousTemplate finds the newest template before the present one that nobody has gone back from. One that no cluster has been
+// previousTemplate finds the newest template before the current one that nobody has gone back from. One that no cluster has been
 // given yet comes after all that are kept.
 func (s *subject) previousTemplate(kept []fleet.Template, current string) (int64, error) {
 	present, undone := keptNumber(kept, current), s.undoneRevisions()
@@ -151,10 +151,10 @@ func (s *subject) previousTemplate(kept []fleet.Template, current string) (int64
 		}
 	}
 	if len(kept) == 0 {
-		return 0, cmdutil.NotFound("%s has no revision before its present template; it has none", s.name())
+		return 0, cmdutil.NotFound("%s has no revision before its present template; it has none", s.fullName())
 	}
 	return 0, cmdutil.NotFound("%s has no revision before its present template that it has not been rolled back from; it has %s: choose one with --to-revision",
-		s.name(), templateNumbers(kept))
+		s.fullName(), templateNumbers(kept))
 }
 
 // undoneRevisions are the numbers of the revisions that a user has gone back from.
@@ -182,7 +182,7 @@ func (s *subject) noteUndone(kept []fleet.Template, from string, to int64) {
 
 // undoFleet gives the fleet an earlier template; for 0 the one before the present.
 func (s *subject) undoFleet(ctx context.Context, number int64, allowDowngrade bool) error {
-	kept, current, err := s.templates(ctx)
+	kept, current, err := s.listTemplates(ctx)
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (s *subject) undoFleet(ctx context.Context, number int64, allowDowngrade bo
 	if err := s.refuseDowngrade(ctx, chosen, allowDowngrade); err != nil {
 		return err
 	}
-	err = s.change(ctx, func() {
+	err = s.changeObject(ctx, func() {
 		chosen.Restore(s.fleet)
 		s.noteUndone(kept, current, chosen.Number)
 		if s.fleet.Spec.AbortedRevision == chosen.Revision {
@@ -215,7 +215,7 @@ func (s *subject) undoFleet(ctx context.Context, number int64, allowDowngrade bo
 	}
 	s.printf("rolled back to revision %d", number)
 	if s.fleet.Spec.Paused {
-		s.hub.Note("It is paused: nothing is changed until kubectl hollow rollout resume %s", s.arguments())
+		s.hub.Note("It is paused: nothing is changed until kubectl hollow rollout resume %s", s.commandArguments())
 	}
 	return nil
 }
@@ -223,24 +223,24 @@ func (s *subject) undoFleet(ctx context.Context, number int64, allowDowngrade bo
 // refuseDowngrade refuses a template with an older kubelet that the hub would not roll out. It does where clusters have that
 // already, because they were rolled back.
 func (s *subject) refuseDowngrade(ctx context.Context, chosen fleet.Template, allowed bool) error {
-	before, after := *s.kubelet(), chosen.Template.Spec.Template.Spec.Versions.Kubelet
-	if allowed || s.fleet.Spec.AllowDowngrade || !older(after, before) {
+	before, after := *s.kubeletVersion(), chosen.Template.Spec.Template.Spec.Versions.Kubelet
+	if allowed || s.fleet.Spec.AllowDowngrade || !isOlder(after, before) {
 		return nil
 	}
 	wanted := fleet.WithSpec(s.fleet)
 	wanted.Spec.Template = *chosen.Template
 	preview, err := fleet.NewPreview(ctx, s.client, wanted, time.Now())
 	if err != nil {
-		return fmt.Errorf("looking at the clusters of %s: %w", s.name(), err)
+		return fmt.Errorf("looking at the clusters of %s: %w", s.fullName(), err)
 	}
 	if preview.Problem == nil {
 		return nil
 	}
-	return cmdutil.Refusal("revision %d of %s has kubelet %s, which is older than %s: add --allow-downgrade, which sets spec.allowDowngrade", chosen.Number, s.name(), after, before)
+	return cmdutil.Refusal("revision %d of %s has kubelet %s, which is older than %s: add --allow-downgrade, which sets spec.allowDowngrade", chosen.Number, s.fullName(), after, before)
 }
 
-// older tells whether a version is older than another one; it is not if one of them cannot be read.
-func older(a, b string) bool {
+// isOlder reports whether a version is older than another one; it is not if one of them cannot be read.
+func isOlder(a, b string) bool {
 	first, err := version.ParseSemantic(a)
 	if err != nil {
 		return false

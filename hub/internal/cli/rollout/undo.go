@@ -19,7 +19,7 @@ func newUndo(hub *cmdutil.Hub) *cobra.Command {
 		number         int64
 		allowDowngrade bool
 	)
-	c := changing(hub, &cobra.Command{
+	c := newChangingCommand(hub, &cobra.Command{
 		Use: "undo", Short: "Go back to an earlier revision of a MachineFleet or a MachineDeployment",
 		Long: `Go back to an earlier revision: its template becomes that of the object, and rolls out like any other change, by the
 object's strategy and within its bounds. Without --to-revision it is the one before the current. Clusters of a MachineFleet that
@@ -37,14 +37,14 @@ A paused object gets the template too, but replaces nothing until it is resumed.
 		if number < 0 {
 			return nil, cmdutil.Usage("--to-revision: want a revision, got %d", number)
 		}
-		before := cmdutil.Fact{Name: "Kubelet before", Value: *s.kubelet()}
+		before := cmdutil.Fact{Name: "Kubelet before", Value: *s.kubeletVersion()}
 		if s.fleet != nil {
 			return []cmdutil.Fact{before}, s.undoFleet(ctx, number, allowDowngrade)
 		}
 		if allowDowngrade {
 			return nil, cmdutil.Usage("--allow-downgrade: a machinedeployment needs no permission to go back")
 		}
-		return []cmdutil.Fact{before}, s.undo(ctx, number)
+		return []cmdutil.Fact{before}, s.undoRollout(ctx, number)
 	})
 	c.Flags().Int64Var(&number, "to-revision", 0, "the revision to go back to; 0 for the previous one")
 	c.Flags().BoolVar(&allowDowngrade, "allow-downgrade", false, "of a machinefleet: also go back to an older kubelet; sets spec.allowDowngrade")
@@ -52,21 +52,21 @@ A paused object gets the template too, but replaces nothing until it is resumed.
 	return c
 }
 
-func (s *subject) undo(ctx context.Context, number int64) error {
-	revisions, err := s.revisions(ctx)
+func (s *subject) undoRollout(ctx context.Context, number int64) error {
+	revisions, err := s.listRevisions(ctx)
 	if err != nil {
 		return err
 	}
-	chosen, err := s.choose(revisions, number)
+	chosen, err := s.chooseRevision(revisions, number)
 	if err != nil {
 		return err
 	}
-	template := chosen.template()
+	template := chosen.userTemplate()
 	if equality.Semantic.DeepEqual(template, s.deployment.Spec.Template) {
 		s.printf("has the template of revision %d already", chosen.number)
 		return nil
 	}
-	err = s.change(ctx, func() {
+	err = s.changeObject(ctx, func() {
 		s.deployment.Spec.Template = template
 		metav1.SetMetaDataAnnotation(&s.deployment.ObjectMeta, v1alpha1.RollbackAnnotation, fmt.Sprint(chosen.number))
 	})
@@ -80,13 +80,13 @@ func (s *subject) undo(ctx context.Context, number int64) error {
 	return nil
 }
 
-// choose finds the revision of that number, or for 0 the one before the current. A template that has no revision yet,
+// chooseRevision finds the revision of that number, or for 0 the one before the current. A template that has no revision yet,
 // because the deployment is paused or the hub has not looked at it, comes after all of them.
-func (s *subject) choose(revisions []revision, number int64) (revision, error) {
+func (s *subject) chooseRevision(revisions []revision, number int64) (revision, error) {
 	if number > 0 {
-		return s.pick(revisions, number)
+		return s.pickRevision(revisions, number)
 	}
-	current := s.current()
+	current := s.currentRevision()
 	if current == 0 {
 		return revision{}, cmdutil.Refusal("machinedeployment %s has no revision yet: the hub has not looked at it", s.deployment.Name)
 	}
@@ -103,5 +103,5 @@ func (s *subject) choose(revisions []revision, number int64) (revision, error) {
 		}
 	}
 	return revision{}, cmdutil.NotFound("machinedeployment %s has no revision before its current one, %d; it has %s",
-		s.deployment.Name, current, cmp.Or(numbers(revisions), "none"))
+		s.deployment.Name, current, cmp.Or(listNumbers(revisions), "none"))
 }

@@ -27,14 +27,14 @@ type upgradeOptions struct {
 	dryRun  *cmdutil.DryRun
 }
 
-// refused are the reasons for which the hub begins nothing until the spec is changed.
+// refused are the reasons for which the hub starts nothing until the spec is changed.
 var refused = []string{v1alpha1.ReasonInvalidFleet, v1alpha1.ReasonKubeletDowngrade, v1alpha1.ReasonNoClusterSelected, v1alpha1.ReasonRolloutTooLarge}
 
 // NewUpgrade returns "upgrade".
 func NewUpgrade(hub *cmdutil.Hub) *cobra.Command {
 	o := &upgradeOptions{}
 	var output *cmdutil.Output
-	c := command(hub, &cobra.Command{
+	c := newCommand(hub, &cobra.Command{
 		Use: "upgrade", Short: "Roll a kubelet version out over the clusters of a MachineFleet, or in one MachineDeployment",
 		Long: `Roll a kubelet version out. That of a MachineFleet goes from cluster to cluster in the waves of spec.rolloutStrategy.
 
@@ -55,7 +55,7 @@ Interrupting --wait does not stop the upgrade.`,
   kubectl hollow upgrade machinedeployment/workers -n c1 --kubelet v1.37.1 --wait`,
 	}, both, func() (client.WithWatch, error) { return o.dryRun.Client(hub) }, func(ctx context.Context, s *subject) error {
 		return s.report(ctx, hub, o.dryRun.Telling(hub), output, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
-			return s.upgrade(ctx, o)
+			return s.upgradeObject(ctx, o)
 		})
 	})
 	c.Flags().StringVar(&o.kubelet, "kubelet", "", "the kubelet version, such as v1.37.1 (required)")
@@ -66,21 +66,21 @@ Interrupting --wait does not stop the upgrade.`,
 	return c
 }
 
-func (s *subject) upgrade(ctx context.Context, o *upgradeOptions) ([]cmdutil.Fact, error) {
-	if err := o.check(); err != nil {
+func (s *subject) upgradeObject(ctx context.Context, o *upgradeOptions) ([]cmdutil.Fact, error) {
+	if err := o.checkFlags(); err != nil {
 		return nil, err
 	}
-	field := s.kubelet()
+	field := s.kubeletVersion()
 	before := *field
 	o.spellAs(before)
 	facts := []cmdutil.Fact{{Name: "Kubelet before", Value: before}}
 	apply := func() { *field = o.kubelet }
 	if s.fleet != nil {
-		wanted, err := o.wanted(ctx, s.client, s.fleet)
+		wanted, err := o.wantedFleet(ctx, s.client, s.fleet)
 		if err != nil {
 			return nil, err
 		}
-		if err := s.preview(ctx, wanted, o); err != nil {
+		if err := s.previewUpgrade(ctx, wanted, o); err != nil {
 			return nil, err
 		}
 		apply = func() { s.fleet.Spec = wanted.Spec }
@@ -90,7 +90,7 @@ func (s *subject) upgrade(ctx context.Context, o *upgradeOptions) ([]cmdutil.Fac
 	if before == o.kubelet {
 		s.printf("has kubelet %s already", o.kubelet)
 	} else {
-		if err := s.change(ctx, apply); err != nil {
+		if err := s.changeObject(ctx, apply); err != nil {
 			return nil, err
 		}
 		s.printf("upgraded from kubelet %s to %s", cmp.Or(before, "(none)"), o.kubelet)
@@ -99,9 +99,9 @@ func (s *subject) upgrade(ctx context.Context, o *upgradeOptions) ([]cmdutil.Fac
 	case o.dryRun.Active():
 		return facts, nil
 	case o.wait:
-		return facts, s.follow(ctx, o.timeout)
+		return facts, s.followRollout(ctx, o.timeout)
 	}
-	s.hub.Note("To follow it: kubectl hollow rollout status %s", s.arguments())
+	s.hub.Note("To follow it: kubectl hollow rollout status %s", s.commandArguments())
 	return facts, nil
 }
 
@@ -113,7 +113,7 @@ func (o *upgradeOptions) spellAs(before string) {
 	}
 }
 
-func (o *upgradeOptions) check() error {
+func (o *upgradeOptions) checkFlags() error {
 	if o.kubelet == "" {
 		return cmdutil.Usage("--kubelet is required: the version to roll out, such as v1.37.1")
 	}
@@ -126,16 +126,16 @@ func (o *upgradeOptions) check() error {
 	return nil
 }
 
-// kubelet is the version in the object's template.
-func (s *subject) kubelet() *string {
+// kubeletVersion is the version in the object's template.
+func (s *subject) kubeletVersion() *string {
 	if s.fleet != nil {
 		return &s.fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet
 	}
 	return &s.deployment.Spec.Template.Spec.Versions.Kubelet
 }
 
-// wanted is a fleet as it is to be.
-func (o *upgradeOptions) wanted(ctx context.Context, reader client.Reader, of *v1alpha1.MachineFleet) (*v1alpha1.MachineFleet, error) {
+// wantedFleet is a fleet as it is to be.
+func (o *upgradeOptions) wantedFleet(ctx context.Context, reader client.Reader, of *v1alpha1.MachineFleet) (*v1alpha1.MachineFleet, error) {
 	wanted := fleet.WithSpec(of)
 	kubelet := &wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet
 	another := *kubelet != o.kubelet
@@ -150,14 +150,14 @@ func (o *upgradeOptions) wanted(ctx context.Context, reader client.Reader, of *v
 	return wanted, nil
 }
 
-// preview refuses an upgrade that the hub would not begin, and tells what stands in its way.
-func (s *subject) preview(ctx context.Context, wanted *v1alpha1.MachineFleet, o *upgradeOptions) error {
+// previewUpgrade refuses an upgrade that the hub would not start, and tells what stands in its way.
+func (s *subject) previewUpgrade(ctx context.Context, wanted *v1alpha1.MachineFleet, o *upgradeOptions) error {
 	p, err := fleet.NewPreview(ctx, s.client, wanted, time.Now())
 	if err != nil {
-		return fmt.Errorf("looking at the clusters of %s: %w", s.name(), err)
+		return fmt.Errorf("looking at the clusters of %s: %w", s.fullName(), err)
 	}
 	if p.Problem != nil && slices.Contains(refused, p.Problem.Reason) {
-		return cmdutil.Refusal("%s cannot be upgraded: %s", s.name(), p.Problem.Message)
+		return cmdutil.Refusal("%s cannot be upgraded: %s", s.fullName(), p.Problem.Message)
 	}
 	if o.dryRun.Active() {
 		if err := printWaves(s.hub, p); err != nil {
@@ -176,7 +176,7 @@ func (s *subject) preview(ctx context.Context, wanted *v1alpha1.MachineFleet, o 
 			s.hub.Note("%s waits: %s", m.Cluster.Name, m.Held)
 		}
 	}
-	if err := refuseFutile(s.name(), p, o.force); err != nil {
+	if err := refuseFutile(s.fullName(), p, o.force); err != nil {
 		return err
 	}
 	for _, m := range p.Members {

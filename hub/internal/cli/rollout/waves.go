@@ -26,7 +26,7 @@ func printWaves(hub *cmdutil.Hub, p *fleet.Preview) error {
 			has = cmp.Or(m.Deployment.Spec.Template.Spec.Versions.Kubelet, "-")
 		}
 		cmdutil.AddRows(table, m.Problems(), m.Wave, cmp.Or(m.Group, "-"), m.Cluster.Name, has,
-			cmp.Or(m.Kubelet, "-"), cmp.Or(m.Cluster.Status.KubernetesVersion, "-"), begins(m))
+			cmp.Or(m.Kubelet, "-"), cmp.Or(m.Cluster.Status.KubernetesVersion, "-"), describeStart(m))
 	}
 	var empty []string
 	for i, wave := range p.Waves {
@@ -45,8 +45,8 @@ func printWaves(hub *cmdutil.Hub, p *fleet.Preview) error {
 	return nil
 }
 
-// begins says when a cluster's turn is.
-func begins(m fleet.Member) string {
+// describeStart says when a cluster's turn is.
+func describeStart(m fleet.Member) string {
 	switch {
 	case m.Phase == plan.Succeeded:
 		return "has it"

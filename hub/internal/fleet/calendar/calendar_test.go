@@ -247,8 +247,8 @@ func TestWeekdays(t *testing.T) {
 			t.Fatal(err)
 		}
 		for day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < 2029; day = day.AddDate(0, 0, 1) {
-			if days.have(day) != wanted(day) {
-				t.Fatalf("%q: %s %s is %t", field, day.Weekday(), day.Format(dateForm), days.have(day))
+			if days.includesDate(day) != wanted(day) {
+				t.Fatalf("%q: %s %s is %t", field, day.Weekday(), day.Format(dateForm), days.includesDate(day))
 			}
 		}
 	}

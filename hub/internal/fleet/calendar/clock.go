@@ -30,8 +30,8 @@ func newClock(zone *time.Location, date time.Time) clock {
 	}
 }
 
-// at are the moments at which the clock shows a time: none, one or two.
-func (c clock) at(wall time.Time) []time.Time {
+// momentsAt are the moments at which the clock shows a time: none, one or two.
+func (c clock) momentsAt(wall time.Time) []time.Time {
 	var moments []time.Time
 	for _, p := range c {
 		at := wall.Add(-p.offset)

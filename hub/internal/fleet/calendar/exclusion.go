@@ -9,7 +9,7 @@ import (
 // Span is a time in which no window is open.
 type Span struct{ Start, End time.Time }
 
-// Covers tells whether a moment is in it. Its end is not.
+// Covers reports whether a moment is in it. Its end is not.
 func (s Span) Covers(at time.Time) bool { return !at.Before(s.Start) && at.Before(s.End) }
 
 // ErrEnd is wrapped by what ParseSpan says of an end.
@@ -35,7 +35,7 @@ func ParseSpan(start, end string, zone *time.Location) (Span, error) {
 	if !to.After(from) {
 		return Span{}, fmt.Errorf("%w: %s is not after its start, %s", ErrEnd, end, start)
 	}
-	first, last := moments(zone, from), moments(zone, to)
+	first, last := momentsIn(zone, from), momentsIn(zone, to)
 	return Span{first[0], last[len(last)-1]}, nil
 }
 
@@ -49,10 +49,10 @@ func readWall(text string) (wall time.Time, wholeDay bool, err error) {
 	return time.Time{}, false, fmt.Errorf("%q is neither a date such as 2026-12-20 nor a date with a time such as 2026-12-20T18:00", text)
 }
 
-// moments are those at which the clock of a zone shows a time, or the one at which it goes forward over it.
-func moments(zone *time.Location, wall time.Time) []time.Time {
+// momentsIn are those at which the clock of a zone shows a time, or the one at which it goes forward over it.
+func momentsIn(zone *time.Location, wall time.Time) []time.Time {
 	clock := newClock(zone, dateOf(wall))
-	if at := clock.at(wall); len(at) > 0 {
+	if at := clock.momentsAt(wall); len(at) > 0 {
 		return at
 	}
 	return []time.Time{clock.afterGap(wall)}

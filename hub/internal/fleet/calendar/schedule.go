@@ -61,7 +61,7 @@ func Parse(text string, zone *time.Location) (*Schedule, error) {
 func (s *Schedule) Next(after time.Time) time.Time {
 	day := dateOf(after.In(s.zone))
 	for range farthest {
-		first := s.pick(day, func(at, best time.Time) bool { return at.After(after) && (best.IsZero() || at.Before(best)) })
+		first := s.pickOpening(day, func(at, best time.Time) bool { return at.After(after) && (best.IsZero() || at.Before(best)) })
 		if !first.IsZero() {
 			return first
 		}
@@ -74,7 +74,7 @@ func (s *Schedule) Next(after time.Time) time.Time {
 func (s *Schedule) Last(upTo, notBefore time.Time) time.Time {
 	oldest := dateOf(notBefore.In(s.zone)).AddDate(0, 0, -1)
 	for day := dateOf(upTo.In(s.zone)); !day.Before(oldest); day = day.AddDate(0, 0, -1) {
-		last := s.pick(day, func(at, best time.Time) bool { return !at.After(upTo) && at.After(best) })
+		last := s.pickOpening(day, func(at, best time.Time) bool { return !at.After(upTo) && at.After(best) })
 		if last.Before(notBefore) {
 			last = time.Time{}
 		}
@@ -85,11 +85,11 @@ func (s *Schedule) Last(upTo, notBefore time.Time) time.Time {
 	return time.Time{}
 }
 
-// pick returns the best opening of a local date and of those beside it: an hour that exists twice may be of two dates.
-func (s *Schedule) pick(date time.Time, better func(at, best time.Time) bool) time.Time {
+// pickOpening returns the best opening of a local date and of those beside it: an hour that exists twice may be of two dates.
+func (s *Schedule) pickOpening(date time.Time, better func(at, best time.Time) bool) time.Time {
 	var best time.Time
 	for _, day := range []time.Time{date.AddDate(0, 0, -1), date, date.AddDate(0, 0, 1)} {
-		if !s.on(day) {
+		if !s.includesDate(day) {
 			continue
 		}
 		clock := newClock(s.zone, day)
@@ -97,7 +97,7 @@ func (s *Schedule) pick(date time.Time, better func(at, best time.Time) bool) ti
 			if s.hours&(1<<(minute/60)) == 0 || s.minutes&(1<<(minute%60)) == 0 {
 				continue
 			}
-			for _, at := range s.openings(clock, day.Add(time.Duration(minute)*time.Minute)) {
+			for _, at := range s.openingsAt(clock, day.Add(time.Duration(minute)*time.Minute)) {
 				if better(at, best) {
 					best = at
 				}
@@ -107,9 +107,9 @@ func (s *Schedule) pick(date time.Time, better func(at, best time.Time) bool) ti
 	return best
 }
 
-// openings are the moments at which a wall-clock time of the schedule opens the window.
-func (s *Schedule) openings(clock clock, wall time.Time) []time.Time {
-	at := clock.at(wall)
+// openingsAt are the moments at which a wall-clock time of the schedule opens the window.
+func (s *Schedule) openingsAt(clock clock, wall time.Time) []time.Time {
+	at := clock.momentsAt(wall)
 	switch {
 	case s.hours&allHours == allHours:
 		return at
@@ -119,12 +119,12 @@ func (s *Schedule) openings(clock clock, wall time.Time) []time.Time {
 	return at[:1]
 }
 
-// on tells whether a date is one of the schedule's.
-func (s *Schedule) on(date time.Time) bool {
+// includesDate reports whether a date is one of the schedule's.
+func (s *Schedule) includesDate(date time.Time) bool {
 	if s.months&(1<<int(date.Month())) == 0 {
 		return false
 	}
-	ofMonth, ofWeek := s.days&(1<<date.Day()) != 0, s.weekdays.have(date)
+	ofMonth, ofWeek := s.days&(1<<date.Day()) != 0, s.weekdays.includesDate(date)
 	if s.days&star != 0 || s.weekdays.every {
 		return ofMonth && ofWeek
 	}

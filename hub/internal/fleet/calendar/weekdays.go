@@ -20,8 +20,8 @@ type weekdays struct {
 	last [7]bool
 }
 
-// have tells whether a date is meant.
-func (w *weekdays) have(date time.Time) bool {
+// includesDate reports whether a date is meant.
+func (w *weekdays) includesDate(date time.Time) bool {
 	day := date.Weekday()
 	if w.every || w.any[day] || w.nth[day][(date.Day()-1)/7+1] {
 		return true
@@ -33,14 +33,14 @@ func (w *weekdays) have(date time.Time) bool {
 func parseWeekdays(field string) (weekdays, error) {
 	w := weekdays{}
 	for _, item := range strings.Split(field, ",") {
-		if err := w.add(item); err != nil {
+		if err := w.addItem(item); err != nil {
 			return weekdays{}, fmt.Errorf("day of week %q: %w", item, err)
 		}
 	}
 	return w, nil
 }
 
-func (w *weekdays) add(item string) error {
+func (w *weekdays) addItem(item string) error {
 	if day, week, isNth := strings.Cut(item, "#"); isNth {
 		return w.addNth(day, week)
 	}
@@ -69,12 +69,12 @@ func readDays(span string, hasStep bool) (first, last int, err error) {
 		return 0, 6, nil
 	}
 	from, to, isRange := strings.Cut(span, "-")
-	if first, err = weekday(from); err != nil {
+	if first, err = parseWeekday(from); err != nil {
 		return 0, 0, err
 	}
 	switch last = 6; {
 	case isRange:
-		if last, err = weekday(to); err != nil {
+		if last, err = parseWeekday(to); err != nil {
 			return 0, 0, err
 		}
 	case !hasStep:
@@ -91,7 +91,7 @@ func readDays(span string, hasStep bool) (first, last int, err error) {
 
 // addNth adds a day that is meant in one week of each month.
 func (w *weekdays) addNth(day, week string) error {
-	number, err := weekday(day)
+	number, err := parseWeekday(day)
 	if err != nil {
 		return err
 	}
@@ -110,8 +110,8 @@ func (w *weekdays) addNth(day, week string) error {
 // names are those of the days, from 0.
 var names = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 
-// weekday reads a day: 0 to 7, where 0 and 7 are Sunday, or a name.
-func weekday(text string) (int, error) {
+// parseWeekday reads a day: 0 to 7, where 0 and 7 are Sunday, or a name.
+func parseWeekday(text string) (int, error) {
 	if i := slices.Index(names, strings.ToLower(text)); i >= 0 {
 		return i, nil
 	}

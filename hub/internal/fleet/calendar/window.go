@@ -11,7 +11,7 @@ type Window struct {
 	Excluded []Span
 }
 
-// IsOpen tells whether it is open at a moment.
+// IsOpen reports whether it is open at a moment.
 func (w *Window) IsOpen(at time.Time) bool {
 	if SkipSpans(at, w.Excluded).After(at) {
 		return false

@@ -12,17 +12,17 @@ type Approval struct {
 	Group    string
 }
 
-// isApproved tells whether a user has approved this rollout for a group, whether the group needs that or not.
+// isApproved reports whether a user has approved this rollout for a group, whether the group needs that or not.
 func (in Input) isApproved(group string) bool {
 	return group != "" && slices.Contains(in.Approvals, Approval{Fleet: in.Fleet, Revision: in.Revision, Rollout: in.Rollout, Group: group})
 }
 
-// unapproved are the groups that need an approval, as the spec says now, and do not have it.
-func (in Input) unapproved() []string {
+// unapprovedGroups are the groups that need an approval, as the spec says now, and do not have it.
+func (in Input) unapprovedGroups() []string {
 	return slices.DeleteFunc(slices.Clone(in.NeedApproval), in.isApproved)
 }
 
-// NeedsApproval tells whether a cluster is started by an approval only, whether there is one or not.
+// NeedsApproval reports whether a cluster is started by an approval only, whether there is one or not.
 func (in Input) NeedsApproval(c Cluster) bool {
 	in.Approvals = nil
 	return in.AwaitedGroup(c) != ""

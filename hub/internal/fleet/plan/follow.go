@@ -2,14 +2,14 @@ package plan
 
 import "time"
 
-// follow returns the record of a cluster after what it reports now. reopened: it succeeded without a Machine, and its mandatory
+// advanceRecord returns the record of a cluster after what it reports now. reopened: it succeeded without a Machine, and its mandatory
 // group still needs a cluster that proves the revision.
-func (in Input) follow(c Cluster, rules rules, reopened bool) Record {
+func (in Input) advanceRecord(c Cluster, rules rules, reopened bool) Record {
 	r := c.Record
 	if c.Silent {
 		return r
 	}
-	r = r.undone(in.Revision)
+	r = r.undoneRecord(in.Revision)
 	if reopened && !c.Held {
 		r.Phase, r.Since, r.Empty = Progressing, in.Now, false
 	}
@@ -20,19 +20,19 @@ func (in Input) follow(c Cluster, rules rules, reopened bool) Record {
 		r.Held = true
 		return r
 	}
-	// The time in which the cluster was held says nothing about it: its deadline and its soak begin anew.
+	// The time in which the cluster was held says nothing about it: its deadline and its soak start over.
 	if r.Held {
 		r.Held, r.Since = false, in.Now
 	}
 	if r.Phase == RollingBack || r.Phase == RollbackFailed {
 		return r.endRollback(c.Observed, rules, in.Now)
 	}
-	return in.end(in.soak(r, c.Observed), c, rules)
+	return in.endPhase(in.soakRecord(r, c.Observed), c, rules)
 }
 
-// soak starts a soak where a MachineDeployment is healthy, again where it got its first Machines, and ends one where it is not.
-func (in Input) soak(r Record, o Observed) Record {
-	healthy, empty := o.healthy(), o.Desired == 0
+// soakRecord starts a soak where a MachineDeployment is healthy, again where it got its first Machines, and ends one where it is not.
+func (in Input) soakRecord(r Record, o Observed) Record {
+	healthy, empty := o.isHealthy(), o.Desired == 0
 	switch {
 	case healthy && (r.Phase != Soaking || r.Empty && !empty):
 		r.Phase, r.Since, r.Empty = Soaking, in.Now, empty
@@ -44,13 +44,13 @@ func (in Input) soak(r Record, o Observed) Record {
 	return r
 }
 
-// end ends a phase that is over. That nothing was heard since a soak began is no success.
-func (in Input) end(r Record, c Cluster, rules rules) Record {
+// endPhase ends a phase that is over. That nothing was heard since a soak started is no success.
+func (in Input) endPhase(r Record, c Cluster, rules rules) Record {
 	o, soaked := c.Observed, r.Since.Add(rules.soak)
 	switch {
 	case r.Phase == Soaking && !in.Now.Before(soaked) && (rules.soak == 0 || c.HeardAt == nil || !c.HeardAt.Before(soaked)):
 		r.Phase, r.Since = Succeeded, in.Now
-	case r.Phase == Progressing && o.fails(r.Since, in.Now):
+	case r.Phase == Progressing && o.hasFailed(r.Since, in.Now):
 		r.Phase, r.Since, r.Retried = Failed, in.Now, in.RetriedAt
 	case r.Phase == Progressing && rules.deadline > 0 && !in.Now.Before(r.Since.Add(rules.deadline)):
 		r.Phase, r.Since, r.Retried = TimedOut, in.Now, in.RetriedAt
@@ -58,11 +58,11 @@ func (in Input) end(r Record, c Cluster, rules rules) Record {
 	return r
 }
 
-// fails tells whether a MachineDeployment reports that it cannot go on with what was begun at a time. That it said so before
+// hasFailed reports whether a MachineDeployment reports that it cannot continue with what was started at a time. That it said so before
 // then is about an earlier attempt, which it may get over: it counts only after as long as the MachineDeployment may make no
 // progress.
-func (o Observed) fails(begun, now time.Time) bool {
-	if !o.current() || !o.Failing {
+func (o Observed) hasFailed(begun, now time.Time) bool {
+	if !o.isCurrent() || !o.Failing {
 		return false
 	}
 	// The conditions have whole seconds.

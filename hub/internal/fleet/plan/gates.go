@@ -9,8 +9,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// gates are one reading of the waves and bounds of a rollout: as the spec is now, or as it was when the revision was begun. A
-// cluster is begun only where all readings allow it, so no edit in the middle of a rollout opens a gate.
+// gates are one reading of the waves and bounds of a rollout: as the spec is now, or as it was when the revision was started. A
+// cluster is started only where all readings allow it, so no edit in the middle of a rollout opens a gate.
 type gates struct {
 	rules
 	// groups are those of the clusters, by name, and members those on which the percentages rest.
@@ -18,7 +18,7 @@ type gates struct {
 	// policy is about clusters that are unreachable, and policies is what holds for each, by name; none for one that is not.
 	policy   v1alpha1.UnreachablePolicy
 	policies map[string]v1alpha1.UnreachablePolicy
-	// promised are the gates as they were when the revision was begun; nil if these are them, or there are none.
+	// promised are the gates as they were when the revision was started; nil if these are them, or there are none.
 	promised *gates
 
 	// wave is the number of the current one. open: it is not through. skipped: some cluster up to there is left out.
@@ -32,9 +32,9 @@ type gates struct {
 	needsProof       bool
 }
 
-// readGates returns the gates as they were promised, if the revision was begun, and as they are now.
+// readGates returns the gates as they were promised, if the revision was started, and as they are now.
 func (in Input) readGates(clusters []Cluster) ([]*gates, error) {
-	members := in.members()
+	members := in.groupMembers()
 	read, err := newRules(in.Strategy, in.Groups, len(members))
 	if err != nil {
 		return nil, err
@@ -63,9 +63,9 @@ func (in Input) readGates(clusters []Cluster) ([]*gates, error) {
 	return []*gates{now.promised, now}, nil
 }
 
-// strictest are the bounds that keep to all gates. A cluster that takes longer than the shorter deadline has failed: more time for
+// strictestRules are the bounds that keep to all gates. A cluster that takes longer than the shorter deadline has failed: more time for
 // it would be more failures than were allowed.
-func strictest(all []*gates) rules {
+func strictestRules(all []*gates) rules {
 	strict := all[len(all)-1].rules
 	for _, g := range all {
 		strict.limit, strict.soak = min(strict.limit, g.limit), max(strict.soak, g.soak)
@@ -98,8 +98,8 @@ func applyPolicies(all []*gates, clusters []Cluster) {
 	}
 }
 
-// read returns a cluster as one reading of the gates sees it.
-func (g *gates) read(c Cluster) Cluster {
+// readCluster returns a cluster as one reading of the gates sees it.
+func (g *gates) readCluster(c Cluster) Cluster {
 	c.failsUnreachable = g.policies[c.Name] == v1alpha1.UnreachableFail
 	return c
 }
@@ -114,7 +114,7 @@ func (g *gates) isMandatory(c Cluster) bool {
 	return at >= 0 && g.waves[at].mandatory
 }
 
-// hasTurn tells whether it is a cluster's turn while the current wave is open, or when all waves are through.
+// hasTurn reports whether it is a cluster's turn while the current wave is open, or when all waves are through.
 func (g *gates) hasTurn(c Cluster) bool {
 	at := g.waveOf(c)
 	switch {
@@ -129,7 +129,7 @@ func (g *gates) hasTurn(c Cluster) bool {
 	return at == g.wave && (!g.waves[at].mandatory || g.needsProof)
 }
 
-// findWaves finds the current wave of each reading. The last is that of the present spec, whose number the plan has, but the one
+// findWaves finds the current wave of each reading. The last is that of the current spec, whose number the plan has, but the one
 // that was promised goes before it. failed: the rollout is breached also without the clusters that are only unreachable.
 func (p *Plan) findWaves(in Input, all []*gates, clusters []Cluster) (failed bool) {
 	for _, g := range all {
@@ -158,10 +158,10 @@ func (g *gates) findWave(in Input, clusters []Cluster) {
 		t, most := g.tallyWave(in, i, clusters), w.maxFailures(g.failures, g.members)
 		g.breached, g.failed = t.failed+t.unreachable > most, t.failed > most
 		g.open, g.skipped = t.open, g.skipped || t.skipped
-		if w.mandatory && !g.open && !g.breached && !g.proves(in, i, t, clusters) {
+		if w.mandatory && !g.open && !g.breached && !g.isProven(in, i, t, clusters) {
 			g.unproven = append(g.unproven, w.groups...)
-			// A fleet that has nothing to begin is at rest all the same.
-			g.open = slices.ContainsFunc(clusters, func(c Cluster) bool { return !c.Left && in.isUnfinished(g.read(c)) })
+			// A fleet that has nothing to start is at rest all the same.
+			g.open = slices.ContainsFunc(clusters, func(c Cluster) bool { return !c.Left && in.isUnfinished(g.readCluster(c)) })
 			g.needsProof = g.open
 		}
 		if g.breached || g.open {
@@ -177,7 +177,7 @@ func (g *gates) tallyWave(in Input, number int, clusters []Cluster) tally {
 		if c.late || g.waveOf(c) != number || c.Left && in.retryAsked(c) {
 			continue
 		}
-		switch in.phase(g.read(c)) {
+		switch in.phaseOf(g.readCluster(c)) {
 		case Failed, TimedOut, RollingBack, RolledBack, RollbackFailed:
 			if in.hasFailed(c) {
 				t.failed++
@@ -199,12 +199,12 @@ func (g *gates) tallyWave(in Input, number int, clusters []Cluster) tally {
 	return t
 }
 
-// proves tells whether a mandatory wave in which nothing is open has proven the revision: a cluster with Machines has succeeded.
-// What was proven stays so when the cluster is gone: then a cluster of a later wave was begun.
-func (g *gates) proves(in Input, number int, t tally, clusters []Cluster) bool {
+// isProven reports whether a mandatory wave in which nothing is open has proven the revision: a cluster with Machines has succeeded.
+// What was proven stays so when the cluster is gone: then a cluster of a later wave was started.
+func (g *gates) isProven(in Input, number int, t tally, clusters []Cluster) bool {
 	group := g.waves[number].groups[0]
 	proven := t.proven || slices.ContainsFunc(clusters, func(c Cluster) bool {
-		return c.late && g.waveOf(c) == number && in.phase(c) == Succeeded && !c.Record.Empty
+		return c.late && g.waveOf(c) == number && in.phaseOf(c) == Succeeded && !c.Record.Empty
 	})
 	if in.Snapshot != nil && g.promised == nil {
 		proven = proven || slices.ContainsFunc(clusters, func(c Cluster) bool {
@@ -217,7 +217,7 @@ func (g *gates) proves(in Input, number int, t tally, clusters []Cluster) bool {
 	return proven
 }
 
-// wasBegun tells whether the revision was begun in a cluster since the promise was made, and not in an earlier rollout.
+// wasBegun reports whether the revision was started in a cluster since the promise was made, and not in an earlier rollout.
 func (in Input) wasBegun(c Cluster) bool {
 	return c.Record.Revision == in.Revision && in.Promise != nil && !c.Record.Begun.Before(in.Promise.Since)
 }
@@ -245,11 +245,11 @@ func (in Input) emptyProofs(all []*gates, clusters []Cluster) map[string]bool {
 }
 
 // AwaitedGroup is the group whose approval a cluster waits for; empty if it waits for none: that which it has now, or that which
-// it had when the revision was begun, if that needed one then. A cluster in no group waits for those groups too that have lost all
-// their clusters, and for the one in which it was begun last: it may be in none because of a label, or of a group of a
+// it had when the revision was started, if that needed one then. A cluster in no group waits for those groups too that have lost all
+// their clusters, and for the one in which it was started last: it may be in none because of a label, or of a group of a
 // Placement, that has another name now.
 func (in Input) AwaitedGroup(c Cluster) string {
-	unapproved := in.unapproved()
+	unapproved := in.unapprovedGroups()
 	if slices.Contains(unapproved, c.Group) {
 		return c.Group
 	}

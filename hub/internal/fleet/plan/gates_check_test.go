@@ -22,7 +22,7 @@ type reading struct {
 	of, members map[string]string
 }
 
-// readings are the present spec and, if the revision was begun, the one with which it was.
+// readings are the current spec and, if the revision was started, the one with which it was.
 func readings(in Input) []reading {
 	now := reading{name: "now", strategy: in.Strategy, groups: in.Groups, policy: in.UnreachablePolicy, of: map[string]string{}, members: map[string]string{}}
 	maps.Copy(now.members, in.Snapshot)
@@ -112,14 +112,14 @@ func busyBeside(in Input, cluster string) int {
 	return busy
 }
 
-// hasProof tells whether a cluster with Machines has succeeded in a group.
+// hasProof reports whether a cluster with Machines has succeeded in a group.
 func (r reading) hasProof(in Input, group string) bool {
 	return slices.ContainsFunc(in.Clusters, func(c Cluster) bool {
 		return r.of[c.Name] == group && c.Record.Revision == in.Revision && c.Record.Phase == Succeeded && !c.Record.Empty
 	})
 }
 
-// begunLater takes a promised mandatory group for proven if the revision was begun in a cluster of a later wave: it may be in any
+// begunLater takes a promised mandatory group for proven if the revision was started in a cluster of a later wave: it may be in any
 // state, and what has proven it may be gone.
 func begunLater(in Input) func(string) bool {
 	return func(group string) bool {
@@ -162,7 +162,7 @@ func checkBegun(t *rapid.T, in Input, change Change, proven func(group string) b
 	}
 }
 
-// hasApproval tells whether a human has approved this very rollout for a group.
+// hasApproval reports whether a human has approved this very rollout for a group.
 func hasApproval(in Input, group string) bool {
 	for _, a := range in.Approvals {
 		if a.Fleet == in.Fleet && a.Revision == in.Revision && a.Rollout == in.Rollout && a.Group == group {

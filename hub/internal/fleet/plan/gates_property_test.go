@@ -253,7 +253,7 @@ func (w *world) read() Input {
 	return in
 }
 
-// keep stores what is promised, before the first cluster is begun.
+// keep stores what is promised, before the first cluster is started.
 func (w *world) keep(t *rapid.T, in Input) {
 	if in.Snapshot != nil {
 		return
@@ -312,9 +312,9 @@ func newWorld(t *rapid.T) *world {
 	return w
 }
 
-// TestNoEditOpensAGate plays fleets in whose rollouts anything is edited, and hubs that may die after any write. No cluster is begun
-// unless the spec as it is now allows it, and the one with which the rollout was begun does.
-// Claim: No start without both the current spec and the promise allowing it. Broken: only the present spec is read; only the promised one is; no proof is asked for. Also: TestNothingIsBegunBeyondTheBounds; hub/internal/fleet TestAnEditNeedsTheApprovalThatWasPromised, TestAnEditLeavesTheCanaryAhead, TestAnAddedGateHolds, TestBoundsAreNotRaisedInTheMiddle.
+// TestNoEditOpensAGate plays fleets in whose rollouts anything is edited, and hubs that may die after any write. No cluster is started
+// unless the spec as it is now allows it, and the one with which the rollout was started does.
+// Claim: No start without both the current spec and the promise allowing it. Broken: only the current spec is read; only the promised one is; no proof is asked for. Also: TestNothingIsBegunBeyondTheBounds; hub/internal/fleet TestAnEditNeedsTheApprovalThatWasPromised, TestAnEditLeavesTheCanaryAhead, TestAnAddedGateHolds, TestBoundsAreNotRaisedInTheMiddle.
 func TestNoEditOpensAGate(t *testing.T) {
 	seeds.UseMany(t, 2500)
 	kinds := slices.Sorted(maps.Keys(edits))

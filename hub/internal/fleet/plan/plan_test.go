@@ -47,7 +47,7 @@ var (
 	bad  = Observed{Generation: 2, ObservedGeneration: 2, Desired: 3, Replicas: 3, Updated: 1, Available: 2, Failing: true}
 )
 
-// member is a cluster at a phase of revision r2 that began an hour ago.
+// member is a cluster at a phase of revision r2 that started an hour ago.
 func member(name, group string, phase Phase, observed Observed) Cluster {
 	c := Cluster{Name: name, Group: group, Observed: observed}
 	if phase != ToApply {
@@ -64,7 +64,7 @@ func closed(c Cluster) Cluster { c.Closed = true; return c }
 
 func ofRevision(revision string, c Cluster) Cluster { c.Record.Revision = revision; return c }
 
-// words says what a plan changes: "a+" for a cluster that is begun, "a<" for one that is rolled back, "a=Phase" for another
+// words says what a plan changes: "a+" for a cluster that is started, "a<" for one that is rolled back, "a=Phase" for another
 // change.
 func words(p Plan) string {
 	var all []string

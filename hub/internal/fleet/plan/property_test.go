@@ -149,7 +149,7 @@ func TestNothingIsBegunBeyondTheBounds(t *testing.T) {
 	})
 }
 
-// checkHealthy checks that no cluster succeeds, nor begins to soak, while a condition that the fleet rests on does not hold.
+// checkHealthy checks that no cluster succeeds, nor starts to soak, while a condition that the fleet rests on does not hold.
 func checkHealthy(t *rapid.T, in Input, change Change) {
 	t.Helper()
 	for _, c := range in.Clusters {
@@ -197,7 +197,7 @@ func TestARolloutEndsFromAnyStart(t *testing.T) {
 				write(&in, change)
 			}
 		}
-		// A user has it begun again, by the present spec, and gives each mandatory group a cluster.
+		// A user has it started again, by the current spec, and gives each mandatory group a cluster.
 		in.Paused, in.Aborted, in.NeedApproval, in.RetriedAt, in.Snapshot = false, false, nil, in.Now.Add(time.Second), nil
 		for i, group := range mandatoryOf(in.Strategy) {
 			in.Clusters = append(in.Clusters, member(fmt.Sprintf("m%d", i), group.GroupName, ToApply, up))
@@ -299,7 +299,7 @@ func FuzzAmount(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, value string, total int) {
 		total = min(max(total, 0), 1000)
-		n, err := amount(intstr.FromString(value), total, true)
+		n, err := readAmount(intstr.FromString(value), total, true)
 		if err == nil && n < 0 || err != nil && n != 0 {
 			t.Errorf("%q of %d is %d, error %v", value, total, n, err)
 		}

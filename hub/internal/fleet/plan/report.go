@@ -2,11 +2,11 @@ package plan
 
 import "time"
 
-// report fills in what the plan says about the clusters.
-func (p *Plan) report(in Input, clusters []Cluster, rules rules) {
+// reportClusters fills in what the plan says about the clusters.
+func (p *Plan) reportClusters(in Input, clusters []Cluster, rules rules) {
 	p.Counts = map[Phase]int{}
 	for _, c := range clusters {
-		phase := in.phase(c)
+		phase := in.phaseOf(c)
 		p.Counts[phase]++
 		if c.late && !c.Left && in.isUnfinished(c) {
 			p.Late = append(p.Late, c.Name)
@@ -35,21 +35,21 @@ func (p *Plan) recheckPhase(in Input, c Cluster, rules rules) {
 		if r.Revision == in.Revision && end.After(p.SoakEnds) {
 			p.SoakEnds = end
 		}
-		if p.recheck(end.Sub(now)); !now.Before(end) && r.Revision == in.Revision {
+		if p.recheckAfter(end.Sub(now)); !now.Before(end) && r.Revision == in.Revision {
 			p.AwaitingNews = append(p.AwaitingNews, c.Name)
 		}
 	case Progressing, RollingBack:
 		if rules.deadline > 0 {
-			p.recheck(r.Since.Add(rules.deadline).Sub(now))
+			p.recheckAfter(r.Since.Add(rules.deadline).Sub(now))
 		}
-		if o.current() && o.Failing {
-			p.recheck(r.Since.Add(o.Deadline).Sub(now))
+		if o.isCurrent() && o.Failing {
+			p.recheckAfter(r.Since.Add(o.Deadline).Sub(now))
 		}
 	case ToApply, Succeeded, Failed, TimedOut, RolledBack, RollbackFailed:
 	}
 }
 
-func (p *Plan) recheck(after time.Duration) {
+func (p *Plan) recheckAfter(after time.Duration) {
 	if after <= 0 {
 		return
 	}

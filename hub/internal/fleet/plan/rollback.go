@@ -7,9 +7,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// previous is the revision to which a cluster goes back that has record now and gets the present revision: the one with
+// previousRevision is the revision to which a cluster goes back that has record now and gets the current revision: the one with
 // which it succeeded last.
-func (in Input) previous(record Record) string {
+func (in Input) previousRevision(record Record) string {
 	previous := record.Previous
 	if record.Phase == Succeeded {
 		previous = record.Revision
@@ -20,8 +20,8 @@ func (in Input) previous(record Record) string {
 	return previous
 }
 
-// undone is the record of a cluster whose fleet has gone back to what the cluster was rolled back to: it has that revision.
-func (r Record) undone(revision string) Record {
+// undoneRecord is the record of a cluster whose fleet has gone back to what the cluster was rolled back to: it has that revision.
+func (r Record) undoneRecord(revision string) Record {
 	if r.Revision == revision || r.Previous != revision {
 		return r
 	}
@@ -41,15 +41,15 @@ func (r Record) undone(revision string) Record {
 func (r Record) endRollback(o Observed, rules rules, now time.Time) Record {
 	late := rules.deadline > 0 && !now.Before(r.Since.Add(rules.deadline))
 	switch {
-	case o.healthy():
+	case o.isHealthy():
 		r.Phase, r.Since = RolledBack, now
-	case r.Phase == RollingBack && (o.fails(r.Since, now) || late):
+	case r.Phase == RollingBack && (o.hasFailed(r.Since, now) || late):
 		r.Phase, r.Since = RollbackFailed, now
 	}
 	return r
 }
 
-// retryAsked tells whether a user has asked for the present revision to be begun again in a cluster since it failed there.
+// retryAsked reports whether a user has asked for the current revision to be started again in a cluster since it failed there.
 func (in Input) retryAsked(c Cluster) bool {
 	if c.Record.Revision != in.Revision || in.Aborted || in.RetriedAt.IsZero() || in.RetriedAt.Equal(c.Record.Retried) {
 		return false
@@ -62,7 +62,7 @@ func (in Input) retryAsked(c Cluster) bool {
 	return false
 }
 
-// hasFailed tells whether a cluster has failed by what it reported, and not for being unreachable alone.
+// hasFailed reports whether a cluster has failed by what it reported, and not for being unreachable alone.
 func (in Input) hasFailed(c Cluster) bool {
 	if c.Record.Revision != in.Revision || in.retryAsked(c) {
 		return false
@@ -75,10 +75,10 @@ func (in Input) hasFailed(c Cluster) bool {
 	return false
 }
 
-// Retries tells whether the present revision is to be begun again in a cluster.
+// Retries reports whether the current revision is to be started again in a cluster.
 func (in Input) Retries(c Cluster) bool { return in.retryAsked(c) && !c.Left }
 
-// rolledBack tells whether a cluster was, or is being, rolled back from the present revision.
+// rolledBack reports whether a cluster was, or is being, rolled back from the current revision.
 func (in Input) rolledBack(c Cluster) bool {
 	if c.Record.Revision != in.Revision || c.Left || in.Retries(c) {
 		return false
@@ -91,12 +91,12 @@ func (in Input) rolledBack(c Cluster) bool {
 	return false
 }
 
-// mayChange tells whether anything may be done in a cluster now.
+// mayChange reports whether anything may be done in a cluster now.
 func (in Input) mayChange(c Cluster) bool {
 	return !in.Paused && !c.Held && !c.Silent && !c.Blocked && !c.Left
 }
 
-// toRollBack tells whether a cluster is to get back what it had before, according to its record: one that only counts as
+// toRollBack reports whether a cluster is to get back what it had before, according to its record: one that only counts as
 // failed, because it is unreachable, is not.
 func (in Input) toRollBack(c Cluster) bool {
 	if c.Record.Revision != in.Revision || in.Retries(c) || c.Left {
@@ -117,18 +117,18 @@ func (in Input) toRollBack(c Cluster) bool {
 // progress than allowed: failed clusters that recover together soak together, and their Machines are not to be replaced together.
 // A maintenance window is waited for only where the cluster is well.
 func (p *Plan) rollBack(in Input, limit int, clusters []Cluster) {
-	room := in.room(limit, clusters)
+	room := in.freeSlots(limit, clusters)
 	for _, turn := range []func(Cluster) bool{
-		in.busy,
-		func(c Cluster) bool { return !in.busy(c) && c.Record.Phase != Succeeded },
-		func(c Cluster) bool { return !in.busy(c) && c.Record.Phase == Succeeded },
+		in.isInProgress,
+		func(c Cluster) bool { return !in.isInProgress(c) && c.Record.Phase != Succeeded },
+		func(c Cluster) bool { return !in.isInProgress(c) && c.Record.Phase == Succeeded },
 	} {
 		for i := range clusters {
 			c := &clusters[i]
 			if !in.toRollBack(*c) || !turn(*c) {
 				continue
 			}
-			busy := in.busy(*c)
+			busy := in.isInProgress(*c)
 			inPlace := busy && (c.Record.Phase == Progressing || room >= 0)
 			if p.rollBackOne(in, c, inPlace || room > 0) && !busy {
 				room--

@@ -51,12 +51,12 @@ func hasFailed(c Cluster) bool {
 	return isRolledBack(c) || c.Record.Phase == Failed || c.Record.Phase == TimedOut
 }
 
-// retried tells whether a failure is older than the last time that a user wanted it to be tried again.
+// retried reports whether a failure is older than the last time that a user wanted it to be tried again.
 func retried(in Input, c Cluster) bool {
 	return !in.Aborted && hasFailed(c) && !in.RetriedAt.IsZero() && !c.Record.Retried.Equal(in.RetriedAt)
 }
 
-// stops tells whether a plan may roll anything back: the revision is aborted, a cluster was rolled back, or more clusters of some
+// stops reports whether a plan may roll anything back: the revision is aborted, a cluster was rolled back, or more clusters of some
 // group have failed by what they reported, after what the plan says of them, than may.
 func stops(in Input, p Plan) bool {
 	for i := range in.Clusters {
@@ -85,7 +85,7 @@ func stops(in Input, p Plan) bool {
 	})
 }
 
-// outlook is what a cluster comes to by what it reports now, if nothing is begun there.
+// outlook is what a cluster comes to by what it reports now, if nothing is started there.
 func outlook(in Input, c Cluster) Phase {
 	phase, since := c.Record.Phase, c.Record.Since
 	var soak time.Duration
@@ -99,7 +99,7 @@ func outlook(in Input, c Cluster) Phase {
 	switch {
 	case phase == Succeeded:
 		return Succeeded
-	case c.Observed.healthy():
+	case c.Observed.isHealthy():
 		if phase == Soaking && !c.Record.Held {
 			soak -= in.Now.Sub(since)
 		}
@@ -114,7 +114,7 @@ func outlook(in Input, c Cluster) Phase {
 	}
 	limit, err := time.ParseDuration(deadline)
 	o := c.Observed
-	reported := o.Failing && o.current() && (!o.FailingSince.Before(since.Truncate(time.Second)) || in.Now.Sub(since) >= o.Deadline)
+	reported := o.Failing && o.isCurrent() && (!o.FailingSince.Before(since.Truncate(time.Second)) || in.Now.Sub(since) >= o.Deadline)
 	if reported || err == nil && in.Now.Sub(since) >= limit {
 		return Failed
 	}

@@ -28,7 +28,7 @@ type rules struct {
 	waves    []wave
 }
 
-// wave is a set of clusters that all have to be over before a cluster of the next wave is begun.
+// wave is a set of clusters that all have to be over before a cluster of the next wave is started.
 type wave struct {
 	groups []string
 	// except: the wave has all clusters but those of its groups.
@@ -56,7 +56,7 @@ func (w wave) maxFailures(failures intstr.IntOrString, members map[string]string
 		return total
 	}
 	// What may fail is rounded down: 10% of 5 clusters is none.
-	n, _ := amount(failures, total, false)
+	n, _ := readAmount(failures, total, false)
 	return n
 }
 
@@ -85,10 +85,10 @@ func newRules(s ocm.RolloutStrategy, groups []string, total int) (rules, error) 
 			return r, nil
 		}
 		var err error
-		r.deadline, err = deadline("all", s.All.ProgressDeadline)
+		r.deadline, err = readDeadline("all", s.All.ProgressDeadline)
 		return r, err
 	case ocm.Progressive:
-		return progressive(s, groups, total)
+		return progressiveRules(s, groups, total)
 	case ocm.ProgressivePerGroup:
 		return perGroup(s, groups)
 	}
@@ -117,16 +117,16 @@ func onlyItsOwn(s ocm.RolloutStrategy) error {
 	return nil
 }
 
-func progressive(s ocm.RolloutStrategy, groups []string, total int) (rules, error) {
+func progressiveRules(s ocm.RolloutStrategy, groups []string, total int) (rules, error) {
 	if s.Progressive == nil {
 		return rules{}, fmt.Errorf("rolloutStrategy.progressive: it is missing; set at least its maxConcurrency")
 	}
 	p := s.Progressive
-	r, err := settings("progressive", p.RolloutConfig)
+	r, err := readSettings("progressive", p.RolloutConfig)
 	if err != nil {
 		return rules{}, err
 	}
-	limit, err := amount(p.MaxConcurrency, total, true)
+	limit, err := readAmount(p.MaxConcurrency, total, true)
 	if err != nil || limit == 0 && total > 0 {
 		return rules{}, fmt.Errorf("rolloutStrategy.progressive.maxConcurrency: %q is not a count above 0 or a percentage from 1%% to 100%%; "+
 			"set how many clusters may be in progress at once", p.MaxConcurrency.String())
@@ -145,7 +145,7 @@ func perGroup(s ocm.RolloutStrategy, groups []string) (rules, error) {
 	if p == nil {
 		p = &ocm.RolloutProgressivePerGroup{}
 	}
-	r, err := settings("progressivePerGroup", p.RolloutConfig)
+	r, err := readSettings("progressivePerGroup", p.RolloutConfig)
 	if err != nil {
 		return rules{}, err
 	}
@@ -164,21 +164,21 @@ func perGroup(s ocm.RolloutStrategy, groups []string) (rules, error) {
 	return r, nil
 }
 
-// settings reads what both progressive types have.
-func settings(field string, c ocm.RolloutConfig) (rules, error) {
+// readSettings reads what both progressive types have.
+func readSettings(field string, c ocm.RolloutConfig) (rules, error) {
 	if c.MinSuccessTime.Duration < 0 {
 		return rules{}, fmt.Errorf("rolloutStrategy.%s.minSuccessTime: %s is negative; use 0 or more", field, c.MinSuccessTime.Duration)
 	}
-	if _, err := amount(c.MaxFailures, 1, false); err != nil {
+	if _, err := readAmount(c.MaxFailures, 1, false); err != nil {
 		return rules{}, fmt.Errorf("rolloutStrategy.%s.maxFailures: %w", field, err)
 	}
-	within, err := deadline(field, c.ProgressDeadline)
+	within, err := readDeadline(field, c.ProgressDeadline)
 	return rules{soak: c.MinSuccessTime.Duration, deadline: within, failures: c.MaxFailures}, err
 }
 
-// deadline reads a progressDeadline. Open Cluster Management's own pattern for it lets values pass that are none, such
+// readDeadline reads a progressDeadline. Open Cluster Management's own pattern for it lets values pass that are none, such
 // as 5m-or-so.
-func deadline(field, value string) (time.Duration, error) {
+func readDeadline(field, value string) (time.Duration, error) {
 	if value == "" || value == "None" {
 		return 0, nil
 	}
@@ -224,8 +224,8 @@ func MandatoryGroups(s ocm.RolloutStrategy) []string {
 	return names
 }
 
-// amount reads a count or a percentage of total.
-func amount(value intstr.IntOrString, total int, up bool) (int, error) {
+// readAmount reads a count or a percentage of total.
+func readAmount(value intstr.IntOrString, total int, up bool) (int, error) {
 	if value.Type == intstr.Int {
 		if value.IntVal < 0 {
 			return 0, fmt.Errorf("%d is negative; use a count of 0 or more, or a percentage from 0%% to 100%%", value.IntVal)

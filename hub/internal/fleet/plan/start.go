@@ -4,10 +4,10 @@ import (
 	"slices"
 )
 
-// begin finds the current wave, and begins with its clusters as far as there is room, or rolls back.
-func (p *Plan) begin(in Input, limit int, all []*gates, clusters []Cluster) {
+// startCurrentWave finds the current wave, and starts with its clusters as far as there is room, or rolls back.
+func (p *Plan) startCurrentWave(in Input, limit int, all []*gates, clusters []Cluster) {
 	failed := p.findWaves(in, all, clusters)
-	defer func() { p.Room = in.room(limit, clusters) }()
+	defer func() { p.Room = in.freeSlots(limit, clusters) }()
 	rolledBack := slices.ContainsFunc(clusters, in.rolledBack)
 	if p.Stopped = p.Breached || in.Aborted || rolledBack; p.Stopped {
 		if failed || in.Aborted || rolledBack {
@@ -21,14 +21,14 @@ func (p *Plan) begin(in Input, limit int, all []*gates, clusters []Cluster) {
 	p.awaitApproval(in, clusters, turn)
 	p.awaitWindow(in, clusters, turn)
 	p.awaitBoth(in, all, clusters, turn)
-	p.apply(in, limit, clusters, turn)
+	p.applyRevision(in, limit, clusters, turn)
 	p.Done = !slices.ContainsFunc(all, func(g *gates) bool { return g.open || g.skipped }) &&
 		!slices.ContainsFunc(clusters, func(c Cluster) bool { return c.late && !c.Left && in.isUnfinished(c) })
 }
 
-// isUnfinished tells whether a cluster is not through with the revision.
+// isUnfinished reports whether a cluster is not through with the revision.
 func (in Input) isUnfinished(c Cluster) bool {
-	switch in.phase(c) {
+	switch in.phaseOf(c) {
 	case ToApply, Progressing, Soaking:
 		return true
 	case Succeeded, Failed, TimedOut, RollingBack, RolledBack, RollbackFailed:
@@ -40,7 +40,7 @@ func (in Input) isUnfinished(c Cluster) bool {
 func (p *Plan) awaitApproval(in Input, clusters []Cluster, turn func(Cluster) bool) {
 	var awaited []string
 	for _, c := range clusters {
-		if group := in.AwaitedGroup(c); group != "" && turn(c) && in.phase(c) == ToApply && !slices.Contains(awaited, group) {
+		if group := in.AwaitedGroup(c); group != "" && turn(c) && in.phaseOf(c) == ToApply && !slices.Contains(awaited, group) {
 			awaited = append(awaited, group)
 		}
 	}
@@ -65,7 +65,7 @@ func (p *Plan) awaitBoth(in Input, all []*gates, clusters []Cluster, turn func(C
 	}
 }
 
-// awaitWindow names the clusters whose turn it is and that could be begun if they were not closed.
+// awaitWindow names the clusters whose turn it is and that could be started if they were not closed.
 func (p *Plan) awaitWindow(in Input, clusters []Cluster, turn func(Cluster) bool) {
 	for _, c := range clusters {
 		if c.Closed && turn(c) {
@@ -76,19 +76,19 @@ func (p *Plan) awaitWindow(in Input, clusters []Cluster, turn func(Cluster) bool
 	}
 }
 
-// mayBegin tells whether the revision may be begun in a cluster of the current wave, as far as there is room.
+// mayBegin reports whether the revision may be started in a cluster of the current wave, as far as there is room.
 func (in Input) mayBegin(c Cluster) bool {
-	return in.mayChange(c) && !c.Closed && in.AwaitedGroup(c) == "" && in.phase(c) == ToApply
+	return in.mayChange(c) && !c.Closed && in.AwaitedGroup(c) == "" && in.phaseOf(c) == ToApply
 }
 
-// apply adds the clusters whose turn it is and in which the revision is applied now, and sets their records. A cluster that is in
+// applyRevision adds the clusters whose turn it is and in which the revision is applied now, and sets their records. A cluster that is in
 // progress with an earlier revision comes first and needs no room, because it has its place already.
-func (p *Plan) apply(in Input, limit int, clusters []Cluster, turn func(Cluster) bool) {
-	room := in.room(limit, clusters)
+func (p *Plan) applyRevision(in Input, limit int, clusters []Cluster, turn func(Cluster) bool) {
+	room := in.freeSlots(limit, clusters)
 	for _, busy := range []bool{true, false} {
 		for i := range clusters {
 			c := &clusters[i]
-			if !turn(*c) || !in.mayBegin(*c) || in.busy(*c) != busy {
+			if !turn(*c) || !in.mayBegin(*c) || in.isInProgress(*c) != busy {
 				continue
 			}
 			if !busy {
@@ -97,15 +97,15 @@ func (p *Plan) apply(in Input, limit int, clusters []Cluster, turn func(Cluster)
 				}
 				room--
 			}
-			c.Record = Record{Revision: in.Revision, Phase: Progressing, Since: in.Now, Begun: in.Now, Previous: in.previous(c.Record), Retried: in.RetriedAt}
+			c.Record = Record{Revision: in.Revision, Phase: Progressing, Since: in.Now, Begun: in.Now, Previous: in.previousRevision(c.Record), Retried: in.RetriedAt}
 			p.Changes = append(p.Changes, Change{Cluster: c.Name, Record: c.Record, Apply: true})
 		}
 	}
 }
 
-// phase is how far a cluster is with the revision that is rolled out. One that counts as failed because it is unreachable has
-// no record of that: it goes on where it was when it is back.
-func (in Input) phase(c Cluster) Phase {
+// phaseOf is how far a cluster is with the revision that is rolled out. One that counts as failed because it is unreachable has
+// no record of that: it continues where it was when it is back.
+func (in Input) phaseOf(c Cluster) Phase {
 	phase := c.Record.Phase
 	if c.Record.Revision != in.Revision || in.Retries(c) {
 		phase = ToApply
@@ -116,9 +116,9 @@ func (in Input) phase(c Cluster) Phase {
 	return phase
 }
 
-// busy tells whether a cluster counts against maxConcurrency. The soak of an earlier revision does not matter any more, and a
+// isInProgress reports whether a cluster counts against maxConcurrency. The soak of an earlier revision does not matter any more, and a
 // cluster for which no wave waits takes up no room.
-func (in Input) busy(c Cluster) bool {
+func (in Input) isInProgress(c Cluster) bool {
 	if c.makesRoom || c.Left && c.Held {
 		return false
 	}
@@ -127,11 +127,11 @@ func (in Input) busy(c Cluster) bool {
 	return soaks || c.Record.Phase == Progressing || c.Record.Phase == RollingBack
 }
 
-// room is how many more clusters may be in progress.
-func (in Input) room(limit int, clusters []Cluster) int {
+// freeSlots is how many more clusters may be in progress.
+func (in Input) freeSlots(limit int, clusters []Cluster) int {
 	limit -= in.Deleting
 	for _, c := range clusters {
-		if in.busy(c) {
+		if in.isInProgress(c) {
 			limit--
 		}
 	}

@@ -1,6 +1,6 @@
 package plan
 
-// Wave is a set of clusters that all have to be over before a cluster of the next wave is begun.
+// Wave is a set of clusters that all have to be over before a cluster of the next wave is started.
 type Wave struct {
 	// Groups are the decision groups of the wave; empty for the clusters that no other wave has.
 	Groups []string
@@ -13,7 +13,7 @@ type Wave struct {
 // Waves returns the waves of a rollout in their order, those without clusters included. An error names the field of the
 // strategy that is wrong.
 func Waves(in Input) ([]Wave, error) {
-	clusters := sorted(in.Clusters)
+	clusters := sortByName(in.Clusters)
 	all, err := in.readGates(clusters)
 	if err != nil {
 		return nil, err

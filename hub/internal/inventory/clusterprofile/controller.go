@@ -83,7 +83,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("getting ClusterProfile %s: %w", request.Name, err)
 	}
-	wait, err := c.settle(ctx, cluster, existing)
+	wait, err := c.settleProfile(ctx, cluster, existing)
 	if apierrors.IsConflict(err) {
 		// A write that rested on a stale read, which is nothing to tell an operator.
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
@@ -91,15 +91,15 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: wait}, inventory.IgnoreGone(err)
 }
 
-// settle makes existing show cluster; either may be nil. It returns when to look again for what can wait.
-func (c *Controller) settle(ctx context.Context, cluster *v1alpha1.Cluster, existing *clusterprofilev1alpha1.ClusterProfile) (time.Duration, error) {
+// settleProfile makes existing show cluster; either may be nil. It returns when to look again for what can wait.
+func (c *Controller) settleProfile(ctx context.Context, cluster *v1alpha1.Cluster, existing *clusterprofilev1alpha1.ClusterProfile) (time.Duration, error) {
 	ours := existing != nil && inventory.IsOwn(existing, cluster != nil && cluster.DeletionTimestamp == nil)
 	switch {
 	case ours && existing.DeletionTimestamp != nil:
-		return 0, nil // A finalizer holds it; it is made anew once it is gone.
+		return 0, nil // A finalizer holds it; it is recreated once it is gone.
 	case cluster == nil || cluster.DeletionTimestamp != nil:
 		if ours {
-			return 0, inventory.Remove(ctx, c.Client, existing, shown)
+			return 0, inventory.Remove(ctx, c.Client, existing, isShown)
 		}
 		return 0, nil
 	case existing != nil && !ours:
@@ -108,11 +108,11 @@ func (c *Controller) settle(ctx context.Context, cluster *v1alpha1.Cluster, exis
 		return 0, nil
 	}
 	c.events.Send(c.Recorder, cluster.Name, cluster, nil)
-	return c.write(ctx, existing, profile(cluster, c.Namespace, existing, c.Clock.Now()))
+	return c.writeProfile(ctx, existing, newProfile(cluster, c.Namespace, existing, c.Clock.Now()))
 }
 
-// write makes existing, if any, like wanted.
-func (c *Controller) write(ctx context.Context, existing, wanted *clusterprofilev1alpha1.ClusterProfile) (time.Duration, error) {
+// writeProfile makes existing, if any, like wanted.
+func (c *Controller) writeProfile(ctx context.Context, existing, wanted *clusterprofilev1alpha1.ClusterProfile) (time.Duration, error) {
 	if existing == nil {
 		existing = wanted.DeepCopy()
 		if err := c.Client.Create(ctx, existing, inventory.FieldManager); apierrors.IsAlreadyExists(err) {
@@ -126,7 +126,7 @@ func (c *Controller) write(ctx context.Context, existing, wanted *clusterprofile
 		inventory.RecordOwnership(wanted)
 	}
 	differs := inventory.Difference{
-		Spec: !equality.Semantic.DeepEqual(existing.Spec, wanted.Spec), Status: !same(&existing.Status, &wanted.Status),
+		Spec: !equality.Semantic.DeepEqual(existing.Spec, wanted.Spec), Status: !sameStatus(&existing.Status, &wanted.Status),
 	}
 	var wait time.Duration
 	if differs.Status {
@@ -136,12 +136,12 @@ func (c *Controller) write(ctx context.Context, existing, wanted *clusterprofile
 	return wait, inventory.Put(ctx, c.Client, existing, wanted, differs)
 }
 
-func same(before, after *clusterprofilev1alpha1.ClusterProfileStatus) bool {
+func sameStatus(before, after *clusterprofilev1alpha1.ClusterProfileStatus) bool {
 	return equality.Semantic.DeepEqual(before, after)
 }
 
-// shown tells whether a Cluster is one that has a ClusterProfile.
-func shown(cluster *v1alpha1.Cluster) bool { return cluster.DeletionTimestamp == nil }
+// isShown reports whether a Cluster is one that has a ClusterProfile.
+func isShown(cluster *v1alpha1.Cluster) bool { return cluster.DeletionTimestamp == nil }
 
 func conflictEvent(namespace, name string) reconciler.Event {
 	return reconciler.WarningEvent("ClusterProfileConflict", "Show", fmt.Sprintf(

@@ -29,8 +29,8 @@ const (
 // joinedCondition has the name that Open Cluster Management gives it.
 const joinedCondition = "Joined"
 
-// profile is the ClusterProfile that shows cluster: a changed copy of existing, or a new one.
-func profile(cluster *v1alpha1.Cluster, namespace string, existing *clusterprofilev1alpha1.ClusterProfile, now time.Time) *clusterprofilev1alpha1.ClusterProfile {
+// newProfile is the ClusterProfile that shows cluster: a changed copy of existing, or a new one.
+func newProfile(cluster *v1alpha1.Cluster, namespace string, existing *clusterprofilev1alpha1.ClusterProfile, now time.Time) *clusterprofilev1alpha1.ClusterProfile {
 	wanted := &clusterprofilev1alpha1.ClusterProfile{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster.Name}}
 	if existing != nil {
 		wanted = existing.DeepCopy()
@@ -51,25 +51,25 @@ func profile(cluster *v1alpha1.Cluster, namespace string, existing *clusterprofi
 	conditions.Set(&status.Conditions, healthy, now)
 	conditions.Set(&status.Conditions, joined, now)
 	status.Version.Kubernetes = cluster.Status.KubernetesVersion
-	for _, has := range properties(cluster) {
-		status.Properties = set(status.Properties, has.Name, has.Value)
+	for _, has := range listProperties(cluster) {
+		status.Properties = setProperty(status.Properties, has.Name, has.Value)
 	}
 	return wanted
 }
 
-// properties are what else the hub knows; one without a value is not known. None has the time of its observation,
+// listProperties are what else the hub knows; one without a value is not known. None has the time of its observation,
 // which would be a heartbeat.
-func properties(cluster *v1alpha1.Cluster) []clusterprofilev1alpha1.Property {
+func listProperties(cluster *v1alpha1.Cluster) []clusterprofilev1alpha1.Property {
 	return []clusterprofilev1alpha1.Property{
 		{Name: idProperty, Value: cluster.Status.ClusterUID},
 		{Name: agentProperty, Value: cluster.Status.AgentVersion},
 		{Name: acceptedProperty, Value: strconv.FormatBool(cluster.Accepted())},
-		{Name: cpuProperty, Value: capacity(cluster, corev1.ResourceCPU)},
-		{Name: memoryProperty, Value: capacity(cluster, corev1.ResourceMemory)},
+		{Name: cpuProperty, Value: formatCapacity(cluster, corev1.ResourceCPU)},
+		{Name: memoryProperty, Value: formatCapacity(cluster, corev1.ResourceMemory)},
 	}
 }
 
-func capacity(cluster *v1alpha1.Cluster, resource corev1.ResourceName) string {
+func formatCapacity(cluster *v1alpha1.Cluster, resource corev1.ResourceName) string {
 	quantity, known := cluster.Status.Capacity[resource]
 	if !known {
 		return ""
@@ -77,8 +77,8 @@ func capacity(cluster *v1alpha1.Cluster, resource corev1.ResourceName) string {
 	return quantity.String()
 }
 
-// set sets one property, or takes it away if there is no value, and leaves the others.
-func set(properties []clusterprofilev1alpha1.Property, name, value string) []clusterprofilev1alpha1.Property {
+// setProperty sets one property, or takes it away if there is no value, and leaves the others.
+func setProperty(properties []clusterprofilev1alpha1.Property, name, value string) []clusterprofilev1alpha1.Property {
 	at := slices.IndexFunc(properties, func(has clusterprofilev1alpha1.Property) bool { return has.Name == name })
 	switch {
 	case at < 0 && value != "":
@@ -91,11 +91,11 @@ func set(properties []clusterprofilev1alpha1.Property, name, value string) []clu
 	return properties
 }
 
-// onlyCapacity tells whether two states differ in nothing but sums over the cluster's nodes.
+// onlyCapacity reports whether two states differ in nothing but sums over the cluster's nodes.
 func onlyCapacity(before, after *clusterprofilev1alpha1.ClusterProfileStatus) bool {
 	before, after = before.DeepCopy(), after.DeepCopy()
 	for _, name := range []string{cpuProperty, memoryProperty} {
-		before.Properties, after.Properties = set(before.Properties, name, ""), set(after.Properties, name, "")
+		before.Properties, after.Properties = setProperty(before.Properties, name, ""), setProperty(after.Properties, name, "")
 	}
-	return same(before, after)
+	return sameStatus(before, after)
 }

@@ -22,7 +22,7 @@ func (c *Controller) act(ctx context.Context, in observed, next *plan) (time.Dur
 	var managedErr, clusterErr, removeErr error
 	if next.managed != nil {
 		wait, managedErr = c.writeManaged(ctx, in.managed, next.managed)
-		if refused(managedErr) {
+		if isRefused(managedErr) {
 			event := mirrorRefusedEvent(managedErr)
 			next.cluster, next.standing = withEvent(in, event), &event
 			wait, managedErr = refusedRetry, nil
@@ -32,7 +32,7 @@ func (c *Controller) act(ctx context.Context, in observed, next *plan) (time.Dur
 		clusterErr = c.writeCluster(ctx, in, next)
 	}
 	if next.remove {
-		removeErr = inventory.Remove(ctx, c.Client, in.managed, mirrored)
+		removeErr = inventory.Remove(ctx, c.Client, in.managed, isMirrored)
 	}
 	return wait, errors.Join(inventory.IgnoreGone(managedErr), clusterErr, inventory.IgnoreGone(removeErr))
 }
@@ -64,23 +64,23 @@ func (c *Controller) writeManaged(ctx context.Context, existing, wanted *cluster
 	return wait, inventory.Put(ctx, c.Client, existing, wanted, differs)
 }
 
-// refused tells whether the API server, or a webhook of Open Cluster Management, does not let the hub write a mirror. That
+// isRefused reports whether the API server, or a webhook of Open Cluster Management, does not let the hub write a mirror. That
 // is for a person to change, and is not tried again and again.
-func refused(err error) bool {
+func isRefused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
 // writeCluster makes the Cluster, if any, like the planned one.
 func (c *Controller) writeCluster(ctx context.Context, in observed, next *plan) error {
 	if in.cluster == nil {
-		return c.take(ctx, in.managed, next)
+		return c.createCluster(ctx, in.managed, next)
 	}
 	differs := inventory.Difference{Status: !equality.Semantic.DeepEqual(in.cluster.Status, next.cluster.Status)}
 	return client.IgnoreNotFound(inventory.Put(ctx, c.Client, in.cluster, next.cluster, differs))
 }
 
-// take makes a Cluster from managed. A name that no Cluster can have is said, not tried again and again.
-func (c *Controller) take(ctx context.Context, managed *clusterv1.ManagedCluster, next *plan) error {
+// createCluster makes a Cluster from managed. A name that no Cluster can have is said, not tried again and again.
+func (c *Controller) createCluster(ctx context.Context, managed *clusterv1.ManagedCluster, next *plan) error {
 	err := c.Client.Create(ctx, next.cluster, inventory.FieldManager)
 	switch {
 	case apierrors.IsAlreadyExists(err): // The cache will show whose it is, and wake us.
@@ -96,13 +96,13 @@ func (c *Controller) take(ctx context.Context, managed *clusterv1.ManagedCluster
 	return nil
 }
 
-// mirrored tells whether a Cluster is one that has a mirror.
-func mirrored(cluster *v1alpha1.Cluster) bool {
-	return cluster.DeletionTimestamp == nil && cluster.Annotations[v1alpha1.ImportedFromAnnotation] != origin(cluster.Name)
+// isMirrored reports whether a Cluster is one that has a mirror.
+func isMirrored(cluster *v1alpha1.Cluster) bool {
+	return cluster.DeletionTimestamp == nil && cluster.Annotations[v1alpha1.ImportedFromAnnotation] != originOf(cluster.Name)
 }
 
-// origin is what the hub writes on a Cluster that it makes from the ManagedCluster of its name.
-func origin(name string) string { return Definition + "/" + name }
+// originOf is what the hub writes on a Cluster that it makes from the ManagedCluster of its name.
+func originOf(name string) string { return Definition + "/" + name }
 
 func conflictEvent(name string, wanted bool) reconciler.Event {
 	note := fmt.Sprintf("ManagedCluster %s exists and was not made by the hub, so it is left alone: the cluster is not shown in Open Cluster Management. If it is a copy of one that the hub made, delete it there", name)

@@ -75,13 +75,13 @@ func Setup(recorder events.EventRecorder, now clock.PassiveClock) func(ctrl.Mana
 			Reconciler: func(access inventory.Access) (reconcile.Reconciler, error) {
 				return New(Deps{Access: access, Recorder: recorder, Clock: now})
 			},
-			Absent: func(ctx context.Context) error { return forget(ctx, manager.GetClient()) },
+			Absent: func(ctx context.Context) error { return removeConditions(ctx, manager.GetClient()) },
 		}, options)
 	}
 }
 
-// forget takes away what the controller said on Clusters, which no controller would keep true any more.
-func forget(ctx context.Context, clusters client.Client) error {
+// removeConditions takes away what the controller said on Clusters, which no controller would keep true any more.
+func removeConditions(ctx context.Context, clusters client.Client) error {
 	list := &v1alpha1.ClusterList{}
 	if err := clusters.List(ctx, list); err != nil {
 		return fmt.Errorf("listing clusters: %w", err)
@@ -116,7 +116,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	next := decide(in)
 	wait, err := c.act(ctx, in, &next)
 	if next.standing != nil || err == nil {
-		c.events.Send(c.Recorder, request.Name, in.about(), next.standing)
+		c.events.Send(c.Recorder, request.Name, in.eventObject(), next.standing)
 	}
 	if apierrors.IsConflict(err) {
 		// A write that rested on a stale read, which is nothing to tell an operator.
@@ -141,16 +141,16 @@ func (c *Controller) observe(ctx context.Context, name string) (observed, error)
 	return in, nil
 }
 
-// about is the object that events are about.
-func (in observed) about() client.Object {
+// eventObject is the object that events are about.
+func (in observed) eventObject() client.Object {
 	if in.cluster != nil {
 		return in.cluster
 	}
-	return regarding(in.managed)
+	return withKind(in.managed)
 }
 
-// regarding gives managed its kind, which the recorder's scheme does not know.
-func regarding(managed *clusterv1.ManagedCluster) *clusterv1.ManagedCluster {
+// withKind gives managed its kind, which the recorder's scheme does not know.
+func withKind(managed *clusterv1.ManagedCluster) *clusterv1.ManagedCluster {
 	if managed != nil {
 		managed = managed.DeepCopy()
 		managed.SetGroupVersionKind(managedClusterKind)

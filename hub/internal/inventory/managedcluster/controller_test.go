@@ -327,7 +327,7 @@ func TestForgetTakesTheConditionAway(t *testing.T) {
 	f.cluster()
 	f.reconcile()
 	f.Expect(meta.FindStatusCondition(f.read().Status.Conditions, v1alpha1.ClusterMirroredCondition)).NotTo(BeNil())
-	f.Expect(forget(t.Context(), f.direct)).To(Succeed())
+	f.Expect(removeConditions(t.Context(), f.direct)).To(Succeed())
 	f.Expect(meta.FindStatusCondition(f.read().Status.Conditions, v1alpha1.ClusterMirroredCondition)).To(BeNil())
 	f.Expect(f.read().Status.Conditions).To(HaveLen(3), "the others stay")
 }

@@ -38,25 +38,25 @@ func decide(in observed) plan {
 	ours := in.managed != nil && inventory.IsOwn(in.managed, hasCluster)
 	switch {
 	case ours && in.managed.DeletionTimestamp != nil:
-		return plan{} // A finalizer holds it; it is made anew once it is gone.
+		return plan{} // A finalizer holds it; it is recreated once it is gone.
 	case ours && in.managed.Spec.HubAcceptsClient:
 		event := releasedEvent(in.managed.Name)
-		return plan{managed: released(in.managed), standing: &event}
-	case in.cluster == nil && importable(in.managed):
-		return plan{cluster: imported(in.managed, nil)}
+		return plan{managed: releasedMirror(in.managed), standing: &event}
+	case in.cluster == nil && isImportable(in.managed):
+		return plan{cluster: importedCluster(in.managed, nil)}
 	case in.cluster == nil || in.cluster.DeletionTimestamp != nil:
 		return plan{remove: ours}
-	case !mirrored(in.cluster):
-		return follow(in, ours)
+	case !isMirrored(in.cluster):
+		return followManagedCluster(in, ours)
 	case in.managed == nil || ours:
-		return plan{managed: mirror(in.cluster, in.managed, in.now), cluster: mirroredAsUsual(in)}
+		return plan{managed: mirrorOf(in.cluster, in.managed, in.now), cluster: mirroredAsUsual(in)}
 	}
 	event := conflictEvent(in.managed.Name, in.managed.Labels[v1alpha1.ImportLabel] == "true")
 	return plan{cluster: withEvent(in, event), standing: &event}
 }
 
-// follow keeps a Cluster that came from a ManagedCluster like it. What goes away there is no order here.
-func follow(in observed, ours bool) plan {
+// followManagedCluster keeps a Cluster that came from a ManagedCluster like it. What goes away there is no order here.
+func followManagedCluster(in observed, ours bool) plan {
 	next := plan{remove: ours, cluster: mirroredAsUsual(in)}
 	var event reconciler.Event
 	switch {
@@ -65,29 +65,29 @@ func follow(in observed, ours bool) plan {
 	case in.managed.Labels[v1alpha1.ImportLabel] != "true":
 		event = importEndedEvent(in.cluster.Name)
 	default:
-		next.cluster = imported(in.managed, next.cluster)
+		next.cluster = importedCluster(in.managed, next.cluster)
 		return next
 	}
 	next.standing = &event
 	return next
 }
 
-// importable tells whether managed, which may be nil, is to become a Cluster: the user asks for it, and Open
+// isImportable reports whether managed, which may be nil, is to become a Cluster: the user asks for it, and Open
 // Cluster Management has accepted it.
-func importable(managed *clusterv1.ManagedCluster) bool {
+func isImportable(managed *clusterv1.ManagedCluster) bool {
 	return managed != nil && managed.DeletionTimestamp == nil &&
 		managed.Labels[v1alpha1.ImportLabel] == "true" && managed.Spec.HubAcceptsClient &&
 		meta.IsStatusConditionTrue(managed.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted)
 }
 
-// imported is the Cluster that managed becomes: a changed copy of existing, or a new one. Whether it may join is
+// importedCluster is the Cluster that managed becomes: a changed copy of existing, or a new one. Whether it may join is
 // for a person to say here too.
-func imported(managed *clusterv1.ManagedCluster, existing *v1alpha1.Cluster) *v1alpha1.Cluster {
+func importedCluster(managed *clusterv1.ManagedCluster, existing *v1alpha1.Cluster) *v1alpha1.Cluster {
 	wanted := &v1alpha1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        managed.Name,
 			Labels:      map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub},
-			Annotations: map[string]string{v1alpha1.ImportedFromAnnotation: origin(managed.Name)},
+			Annotations: map[string]string{v1alpha1.ImportedFromAnnotation: originOf(managed.Name)},
 		},
 		Spec: v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptancePending, AcceptancePolicy: v1alpha1.AcceptanceManual},
 	}

@@ -22,8 +22,8 @@ const (
 	versionClaim = "kubeversion.open-cluster-management.io"
 )
 
-// mirror is the ManagedCluster that shows cluster: a changed copy of existing, or a new one.
-func mirror(cluster *v1alpha1.Cluster, existing *clusterv1.ManagedCluster, now time.Time) *clusterv1.ManagedCluster {
+// mirrorOf is the ManagedCluster that shows cluster: a changed copy of existing, or a new one.
+func mirrorOf(cluster *v1alpha1.Cluster, existing *clusterv1.ManagedCluster, now time.Time) *clusterv1.ManagedCluster {
 	wanted := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster.Name}}
 	if existing != nil {
 		wanted = existing.DeepCopy()
@@ -39,21 +39,21 @@ func mirror(cluster *v1alpha1.Cluster, existing *clusterv1.ManagedCluster, now t
 	available.Type = clusterv1.ManagedClusterConditionAvailable
 	joined := inventory.Said(cluster, v1alpha1.ClusterJoinedCondition)
 	joined.Type = clusterv1.ManagedClusterConditionJoined
-	wanted.Spec.Taints = taints(wanted.Spec.Taints, available.Status, cluster.Accepted())
+	wanted.Spec.Taints = wantedTaints(wanted.Spec.Taints, available.Status, cluster.Accepted())
 
 	status := &wanted.Status
 	conditions.Set(&status.Conditions, joined, now)
 	conditions.Set(&status.Conditions, available, now)
 	status.Version.Kubernetes = cluster.Status.KubernetesVersion
-	status.Capacity = resources(cluster)
+	status.Capacity = resourcesOf(cluster)
 	// The hub is not told what of it the nodes keep for themselves.
-	status.Allocatable = resources(cluster)
-	status.ClusterClaims = claim(status.ClusterClaims, idClaim, cluster.Status.ClusterUID)
-	status.ClusterClaims = claim(status.ClusterClaims, versionClaim, cluster.Status.KubernetesVersion)
+	status.Allocatable = resourcesOf(cluster)
+	status.ClusterClaims = setClaim(status.ClusterClaims, idClaim, cluster.Status.ClusterUID)
+	status.ClusterClaims = setClaim(status.ClusterClaims, versionClaim, cluster.Status.KubernetesVersion)
 	return wanted
 }
 
-func resources(cluster *v1alpha1.Cluster) clusterv1.ResourceList {
+func resourcesOf(cluster *v1alpha1.Cluster) clusterv1.ResourceList {
 	if len(cluster.Status.Capacity) == 0 {
 		return nil
 	}
@@ -64,8 +64,8 @@ func resources(cluster *v1alpha1.Cluster) clusterv1.ResourceList {
 	return list
 }
 
-// claim sets one claim, or takes it away if there is no value, and leaves the others.
-func claim(claims []clusterv1.ManagedClusterClaim, name, value string) []clusterv1.ManagedClusterClaim {
+// setClaim sets one claim, or takes it away if there is no value, and leaves the others.
+func setClaim(claims []clusterv1.ManagedClusterClaim, name, value string) []clusterv1.ManagedClusterClaim {
 	at := slices.IndexFunc(claims, func(has clusterv1.ManagedClusterClaim) bool { return has.Name == name })
 	switch {
 	case at < 0 && value != "":
@@ -81,10 +81,10 @@ func claim(claims []clusterv1.ManagedClusterClaim, name, value string) []cluster
 // taintKeys are the keys of the taints that the hub sets, in their order.
 var taintKeys = []string{clusterv1.ManagedClusterTaintUnavailable, clusterv1.ManagedClusterTaintUnreachable, v1alpha1.NotAcceptedTaint}
 
-// taints are those of current that are none of the hub's business, and those that follow from the cluster's state.
+// wantedTaints are those of current that are none of the hub's business, and those that follow from the cluster's state.
 // The first two are just what Open Cluster Management's own taint controller makes of the same condition, so that
 // the two agree when both run. The time of a new taint is left to its webhook, which refuses any other.
-func taints(current []clusterv1.Taint, available metav1.ConditionStatus, accepted bool) []clusterv1.Taint {
+func wantedTaints(current []clusterv1.Taint, available metav1.ConditionStatus, accepted bool) []clusterv1.Taint {
 	wanted := map[string]bool{
 		clusterv1.ManagedClusterTaintUnavailable: available == metav1.ConditionFalse,
 		clusterv1.ManagedClusterTaintUnreachable: available == metav1.ConditionUnknown,
@@ -109,16 +109,16 @@ func taints(current []clusterv1.Taint, available metav1.ConditionStatus, accepte
 	return result
 }
 
-// onlyResources tells whether two states of a mirror differ in nothing but sums over its nodes.
+// onlyResources reports whether two states of a mirror differ in nothing but sums over its nodes.
 func onlyResources(before, after *clusterv1.ManagedClusterStatus) bool {
 	changed := before.DeepCopy()
 	changed.Capacity, changed.Allocatable = after.Capacity, after.Allocatable
 	return equality.Semantic.DeepEqual(changed, after)
 }
 
-// released is a mirror that Open Cluster Management has accepted: from then on it is no mirror but a cluster that
+// releasedMirror is a mirror that Open Cluster Management has accepted: from then on it is no mirror but a cluster that
 // has, or is to get, an agent of its own. What is left on it is for that side to change.
-func released(existing *clusterv1.ManagedCluster) *clusterv1.ManagedCluster {
+func releasedMirror(existing *clusterv1.ManagedCluster) *clusterv1.ManagedCluster {
 	wanted := existing.DeepCopy()
 	delete(wanted.Labels, v1alpha1.ManagedByLabel)
 	delete(wanted.Annotations, v1alpha1.CopiedLabelsAnnotation)

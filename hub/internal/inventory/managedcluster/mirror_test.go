@@ -46,7 +46,7 @@ func taint(key string) clusterv1.Taint {
 
 func TestMirrorShowsTheCluster(t *testing.T) {
 	g := NewWithT(t)
-	shown := mirror(healthy("a"), nil, start)
+	shown := mirrorOf(healthy("a"), nil, start)
 	g.Expect(shown.Name).To(Equal("a"))
 	g.Expect(shown.Labels).To(Equal(map[string]string{
 		"env": "test", "topology.kubernetes.io/region": "eu", v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub,
@@ -99,10 +99,10 @@ func TestMirrorRepeatsWhatIsKnownAndUnknown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			cluster := healthy("a")
-			before := mirror(cluster, nil, start)
+			before := mirrorOf(cluster, nil, start)
 			row.change(cluster)
 			for _, existing := range []*clusterv1.ManagedCluster{nil, before} {
-				shown := mirror(cluster, existing, start)
+				shown := mirrorOf(cluster, existing, start)
 				g.Expect(meta.FindStatusCondition(shown.Status.Conditions, clusterv1.ManagedClusterConditionAvailable).Status).To(Equal(row.available))
 				g.Expect(meta.FindStatusCondition(shown.Status.Conditions, clusterv1.ManagedClusterConditionJoined).Status).To(Equal(row.joined))
 				g.Expect(shown.Spec.Taints).To(Equal(row.taints))
@@ -115,7 +115,7 @@ func TestMirrorRepeatsWhatIsKnownAndUnknown(t *testing.T) {
 func TestMirrorLeavesWhatOthersWrite(t *testing.T) {
 	g := NewWithT(t)
 	cluster := healthy("a")
-	existing := mirror(cluster, nil, start)
+	existing := mirrorOf(cluster, nil, start)
 	existing.Labels["cluster.open-cluster-management.io/clusterset"] = "default"
 	existing.Annotations["note"] = "mine"
 	existing.Finalizers = []string{"cluster.open-cluster-management.io/resource-cleanup"}
@@ -127,12 +127,12 @@ func TestMirrorLeavesWhatOthersWrite(t *testing.T) {
 	existing.Status.ClusterClaims = append([]clusterv1.ManagedClusterClaim{{Name: "region", Value: "eu"}}, existing.Status.ClusterClaims...)
 	existing.Status.Conditions = append(existing.Status.Conditions, metav1.Condition{Type: clusterv1.ManagedClusterConditionClockSynced, Status: metav1.ConditionTrue})
 
-	g.Expect(equality.Semantic.DeepEqual(mirror(cluster, existing, start.Add(time.Hour)), existing)).To(BeTrue(), "nothing differs, so nothing is to be written")
+	g.Expect(equality.Semantic.DeepEqual(mirrorOf(cluster, existing, start.Add(time.Hour)), existing)).To(BeTrue(), "nothing differs, so nothing is to be written")
 
 	say(cluster, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionUnknown)
 	cluster.Status.KubernetesVersion = ""
 	delete(cluster.Labels, "env")
-	changed := mirror(cluster, existing, start)
+	changed := mirrorOf(cluster, existing, start)
 	g.Expect(changed.Spec.Taints).To(Equal([]clusterv1.Taint{mine, own, taint(clusterv1.ManagedClusterTaintUnreachable)}))
 	g.Expect(changed.Labels).To(And(HaveKey("cluster.open-cluster-management.io/clusterset"), Not(HaveKey("env"))))
 	g.Expect(changed.Annotations).To(HaveKey("note"))
@@ -145,8 +145,8 @@ func TestReleasedMirrorIsNobodysPictureAnyMore(t *testing.T) {
 	cluster := healthy("a")
 	cluster.Spec.Acceptance = v1alpha1.AcceptanceDenied
 	say(cluster, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionUnknown)
-	existing := mirror(cluster, nil, start)
-	left := released(existing)
+	existing := mirrorOf(cluster, nil, start)
+	left := releasedMirror(existing)
 	g.Expect(left.Labels).To(Equal(map[string]string{"env": "test", "topology.kubernetes.io/region": "eu"}))
 	g.Expect(left.Annotations).NotTo(HaveKey(v1alpha1.CopiedLabelsAnnotation))
 	g.Expect(left.Spec.Taints).To(Equal([]clusterv1.Taint{taint(clusterv1.ManagedClusterTaintUnreachable)}), "that one is for Open Cluster Management to take away")
@@ -160,7 +160,7 @@ func TestTaintsAgreeWithOpenClusterManagement(t *testing.T) {
 		current := rapid.SliceOfNDistinct(rapid.Map(keys, taint), 0, 4, func(t clusterv1.Taint) string { return t.Key }).Draw(t, "current")
 		available := rapid.SampledFrom([]metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}).Draw(t, "available")
 		accepted := rapid.Bool().Draw(t, "accepted")
-		got := taints(current, available, accepted)
+		got := wantedTaints(current, available, accepted)
 		has := map[string]bool{}
 		for _, taint := range got {
 			if has[taint.Key] {
@@ -175,7 +175,7 @@ func TestTaintsAgreeWithOpenClusterManagement(t *testing.T) {
 		if has[v1alpha1.NotAcceptedTaint] == accepted {
 			t.Fatalf("accepted %v has %v", accepted, got)
 		}
-		if !equality.Semantic.DeepEqual(taints(got, available, accepted), got) {
+		if !equality.Semantic.DeepEqual(wantedTaints(got, available, accepted), got) {
 			t.Fatalf("not stable: %v", got)
 		}
 		for _, taint := range current {
@@ -207,8 +207,8 @@ func TestImportableIsWhatAUserAsksForAndTheOtherSideAccepts(t *testing.T) {
 				}},
 			}
 			row.change(managed)
-			NewWithT(t).Expect(importable(managed)).To(Equal(row.importable))
+			NewWithT(t).Expect(isImportable(managed)).To(Equal(row.importable))
 		})
 	}
-	NewWithT(t).Expect(importable(nil)).To(BeFalse())
+	NewWithT(t).Expect(isImportable(nil)).To(BeFalse())
 }

@@ -44,7 +44,7 @@ func (w *world) step(t *rapid.T) {
 		t.Fatalf("mirrored what came from a ManagedCluster: %+v", next.managed)
 	case w.cluster != nil && next.cluster != nil && !equality.Semantic.DeepEqual(next.cluster.Spec, w.cluster.Spec):
 		t.Fatalf("changed the spec of a Cluster: %+v", next.cluster.Spec)
-	case w.cluster != nil && next.cluster != nil && mirrored(w.cluster) && !equality.Semantic.DeepEqual(next.cluster.ObjectMeta, w.cluster.ObjectMeta):
+	case w.cluster != nil && next.cluster != nil && isMirrored(w.cluster) && !equality.Semantic.DeepEqual(next.cluster.ObjectMeta, w.cluster.ObjectMeta):
 		t.Fatalf("changed the labels of a Cluster that is the user's: %+v", next.cluster.ObjectMeta)
 	case w.cluster == nil && next.cluster != nil && next.cluster.Accepted():
 		t.Fatalf("accepted a Cluster for the user: %+v", next.cluster.Spec)

@@ -42,20 +42,20 @@ type preset struct {
 // presets are small enough for a machine of two cores.
 var presets = map[string]preset{
 	PodStartup: {
-		defaults: defaults(20, 0, 5, 0, podReadyIn(5*time.Second)), templates: []v1alpha1.LoadTemplate{podTemplate}, steps: startAndStop,
+		defaults: presetDefaults(20, 0, 5, 0, podReadyIn(5*time.Second)), templates: []v1alpha1.LoadTemplate{podTemplate}, steps: startAndStop,
 	},
 	NodeChurn: {
-		defaults: defaults(20, 0, 5, 2*time.Minute, v1alpha1.LoadThreshold{
+		defaults: presetDefaults(20, 0, 5, 2*time.Minute, v1alpha1.LoadThreshold{
 			Measurement: v1alpha1.LoadNodeReady, Quantile: v1alpha1.LoadP99, Max: &metav1.Duration{Duration: time.Minute},
 		}),
 		templates: []v1alpha1.LoadTemplate{podTemplate}, steps: startHoldAndStop, disruption: rebootAgainAndAgain,
 	},
 	APIMix: {
-		defaults:  defaults(20, 0, 16, 30*time.Second),
-		templates: []v1alpha1.LoadTemplate{podTemplate, configMapTemplate, secretTemplate}, steps: mix,
+		defaults:  presetDefaults(20, 0, 16, 30*time.Second),
+		templates: []v1alpha1.LoadTemplate{podTemplate, configMapTemplate, secretTemplate}, steps: mixedSteps,
 	},
 	Density: {
-		defaults: defaults(0, 10, 5, time.Minute, podReadyIn(5*time.Second)), templates: []v1alpha1.LoadTemplate{podTemplate}, steps: startHoldAndStop,
+		defaults: presetDefaults(0, 10, 5, time.Minute, podReadyIn(5*time.Second)), templates: []v1alpha1.LoadTemplate{podTemplate}, steps: startHoldAndStop,
 	},
 }
 
@@ -84,8 +84,8 @@ stringData: {text: "{{.Name}} is {{.Index}} of {{.Run}}"}
 `}
 )
 
-// defaults of a preset. To its thresholds come those of all of them.
-func defaults(pods, podsPerNode, qps int32, duration time.Duration, thresholds ...v1alpha1.LoadThreshold) v1alpha1.LoadPreset {
+// presetDefaults of a preset. To its thresholds come those of all of them.
+func presetDefaults(pods, podsPerNode, qps int32, duration time.Duration, thresholds ...v1alpha1.LoadThreshold) v1alpha1.LoadPreset {
 	return v1alpha1.LoadPreset{
 		Pods: pods, PodsPerNode: podsPerNode, Namespaces: 1, QPS: qps, Duration: &metav1.Duration{Duration: duration},
 		Thresholds: append(thresholds,
@@ -104,7 +104,7 @@ func Names() []string { return slices.Sorted(maps.Keys(presets)) }
 // Expand makes the load of a preset for a cluster with so many hollow Nodes that are Ready, and what Nodes fail of it; nil for
 // none.
 func Expand(wanted *v1alpha1.LoadPreset, nodes int32) (v1alpha1.Load, *v1alpha1.Disruption, error) {
-	known, set, err := fill(wanted)
+	known, set, err := fillPreset(wanted)
 	if err != nil {
 		return v1alpha1.Load{}, nil, err
 	}
@@ -132,7 +132,7 @@ func Expand(wanted *v1alpha1.LoadPreset, nodes int32) (v1alpha1.Load, *v1alpha1.
 
 // Check reports what keeps a preset from being used, by its field.
 func Check(wanted *v1alpha1.LoadPreset) error {
-	_, _, err := fill(wanted)
+	_, _, err := fillPreset(wanted)
 	return err
 }
 
@@ -141,15 +141,15 @@ func HasDisruption(name string) bool { return presets[name].disruption != nil }
 
 // Thresholds are those of a preset with its defaults; nil for one that cannot be used.
 func Thresholds(wanted *v1alpha1.LoadPreset) []v1alpha1.LoadThreshold {
-	_, set, err := fill(wanted)
+	_, set, err := fillPreset(wanted)
 	if err != nil {
 		return nil
 	}
 	return set.Thresholds
 }
 
-// fill finds a preset, and gives what is not set its defaults.
-func fill(wanted *v1alpha1.LoadPreset) (preset, *v1alpha1.LoadPreset, error) {
+// fillPreset finds a preset, and gives what is not set its defaults.
+func fillPreset(wanted *v1alpha1.LoadPreset) (preset, *v1alpha1.LoadPreset, error) {
 	known, is := presets[wanted.Name]
 	if !is {
 		return preset{}, nil, fmt.Errorf("there is no preset %q: want one of %s", wanted.Name, strings.Join(Names(), ", "))
@@ -181,50 +181,50 @@ func requestTime(qps, requests int32) time.Duration {
 	return time.Duration(requests) * time.Second / time.Duration(qps)
 }
 
-func steady(qps int32) v1alpha1.LoadTuning {
+func steadyTuning(qps int32) v1alpha1.LoadTuning {
 	return v1alpha1.LoadTuning{Type: v1alpha1.LoadSteady, QPS: qps, Burst: 1}
 }
 
-func step(name string, phases ...v1alpha1.LoadPhase) v1alpha1.LoadStep {
+func newStep(name string, phases ...v1alpha1.LoadPhase) v1alpha1.LoadStep {
 	return v1alpha1.LoadStep{Name: name, Iterations: 1, Phases: phases}
 }
 
-func create(template string, replicas, qps int32, wait v1alpha1.LoadWaitFor) v1alpha1.LoadPhase {
-	return v1alpha1.LoadPhase{Action: v1alpha1.LoadCreate, Template: template, Replicas: replicas, Tuning: steady(qps), Wait: wait}
+func createPhase(template string, replicas, qps int32, wait v1alpha1.LoadWaitFor) v1alpha1.LoadPhase {
+	return v1alpha1.LoadPhase{Action: v1alpha1.LoadCreate, Template: template, Replicas: replicas, Tuning: steadyTuning(qps), Wait: wait}
 }
 
-func remove(template string, qps int32) v1alpha1.LoadPhase {
-	return v1alpha1.LoadPhase{Action: v1alpha1.LoadDelete, Template: template, Tuning: steady(qps), Wait: v1alpha1.LoadWaitGone}
+func deletePhase(template string, qps int32) v1alpha1.LoadPhase {
+	return v1alpha1.LoadPhase{Action: v1alpha1.LoadDelete, Template: template, Tuning: steadyTuning(qps), Wait: v1alpha1.LoadWaitGone}
 }
 
 func startAndStop(set *v1alpha1.LoadPreset, perNamespace int32) []v1alpha1.LoadStep {
 	return []v1alpha1.LoadStep{
-		step("create", create("pod", perNamespace, set.QPS, v1alpha1.LoadWaitReady)),
-		step("delete", remove("pod", set.QPS)),
+		newStep("create", createPhase("pod", perNamespace, set.QPS, v1alpha1.LoadWaitReady)),
+		newStep("delete", deletePhase("pod", set.QPS)),
 	}
 }
 
 func startHoldAndStop(set *v1alpha1.LoadPreset, perNamespace int32) []v1alpha1.LoadStep {
-	hold := step("hold", v1alpha1.LoadPhase{Action: v1alpha1.LoadWait, Duration: set.Duration, Wait: v1alpha1.LoadWaitNone})
+	hold := newStep("hold", v1alpha1.LoadPhase{Action: v1alpha1.LoadWait, Duration: set.Duration, Wait: v1alpha1.LoadWaitNone})
 	return slices.Insert(startAndStop(set, perNamespace), 1, hold)
 }
 
-// mix has requests of all kinds side by side. What is churned is not read one by one: it may be gone by then.
-func mix(set *v1alpha1.LoadPreset, perNamespace int32) []v1alpha1.LoadStep {
+// mixedSteps has requests of all kinds side by side. What is churned is not read one by one: it may be gone by then.
+func mixedSteps(set *v1alpha1.LoadPreset, perNamespace int32) []v1alpha1.LoadStep {
 	part := max(set.QPS/8, 1)
 	phase := func(action v1alpha1.LoadAction, template string) v1alpha1.LoadPhase {
-		return v1alpha1.LoadPhase{Action: action, Template: template, Duration: set.Duration, Tuning: steady(part), Wait: v1alpha1.LoadWaitNone}
+		return v1alpha1.LoadPhase{Action: action, Template: template, Duration: set.Duration, Tuning: steadyTuning(part), Wait: v1alpha1.LoadWaitNone}
 	}
 	churn := phase(v1alpha1.LoadChurn, "secret")
 	churn.ChurnPercent = 10
 	third := max(set.QPS/3, 1)
 	return []v1alpha1.LoadStep{
-		step("create", create("pod", perNamespace, third, v1alpha1.LoadWaitReady), create("configmap", perNamespace, third, v1alpha1.LoadWaitNone),
-			create("secret", perNamespace, third, v1alpha1.LoadWaitNone)),
-		step("mix", phase(v1alpha1.LoadGet, "configmap"), phase(v1alpha1.LoadList, "configmap"), phase(v1alpha1.LoadPatch, "configmap"),
+		newStep("create", createPhase("pod", perNamespace, third, v1alpha1.LoadWaitReady), createPhase("configmap", perNamespace, third, v1alpha1.LoadWaitNone),
+			createPhase("secret", perNamespace, third, v1alpha1.LoadWaitNone)),
+		newStep("mix", phase(v1alpha1.LoadGet, "configmap"), phase(v1alpha1.LoadList, "configmap"), phase(v1alpha1.LoadPatch, "configmap"),
 			churn, phase(v1alpha1.LoadList, "secret"),
 			phase(v1alpha1.LoadGet, "pod"), phase(v1alpha1.LoadList, "pod"), phase(v1alpha1.LoadPatch, "pod")),
-		step("delete", remove("pod", third), remove("configmap", third), remove("secret", third)),
+		newStep("delete", deletePhase("pod", third), deletePhase("configmap", third), deletePhase("secret", third)),
 	}
 }
 

@@ -37,13 +37,13 @@ type spelling func(any) any
 
 // hollowFields are the fields of a HollowNodeConfig whose values can be written in several ways.
 var hollowFields = map[string]spelling{
-	"capacity": each(quantity), "podResources": each(quantity),
-	"startupDelay": but("0s", duration), "healthyDuration": duration, "unhealthyDuration": duration,
-	"maxPods": but(json.Number("110"), nil), "osImage": but("Hollow Linux", nil), "profile": but(string(v1alpha1.HollowNodeProfileFast), nil),
-	"kubelet":            fields(nil),
-	"turnUnhealthyAfter": but(false, nil), "turnUnhealthyPeriodically": but(false, nil),
-	"imagePull": fields(map[string]spelling{
-		"bytesPerSecond": quantity, "failurePercent": but(json.Number("0"), nil), "seed": but(json.Number("0"), nil),
+	"capacity": spellEach(spellQuantity), "podResources": spellEach(spellQuantity),
+	"startupDelay": omitDefault("0s", spellDuration), "healthyDuration": spellDuration, "unhealthyDuration": spellDuration,
+	"maxPods": omitDefault(json.Number("110"), nil), "osImage": omitDefault("Hollow Linux", nil), "profile": omitDefault(string(v1alpha1.HollowNodeProfileFast), nil),
+	"kubelet":            spellFields(nil),
+	"turnUnhealthyAfter": omitDefault(false, nil), "turnUnhealthyPeriodically": omitDefault(false, nil),
+	"imagePull": spellFields(map[string]spelling{
+		"bytesPerSecond": spellQuantity, "failurePercent": omitDefault(json.Number("0"), nil), "seed": omitDefault(json.Number("0"), nil),
 	}),
 }
 
@@ -58,12 +58,12 @@ func hollowMeaning(raw []byte) ([]byte, error) {
 	if value["kind"] != v1alpha1.HollowNodeConfigKind || value["apiVersion"] != v1alpha1.GroupVersion.String() {
 		return raw, nil
 	}
-	spelled, _ := fields(hollowFields)(value).(map[string]any)
+	spelled, _ := spellFields(hollowFields)(value).(map[string]any)
 	return json.Marshal(spelled)
 }
 
-// fields spells those of an object, and leaves out what is empty.
-func fields(known map[string]spelling) spelling {
+// spellFields spells those of an object, and leaves out what is empty.
+func spellFields(known map[string]spelling) spelling {
 	return func(value any) any {
 		object, is := value.(map[string]any)
 		if !is {
@@ -96,8 +96,8 @@ func isEmpty(value any) bool {
 	return false
 }
 
-// each spells all values of an object.
-func each(spell spelling) spelling {
+// spellEach spells all values of an object.
+func spellEach(spell spelling) spelling {
 	return func(value any) any {
 		object, is := value.(map[string]any)
 		if !is {
@@ -111,8 +111,8 @@ func each(spell spelling) spelling {
 	}
 }
 
-// but leaves out the default.
-func but(usual any, spell spelling) spelling {
+// omitDefault leaves out the default.
+func omitDefault(usual any, spell spelling) spelling {
 	return func(value any) any {
 		if spell != nil {
 			value = spell(value)
@@ -124,7 +124,7 @@ func but(usual any, spell spelling) spelling {
 	}
 }
 
-func quantity(value any) any {
+func spellQuantity(value any) any {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return value
@@ -136,7 +136,7 @@ func quantity(value any) any {
 	return resource.NewDecimalQuantity(*found.AsDec(), resource.DecimalSI).String()
 }
 
-func duration(value any) any {
+func spellDuration(value any) any {
 	text, is := value.(string)
 	if !is {
 		return value

@@ -36,7 +36,7 @@ func (g group) beyond() (now, soon int) {
 	for _, w := range g {
 		machines, _ := w.counts()
 		now += max(machines-w.in.Replicas, 0)
-		soon += max(newWork(w.input()).occupied()-w.in.Replicas, 0)
+		soon += max(newWork(w.input()).countOccupied()-w.in.Replicas, 0)
 	}
 	return now, soon
 }
@@ -45,7 +45,7 @@ func (g group) beyond() (now, soon int) {
 func (g group) most() int {
 	most := 0
 	for _, w := range g {
-		most = max(most, w.input().surge())
+		most = max(most, w.input().maxSurge())
 	}
 	return most
 }
@@ -63,7 +63,7 @@ func (g group) step(choose func(n int, what string) int) bool {
 	return false
 }
 
-// run goes on until nothing is left to do. At no moment there are more Machines beyond replicas than most, and of no
+// run continues until nothing is left to do. At no moment there are more Machines beyond replicas than most, and of no
 // deployment fewer available ones than it allows.
 func (g group) run(choose func(n int, what string) int, fatal func(string, ...any), most int) {
 	least := make([]int, len(g))
@@ -91,7 +91,7 @@ func (g group) log() string {
 	return strings.Join(text, "\n")
 }
 
-// Whatever order they are rolled in, however their controllers die, and whatever they begin with.
+// Whatever order they are rolled in, however their controllers die, and whatever they start with.
 // Edge case: MCM #798: one surge over several pools. Also: TestGroupWaitsForOneThatIsStuckAndSaysSo; hub/internal/machinedeployment "MCM #798: one surge over several pools", "MCM #798: two do not take the last place at once"; test/integration/rollout "should never have more surge than one of them may, and all end (MCM #798)".
 func TestGroupNeverExceedsItsSurgeAndEnds(t *testing.T) {
 	for name, start := range map[string]func(*rapid.T) *world{
@@ -120,7 +120,7 @@ func TestGroupNeverExceedsItsSurgeAndEnds(t *testing.T) {
 }
 
 // Users scale, change templates and take deployments out of the group and back, and Machines fail, at any moment. The
-// surge cannot be promised while that goes on, but each rollout ends.
+// surge cannot be promised while that continues, but each rollout ends.
 func TestGroupEndsWhateverUsersDo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		worlds := make([]*world, rapid.IntRange(2, 3).Draw(t, "deployments"))
@@ -154,7 +154,7 @@ func TestGroupEndsWhateverUsersDo(t *testing.T) {
 	})
 }
 
-// A deployment whose new Machines never come up keeps the surge that it has. The others wait, say for whom, and go on
+// A deployment whose new Machines never come up keeps the surge that it has. The others wait, say for whom, and continue
 // when it goes back.
 func TestGroupWaitsForOneThatIsStuckAndSaysSo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

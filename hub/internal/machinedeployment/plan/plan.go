@@ -42,7 +42,7 @@ type Set struct {
 	Created time.Time
 	// Replicas is the set's spec.replicas.
 	Replicas int
-	// Unseen: the set's controller has not reported on the set's present spec, and may still be making or deleting
+	// Unseen: the set's controller has not reported on the set's current spec, and may still be making or deleting
 	// Machines for an earlier one.
 	Unseen bool
 	// Priority is the deletion priority of Machines that it makes.
@@ -61,10 +61,10 @@ type Set struct {
 type Input struct {
 	Replicas int
 	Strategy v1alpha1.MachineDeploymentStrategy
-	// Paused: no Machine is replaced or updated for its template's sake; scaling goes on.
+	// Paused: no Machine is replaced or updated for its template's sake; scaling continues.
 	Paused bool
 	// Refused: the agent would refuse Machines of the current template. Until it would not, nothing is replaced or
-	// updated for the template's sake, and none is made; scaling goes on with what there is.
+	// updated for the template's sake, and none is made; scaling continues with what there is.
 	Refused bool
 	// Frozen: nothing may be done. Deleting: the deployment itself is being deleted.
 	Frozen, Deleting bool
@@ -76,15 +76,15 @@ type Input struct {
 	Peers []Peer
 }
 
-// halted tells whether the rollout has to stand still, while healing and scaling go on.
-func (in Input) halted() bool { return in.Paused || in.Refused }
+// isHalted reports whether the rollout has to stand still, while healing and scaling continue.
+func (in Input) isHalted() bool { return in.Paused || in.Refused }
 
-// leavesToNew tells whether the controllers of old sets make no Machines, because the new set makes what they lack.
-func (in Input) leavesToNew() bool { return !in.halted() && LeavesToNew(in.Strategy) }
+// leavesToNew reports whether the controllers of old sets make no Machines, because the new set makes what they lack.
+func (in Input) leavesToNew() bool { return !in.isHalted() && LeavesToNew(in.Strategy) }
 
-// LeavesToNew tells whether a MachineSet of an older template leaves it to the set of the current one to make what it
+// LeavesToNew reports whether a MachineSet of an older template leaves it to the set of the current one to make what it
 // lacks, while the rollout is not halted: with these strategies a Machine that is lost, or that a user deletes, is made
-// anew with the current template.
+// again with the current template.
 func LeavesToNew(strategy v1alpha1.MachineDeploymentStrategy) bool {
 	return strategy.Type == v1alpha1.OnDelete || strategy.Type == v1alpha1.InPlace
 }
@@ -103,7 +103,7 @@ type Pick struct {
 
 // Plan is what to do.
 type Plan struct {
-	// Settle ends a transfer that was begun before: the sets are unlocked, with as many replicas as they have
+	// Settle ends a transfer that was started before: the sets are unlocked, with as many replicas as they have
 	// Machines. Nothing else is done together with it.
 	Settle []Scale
 	// CreateNew: a set of the current template is to be made, with NewReplicas replicas.
@@ -123,7 +123,7 @@ type Plan struct {
 	Sized bool
 	// Held: more Machines would be made now if the peers used less of the surge.
 	Held bool
-	// HeldBy names the peers that use all of it up, if that is all that keeps the rollout from going on.
+	// HeldBy names the peers that use all of it up, if that is all that keeps the rollout from continuing.
 	HeldBy []string
 	// Why says in a few words what the plan is for.
 	Why string
@@ -131,13 +131,13 @@ type Plan struct {
 	Rolling bool
 }
 
-// Empty tells whether there is nothing to do.
+// Empty reports whether there is nothing to do.
 func (p Plan) Empty() bool {
-	return len(p.Settle) == 0 && len(p.Replace) == 0 && len(p.Move) == 0 && p.Remove == nil && p.resting()
+	return len(p.Settle) == 0 && len(p.Replace) == 0 && len(p.Move) == 0 && p.Remove == nil && p.isResting()
 }
 
-// resting tells whether all sets stay as they are.
-func (p Plan) resting() bool { return !p.CreateNew && len(p.Scale) == 0 }
+// isResting reports whether all sets stay as they are.
+func (p Plan) isResting() bool { return !p.CreateNew && len(p.Scale) == 0 }
 
 // Decide plans for one MachineDeployment.
 func Decide(in Input) Plan {
@@ -148,12 +148,12 @@ func Decide(in Input) Plan {
 		return Plan{Why: "frozen"}
 	}
 	w := newWork(in)
-	if settle := w.settle(); len(settle) > 0 {
+	if settle := w.unlockSets(); len(settle) > 0 {
 		return Plan{Settle: settle, Why: "finishing the move of machines between sets"}
 	}
 	// Until a set's controller has seen what was decided last, it is not known how many Machines it makes or deletes
 	// yet. Afterwards all of its doings are among the Machines, however old the counts in its status are.
-	for _, set := range w.all() {
+	for _, set := range w.allPools() {
 		if set.Unseen {
 			return Plan{Why: "waiting until the controller of machine set " + set.Name + " has seen its last change"}
 		}
@@ -161,21 +161,21 @@ func Decide(in Input) Plan {
 	if !w.takeMarked(in) {
 		w.resizeSets(in)
 	}
-	p := w.plan(in)
+	p := w.toPlan(in)
 	p.Sized = !w.growing
-	if !in.halted() && in.Strategy.Type != v1alpha1.OnDelete {
-		p.Replace = w.unsupported()
+	if !in.isHalted() && in.Strategy.Type != v1alpha1.OnDelete {
+		p.Replace = w.notUpdatable()
 	}
 	// What follows counts on sets that stay as they are.
-	if p.resting() && !in.halted() && in.Strategy.Type == v1alpha1.InPlace {
-		p.Move = w.moves(in.Strategy.InPlace)
+	if p.isResting() && !in.isHalted() && in.Strategy.Type == v1alpha1.InPlace {
+		p.Move = w.nextMoves(in.Strategy.InPlace)
 	}
 	if p.Empty() {
-		p.Remove = w.stuck(in)
+		p.Remove = w.breakDeadlock(in)
 	}
 	p.Held = w.held
 	if p.Empty() {
-		p.HeldBy = w.holders(in)
+		p.HeldBy = w.surgeHolders(in)
 	}
 	return p
 }
@@ -183,21 +183,21 @@ func Decide(in Input) Plan {
 // resizeSets decides the replicas of each set.
 func (w *work) resizeSets(in Input) {
 	switch {
-	case in.halted():
-		w.resize()
+	case in.isHalted():
+		w.resizeStep()
 	case in.Strategy.Type == v1alpha1.Recreate:
-		w.recreate()
+		w.recreateStep()
 	case in.Strategy.Type == v1alpha1.OnDelete:
 		w.onDelete()
 	case in.Strategy.Type == v1alpha1.InPlace:
 		w.inPlace()
 	default:
-		w.roll()
+		w.rollingStep()
 	}
 }
 
-// plan compares what was decided with what is.
-func (w *work) plan(in Input) Plan {
+// toPlan compares what was decided with what is.
+func (w *work) toPlan(in Input) Plan {
 	p := Plan{Why: "rolling out", Rolling: true}
 	if in.Paused {
 		p.Why, p.Rolling = "scaling while paused", false
@@ -210,13 +210,13 @@ func (w *work) plan(in Input) Plan {
 	if w.current == nil && !in.Paused {
 		p.CreateNew, p.NewReplicas = true, w.wantedNew
 	}
-	for _, set := range w.all() {
+	for _, set := range w.allPools() {
 		if set.Replicas != set.before {
 			p.Scale = append(p.Scale, Scale{Name: set.Name, From: set.before, To: set.Replicas})
 		}
 	}
-	slices.SortStableFunc(p.Scale, func(a, b Scale) int { return cmp.Compare(direction(a), direction(b)) })
+	slices.SortStableFunc(p.Scale, func(a, b Scale) int { return cmp.Compare(directionOf(a), directionOf(b)) })
 	return p
 }
 
-func direction(s Scale) int { return cmp.Compare(s.To, s.From) }
+func directionOf(s Scale) int { return cmp.Compare(s.To, s.From) }

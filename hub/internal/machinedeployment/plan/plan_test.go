@@ -113,7 +113,7 @@ var decisions = map[string]struct {
 	"on delete: takes the place of a lost machine off the old set, marked or not": {
 		Input{Replicas: 2, Strategy: onDelete, New: current(0, 0, 0), Old: []Set{set("old", 2, 1, 1).marked(1)}}, "old 2→1",
 	},
-	// Edge case: A lost place was kept for ever.
+	// Edge case: A lost place was kept forever.
 	"in place: takes the place of a lost machine off the old set although the other one is marked": {
 		Input{Replicas: 2, Strategy: inPlace("1"), New: current(0, 0, 0), Old: []Set{set("old", 2, 1, 1).marked(1)}}, "old 2→1",
 	},

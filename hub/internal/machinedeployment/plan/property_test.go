@@ -93,7 +93,7 @@ func drawStrategy(t *rapid.T) v1alpha1.MachineDeploymentStrategy {
 	return onDelete
 }
 
-// Whatever order the controllers and the agent act in, however they die, and whatever they begin with.
+// Whatever order the controllers and the agent act in, however they die, and whatever they start with.
 func TestBudgetHoldsAtEachStepAndTheRolloutEnds(t *testing.T) {
 	for name, strategy := range map[string]func(*rapid.T) v1alpha1.MachineDeploymentStrategy{
 		"RollingUpdate": drawRolling, "InPlace": drawInPlace,
@@ -250,7 +250,7 @@ func TestInPlaceStopsAtFailedUpdates(t *testing.T) {
 		if failed := len(w.set("r2").machines); failed != unavailable {
 			t.Fatalf("%d failed, with %d allowed\n%s", failed, unavailable, strings.Join(w.log, "\n"))
 		}
-		// Back to the template of before: those that failed are first.
+		// Back to the previous template: those that failed are first.
 		w.current = w.set("r1")
 		w.update = func(*simulatedMachine) string { return "" }
 		w.run(func() { w.check(w.in.Replicas, w.in.Replicas-unavailable) })

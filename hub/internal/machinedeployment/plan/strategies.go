@@ -6,8 +6,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// roll takes one step of a rolling update. All growth goes to the new set, all shrinking to the old ones.
-func (w *work) roll() {
+// rollingStep takes one step of a rolling update. All growth goes to the new set, all shrinking to the old ones.
+func (w *work) rollingStep() {
 	if w.followScale() {
 		return
 	}
@@ -16,31 +16,31 @@ func (w *work) roll() {
 	// for yet have to stay, available or not.
 	missing := w.newReplicas()
 	if w.current != nil {
-		missing -= w.current.kept()
+		missing -= w.current.remainingAvailable()
 	}
-	w.reduce(w.old, w.wanted()-w.minAvailable-missing, w.minAvailable)
-	w.shed()
+	w.reduceReplicas(w.old, w.wantedReplicas()-w.minAvailable-missing, w.minAvailable)
+	w.shedSurplus()
 }
 
 // inPlace follows a change of replicas; the Machines that there are get moved, not replaced. Those that old sets
-// lose are made anew by the new one.
+// lose are recreated by the new one.
 func (w *work) inPlace() {
 	if w.followScale() {
 		return
 	}
 	w.shrinkToActive(w.minAvailable)
 	w.growNew()
-	w.reduce(w.old, w.wanted()-w.limit, w.minAvailable)
-	w.shed()
-	if surplus := w.wanted() - w.limit; surplus > 0 && w.current != nil {
-		w.reduce([]*pool{w.current}, surplus, w.minAvailable)
+	w.reduceReplicas(w.old, w.wantedReplicas()-w.limit, w.minAvailable)
+	w.shedSurplus()
+	if surplus := w.wantedReplicas() - w.limit; surplus > 0 && w.current != nil {
+		w.reduceReplicas([]*pool{w.current}, surplus, w.minAvailable)
 	}
 }
 
-// shed takes Machines off the new set that cost no availability while there are too many in all. That happens
+// shedSurplus takes Machines off the new set that cost no availability while there are too many in all. That happens
 // after the deployment was scaled down, when the new Machines are not available and the old ones may not go.
-func (w *work) shed() {
-	for w.current != nil && w.wanted() > w.limit && w.current.Replicas > 0 && w.current.keeps(w.current.Replicas-1) == w.current.kept() {
+func (w *work) shedSurplus() {
+	for w.current != nil && w.wantedReplicas() > w.limit && w.current.Replicas > 0 && w.current.availableAfter(w.current.Replicas-1) == w.current.remainingAvailable() {
 		w.current.Replicas--
 	}
 }
@@ -50,17 +50,17 @@ func (w *work) shed() {
 // new set. Each set knows for which replicas it was scaled last, so a set that merely waits for its turn in the
 // rollout is not mistaken for one that has to grow. It reports whether any set grows.
 func (w *work) followScale() bool {
-	sets := able(w.inUse())
+	sets := growableSets(w.inUse())
 	grown := slices.ContainsFunc(sets, func(s *pool) bool { return s.SizedFor != nil && *s.SizedFor < w.replicas })
 	if len(sets) < 2 || !grown {
 		return false
 	}
-	room := w.room(w.replicas - w.wanted())
+	room := w.freeSlots(w.replicas - w.wantedReplicas())
 	if room > 0 {
-		grow(sets, room)
+		growReplicas(sets, room)
 	}
 	// What Machines that are being deleted leave no room for follows when they are gone.
-	w.growing = w.wanted() < w.replicas
+	w.growing = w.wantedReplicas() < w.replicas
 	return room > 0
 }
 
@@ -80,22 +80,22 @@ func (w *work) takeMarked(in Input) (taken bool) {
 		}
 	}
 	for _, set := range sets {
-		if !set.full() {
+		if !set.isFull() {
 			continue
 		}
 		before := set.Replicas
-		w.reduce([]*pool{set}, min(set.marked(), fewer), w.minAvailable)
+		w.reduceReplicas([]*pool{set}, min(set.countMarked(), fewer), w.minAvailable)
 		fewer -= before - set.Replicas
 		taken = taken || set.Replicas < before
 	}
 	return taken
 }
 
-// recreate empties the old sets and fills the new one when all their Machines are gone.
-func (w *work) recreate() {
+// recreateStep empties the old sets and fills the new one when all their Machines are gone.
+func (w *work) recreateStep() {
 	gone := true
 	for _, set := range w.old {
-		gone = gone && set.occupies() == 0
+		gone = gone && set.mostMachines() == 0
 		set.Replicas = 0
 	}
 	w.setNewReplicas(min(w.newReplicas(), w.replicas))
@@ -108,53 +108,53 @@ func (w *work) recreate() {
 func (w *work) onDelete() {
 	w.shrinkToActive(0)
 	w.setNewReplicas(min(w.newReplicas(), w.replicas))
-	w.reduce(w.old, w.wanted()-w.replicas, 0)
+	w.reduceReplicas(w.old, w.wantedReplicas()-w.replicas, 0)
 	w.growNew()
 }
 
 // shrinkToActive takes the places off old sets whose Machines are gone or going.
 func (w *work) shrinkToActive(minAvailable int) {
 	for _, set := range w.old {
-		w.reduce([]*pool{set}, set.Replicas-set.active, minAvailable)
+		w.reduceReplicas([]*pool{set}, set.Replicas-set.active, minAvailable)
 	}
 }
 
-// resize follows a change of replicas without replacing anything: one set in use takes it all; several grow in
+// resizeStep follows a change of replicas without replacing anything: one set in use takes it all; several grow in
 // proportion to their size and shrink where it costs the fewest available Machines.
-func (w *work) resize() {
+func (w *work) resizeStep() {
 	sets := w.inUse()
 	if len(sets) == 0 {
 		return
 	}
-	growing, missing := able(sets), 0
+	growing, missing := growableSets(sets), 0
 	if len(growing) > 0 {
-		missing = w.room(w.replicas - w.wanted())
+		missing = w.freeSlots(w.replicas - w.wantedReplicas())
 	}
 	if len(sets) == 1 {
 		sets[0].Replicas = min(w.replicas, sets[0].Replicas+missing)
 		return
 	}
-	grow(growing, missing)
+	growReplicas(growing, missing)
 	// A rollout that was paused halfway keeps its surge.
-	w.reduce(sets, w.wanted()-w.limit, w.minAvailable)
+	w.reduceReplicas(sets, w.wantedReplicas()-w.limit, w.minAvailable)
 }
 
 // inUse returns the sets with replicas; without any, the one that serves the latest template that is not refused.
 func (w *work) inUse() []*pool {
 	var used []*pool
-	all := w.all()
+	all := w.allPools()
 	for _, set := range all {
 		if set.Replicas > 0 {
 			used = append(used, set)
 		}
 	}
-	if all = able(all); len(used) == 0 && len(all) > 0 {
+	if all = growableSets(all); len(used) == 0 && len(all) > 0 {
 		return all[len(all)-1:]
 	}
 	return used
 }
 
-// able returns those of sets that may make more Machines.
-func able(sets []*pool) []*pool {
+// growableSets returns those of sets that may make more Machines.
+func growableSets(sets []*pool) []*pool {
 	return slices.DeleteFunc(slices.Clone(sets), func(s *pool) bool { return s.Refused })
 }

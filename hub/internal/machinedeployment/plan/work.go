@@ -71,26 +71,26 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// keeps is how many available Machines are surely left when the set has been scaled to replicas. Those that its
+// availableAfter is how many available Machines are surely left when the set has been scaled to replicas. Those that its
 // controller has yet to delete may be chosen already, when others were available: no scaling saves them.
-func (p *pool) keeps(replicas int) int {
+func (p *pool) availableAfter(replicas int) int {
 	chosen := min(max(p.active-p.before, 0), p.available)
 	return p.available - max(chosen, p.losses[max(p.active+p.coming-replicas, 0)])
 }
 
-// kept is the same for what was decided so far.
-func (p *pool) kept() int { return p.keeps(p.Replicas) }
+// remainingAvailable is the same for what was decided so far.
+func (p *pool) remainingAvailable() int { return p.availableAfter(p.Replicas) }
 
-// occupies is how many Machines the set has or may make at any moment. Places that are taken off it in this
+// mostMachines is how many Machines the set has or may make at any moment. Places that are taken off it in this
 // decision count still: its controller may be filling them right now.
-func (p *pool) occupies() int { return max(p.Replicas, p.before, len(p.Machines)) }
+func (p *pool) mostMachines() int { return max(p.Replicas, p.before, len(p.Machines)) }
 
-// full tells whether the set has as many Machines as it is to have, apart from those that go: its controller then
+// isFull reports whether the set has as many Machines as it is to have, apart from those that go: its controller then
 // neither makes nor deletes any.
-func (p *pool) full() bool { return p.active == p.Replicas }
+func (p *pool) isFull() bool { return p.active == p.Replicas }
 
-// marked counts the Machines that are marked for deletion and not being deleted.
-func (p *pool) marked() int {
+// countMarked counts the Machines that are marked for deletion and not being deleted.
+func (p *pool) countMarked() int {
 	count := 0
 	for _, machine := range p.Machines {
 		if machine.Marked && !machine.Deleting {
@@ -100,9 +100,9 @@ func (p *pool) marked() int {
 	return count
 }
 
-// resting tells whether the set has all its Machines, and nothing of them is about to change by itself.
-func (p *pool) resting() bool {
-	return p.occupies() == p.active && p.active == p.Replicas && !slices.ContainsFunc(p.Machines, func(m Machine) bool {
+// isResting reports whether the set has all its Machines, and nothing of them is about to change by itself.
+func (p *pool) isResting() bool {
+	return p.mostMachines() == p.active && p.active == p.Replicas && !slices.ContainsFunc(p.Machines, func(m Machine) bool {
 		waits := m.Ready && !m.Available && m.Update == ""
 		return waits || m.Update == v1alpha1.ReasonAwaitingUpdate
 	})
@@ -124,9 +124,9 @@ type work struct {
 
 func newWork(in Input) *work {
 	_, unavailable := in.Strategy.Bounds(in.Replicas)
-	surge := in.surge()
+	surge := in.maxSurge()
 	w := &work{
-		replicas: in.Replicas, limit: in.Replicas + surge, ceiling: in.Replicas + left(surge, in.Peers),
+		replicas: in.Replicas, limit: in.Replicas + surge, ceiling: in.Replicas + remainingSurge(surge, in.Peers),
 		minAvailable: in.Replicas - unavailable, unavailable: unavailable,
 	}
 	for _, set := range in.Old {
@@ -142,37 +142,37 @@ func newWork(in Input) *work {
 	return w
 }
 
-// all returns the sets that there are, the new one last.
-func (w *work) all() []*pool {
+// allPools returns the sets that there are, the new one last.
+func (w *work) allPools() []*pool {
 	if w.current == nil {
 		return w.old
 	}
 	return append(slices.Clone(w.old), w.current)
 }
 
-// wanted is the sum of all replicas decided so far.
-func (w *work) wanted() int {
+// wantedReplicas is the sum of all replicas decided so far.
+func (w *work) wantedReplicas() int {
 	sum := w.wantedNew
-	for _, set := range w.all() {
+	for _, set := range w.allPools() {
 		sum += set.Replicas
 	}
 	return sum
 }
 
-// occupied adds the Machines that are still there.
-func (w *work) occupied() int {
+// countOccupied adds the Machines that are still there.
+func (w *work) countOccupied() int {
 	sum := w.wantedNew
-	for _, set := range w.all() {
-		sum += set.occupies()
+	for _, set := range w.allPools() {
+		sum += set.mostMachines()
 	}
 	return sum
 }
 
-// kept is how many available Machines are surely left after what was decided so far.
-func (w *work) kept() int {
+// remainingAvailable is how many available Machines are surely left after what was decided so far.
+func (w *work) remainingAvailable() int {
 	sum := 0
-	for _, set := range w.all() {
-		sum += set.kept()
+	for _, set := range w.allPools() {
+		sum += set.remainingAvailable()
 	}
 	return sum
 }
@@ -197,18 +197,18 @@ func (w *work) setNewReplicas(replicas int) {
 func (w *work) growNew() {
 	wanted := min(w.newReplicas(), w.replicas)
 	w.setNewReplicas(wanted)
-	w.setNewReplicas(wanted + w.room(w.replicas-wanted))
+	w.setNewReplicas(wanted + w.freeSlots(w.replicas-wanted))
 }
 
-// reduce takes up to count replicas off sets, in their order: first those that cost no available Machine, then
+// reduceReplicas takes up to count replicas off sets, in their order: first those that cost no available Machine, then
 // others while the budget is kept.
-func (w *work) reduce(sets []*pool, count, minAvailable int) {
+func (w *work) reduceReplicas(sets []*pool, count, minAvailable int) {
 	taken := 0
 	for _, mayCost := range []bool{false, true} {
 		for _, set := range sets {
 			for taken < count && set.Replicas > 0 {
-				cost := set.kept() - set.keeps(set.Replicas-1)
-				if cost > 0 && (!mayCost || w.kept()-cost < minAvailable) {
+				cost := set.remainingAvailable() - set.availableAfter(set.Replicas-1)
+				if cost > 0 && (!mayCost || w.remainingAvailable()-cost < minAvailable) {
 					break
 				}
 				set.Replicas--
@@ -218,9 +218,9 @@ func (w *work) reduce(sets []*pool, count, minAvailable int) {
 	}
 }
 
-// grow spreads count over sets in proportion to their replicas; what does not divide goes to the last ones,
+// growReplicas spreads count over sets in proportion to their replicas; what does not divide goes to the last ones,
 // which are the newest.
-func grow(sets []*pool, count int) {
+func growReplicas(sets []*pool, count int) {
 	total := 0
 	for _, set := range sets {
 		total += set.Replicas

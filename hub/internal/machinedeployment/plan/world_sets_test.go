@@ -77,7 +77,7 @@ func (w *world) decideSet(s *simulatedSet) []write {
 	return all
 }
 
-// leavesToNew tells whether s makes no Machines because the set of the current template makes what s lacks.
+// leavesToNew reports whether s makes no Machines because the set of the current template makes what s lacks.
 func (w *world) leavesToNew(s *simulatedSet) bool {
 	return w.in.leavesToNew() && s != w.current
 }
@@ -121,7 +121,7 @@ func (w *world) live() bool {
 	return true
 }
 
-// happens tells whether a Machine that stays is about to change.
+// happens reports whether a Machine that stays is about to change.
 func (m *simulatedMachine) happens() bool {
 	return !m.deleting && (m.update == v1alpha1.ReasonAwaitingUpdate || !m.ready && m.update == "" && !m.broken)
 }

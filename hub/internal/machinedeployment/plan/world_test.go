@@ -12,7 +12,7 @@ import (
 )
 
 // world simulates one deployment with its sets, their controllers and the agent. Each controller takes its decision
-// at one moment and carries it out write by write, while everything else goes on in between. The real planner of
+// at one moment and carries it out write by write, while everything else continues in between. The real planner of
 // MachineSets chooses the victims.
 type world struct {
 	// choose returns a number below n: by it everything happens that could happen otherwise.
@@ -39,7 +39,7 @@ type world struct {
 	// peak is the most replicas that each of these sets gets, and goes are Machines that do not stay; for replays.
 	peak map[string]int
 	goes []string
-	// begun is how many Machines the sets were to have when it began to run.
+	// started is how many Machines the sets were to have when it started to run.
 	begun int
 	// peers, if not nil, are the other worlds that share the surge with this one.
 	peers func() []*world
@@ -275,8 +275,8 @@ func (w *world) bounds() (most, least int) {
 	most, least = 0, 0
 	for _, s := range w.sets {
 		p := newPool(s.facts(), !w.leavesToNew(s))
-		most += p.occupies()
-		least += p.kept()
+		most += p.mostMachines()
+		least += p.remainingAvailable()
 	}
 	return max(most, w.in.Replicas+surge), min(least, w.in.Replicas-unavailable)
 }
@@ -292,7 +292,7 @@ func (w *world) check(most, least int) {
 	}
 }
 
-// run goes on until nothing is left to do; each is called after each step.
+// run continues until nothing is left to do; each is called after each step.
 func (w *world) run(each func()) {
 	w.begun = 0
 	for _, s := range w.sets {
@@ -307,7 +307,7 @@ func (w *world) run(each func()) {
 }
 
 // rested says what must hold when nothing is left to do. A rollout that is paused keeps the Machines that it had beyond
-// replicas when it began to run, as far as the surge allows, while they are of several templates.
+// replicas when it started to run, as far as the surge allows, while they are of several templates.
 func (w *world) rested() {
 	wanted, machines, inUse, most := 0, 0, 0, w.in.Replicas
 	for _, s := range w.sets {

@@ -62,7 +62,7 @@ func OvershootOf(set *v1alpha1.MachineSet, deployment *v1alpha1.MachineDeploymen
 	return facts
 }
 
-// Frozen tells whether facts are those of a set that has to be frozen.
+// Frozen reports whether facts are those of a set that has to be frozen.
 func (l OvershootLimits) Frozen(facts OvershootFacts) bool {
 	switch {
 	case facts.Allowed:
@@ -109,9 +109,9 @@ func (l limits) putInto(body *v1alpha1.MachineTemplateBody) {
 	}
 }
 
-// after is what l, a Machine's, becomes when its template gives wanted and gave before. What it lacks, and what it still
+// limitsAfter is what l, a Machine's, becomes when its template gives wanted and gave before. What it lacks, and what it still
 // has from before, it takes from wanted; anything else a user has set on this Machine.
-func (l limits) after(before, wanted limits) limits {
+func (l limits) limitsAfter(before, wanted limits) limits {
 	l.Creation = timeoutAfter(l.Creation, before.Creation, wanted.Creation)
 	l.Health = timeoutAfter(l.Health, before.Health, wanted.Health)
 	l.Drain = timeoutAfter(l.Drain, before.Drain, wanted.Drain)
@@ -144,7 +144,7 @@ type ArrivalTracker struct {
 	made   int
 }
 
-// Grown tells whether Machines have come since the last look that the set has not made. The first look compares with
+// Grown reports whether Machines have come since the last look that the set has not made. The first look compares with
 // reported, what the status says of the set. If a user has changed what is asked for since the last look, it is not
 // known what has come before the change and what after it: then none has.
 func (a *ArrivalTracker) Grown(now, reported MachinesSeen) bool {

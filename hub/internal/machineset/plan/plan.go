@@ -117,20 +117,20 @@ type Plan struct {
 	After time.Duration
 }
 
-// Empty tells whether there is nothing to do.
+// Empty reports whether there is nothing to do.
 func (p Plan) Empty() bool {
 	return p.Create == 0 && len(p.Delete) == 0 && len(p.Adopt) == 0 && len(p.Release) == 0 &&
 		len(p.Replace) == 0 && len(p.Unmark) == 0 && len(p.Update) == 0
 }
 
-// OnlyScales tells whether Machines are made or deleted for the number of replicas, and nothing else is done.
+// OnlyScales reports whether Machines are made or deleted for the number of replicas, and nothing else is done.
 func (p Plan) OnlyScales() bool {
 	rest := p
 	rest.Create, rest.Delete = 0, nil
 	return rest.Empty() && !p.Empty()
 }
 
-// Scales tells whether both only make or delete Machines for the number of replicas: as many, and the same ones.
+// Scales reports whether both only make or delete Machines for the number of replicas: as many, and the same ones.
 func (p Plan) Scales(other Plan) bool {
 	return p.OnlyScales() && other.OnlyScales() && p.Create == other.Create &&
 		slices.EqualFunc(p.Delete, other.Delete, func(a, b Victim) bool { return a.UID == b.UID })
@@ -168,18 +168,18 @@ func Decide(in Input) Plan {
 	if in.MostOwned > 0 {
 		most = min(most, in.MostOwned)
 	}
-	p.Adopt = adoptable(in.Machines, true, most-owned)
-	p.Adopt = append(p.Adopt, adoptable(in.Machines, false, min(most, in.Replicas)-owned-len(p.Adopt))...)
+	p.Adopt = adoptableOrphans(in.Machines, true, most-owned)
+	p.Adopt = append(p.Adopt, adoptableOrphans(in.Machines, false, min(most, in.Replicas)-owned-len(p.Adopt))...)
 	owned += len(p.Adopt)
 	active = append(active, p.Adopt...)
 	p.Why = fmt.Sprintf("%d of %d machines exist, %d of them being deleted", owned, in.Replicas, owned-len(active)-len(p.Release))
 	switch {
 	case len(active) > in.Replicas:
-		p.Delete = victims(in, active, len(active)-in.Replicas)
+		p.Delete = pickVictims(in, active, len(active)-in.Replicas)
 	case owned < in.Replicas:
-		p = p.create(in, in.Replicas-owned)
+		p = p.planCreations(in, in.Replicas-owned)
 	default:
-		p.Replace = replaceable(in, active)
+		p.Replace = replaceableMachines(in, active)
 	}
 	p.Unmark, p.After = staleMarks(in, active, len(active)-in.Replicas)
 	p.After = untilTurn(in, p.After)
@@ -213,8 +213,8 @@ func untilTurn(in Input, after time.Duration) time.Duration {
 	return after
 }
 
-// create plans for missing Machines, as far as they may be created now.
-func (p Plan) create(in Input, missing int) Plan {
+// planCreations plans for missing Machines, as far as they may be created now.
+func (p Plan) planCreations(in Input, missing int) Plan {
 	if in.LeftToNew {
 		p.Why += ": the deployment makes the others with its current template"
 		return p
@@ -234,8 +234,8 @@ func (p Plan) create(in Input, missing int) Plan {
 	return p
 }
 
-// adoptable returns at most room orphans that the selector matches, oldest first: those that a set of this name made, or the others.
-func adoptable(machines []Machine, named bool, room int) []Machine {
+// adoptableOrphans returns at most room orphans that the selector matches, oldest first: those that a set of this name made, or the others.
+func adoptableOrphans(machines []Machine, named bool, room int) []Machine {
 	var orphans []Machine
 	for _, machine := range machines {
 		if machine.Orphan && machine.Named == named && machine.Matches && !machine.Deleting && !machine.Undecodable {

@@ -67,10 +67,10 @@ func AddLabels(labels map[string]string, set *v1alpha1.MachineSet) {
 	}
 }
 
-// Reached tells whether machine has all that t gives, and nothing of what it gave before and gives no more.
+// Reached reports whether machine has all that t gives, and nothing of what it gave before and gives no more.
 func (t Template) Reached(machine *v1alpha1.Machine) bool {
 	if machine.Annotations[v1alpha1.TemplateKeysAnnotation] != t.keys ||
-		!contains(machine.Labels, t.labels) || !contains(machine.Annotations, t.annotations) {
+		!containsAll(machine.Labels, t.labels) || !containsAll(machine.Annotations, t.annotations) {
 		return false
 	}
 	body := t.bodyFor(machine, t.given)
@@ -84,8 +84,8 @@ func (t Template) Give(machine *v1alpha1.Machine) {
 	if err := json.Unmarshal([]byte(machine.Annotations[v1alpha1.TemplateKeysAnnotation]), &before); err != nil {
 		before = given{}
 	}
-	machine.Labels = replaced(machine.Labels, before.Labels, t.labels)
-	machine.Annotations = replaced(machine.Annotations, before.Annotations, t.annotations)
+	machine.Labels = replaceKeys(machine.Labels, before.Labels, t.labels)
+	machine.Annotations = replaceKeys(machine.Annotations, before.Annotations, t.annotations)
 	delete(machine.Annotations, v1alpha1.TemplateKeysAnnotation)
 	if t.keys != "" {
 		machine.Annotations[v1alpha1.TemplateKeysAnnotation] = t.keys
@@ -98,12 +98,12 @@ func (t Template) Give(machine *v1alpha1.Machine) {
 func (t Template) bodyFor(machine *v1alpha1.Machine, before given) v1alpha1.MachineTemplateBody {
 	body := t.body
 	has := limitsOf(&machine.Spec.MachineTemplateBody)
-	has.after(before.limits, t.given.limits).putInto(&body)
+	has.limitsAfter(before.limits, t.given.limits).putInto(&body)
 	return body
 }
 
-// replaced is all without the keys of gone, and with what is given.
-func replaced(all map[string]string, gone []string, given map[string]string) map[string]string {
+// replaceKeys is all without the keys of gone, and with what is given.
+func replaceKeys(all map[string]string, gone []string, given map[string]string) map[string]string {
 	all = maps.Clone(all)
 	if all == nil {
 		all = map[string]string{}
@@ -115,7 +115,7 @@ func replaced(all map[string]string, gone []string, given map[string]string) map
 	return all
 }
 
-func contains(all, given map[string]string) bool {
+func containsAll(all, given map[string]string) bool {
 	for key, value := range given {
 		if found, ok := all[key]; !ok || found != value {
 			return false

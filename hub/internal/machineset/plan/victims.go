@@ -38,14 +38,14 @@ var why = [...]string{
 	stateFine:         "surplus",
 }
 
-// victims picks count of the candidates: marked ones, the latest mark first; then those of the lowest deletion
+// pickVictims picks count of the candidates: marked ones, the latest mark first; then those of the lowest deletion
 // priority; then those whose loss costs least; then by the set's policy. Names decide ties, so the order never
 // depends on that of the input. Machines that are being deleted already are no candidates: they count as gone,
 // so none is picked twice.
 //
 // The planner of MachineDeployments relies on it that of Machines that are not marked and have one priority, an
 // available one goes only when no other is left.
-func victims(in Input, candidates []Machine, count int) []Victim {
+func pickVictims(in Input, candidates []Machine, count int) []Victim {
 	sorted := slices.Clone(candidates)
 	slices.SortFunc(sorted, func(a, b Machine) int {
 		return cmp.Or(
@@ -58,15 +58,15 @@ func victims(in Input, candidates []Machine, count int) []Victim {
 	})
 	picked := make([]Victim, min(count, len(sorted)))
 	for i := range picked {
-		picked[i] = Victim{Machine: sorted[i], Why: reason(sorted[i], in.Now)}
+		picked[i] = Victim{Machine: sorted[i], Why: victimReason(sorted[i], in.Now)}
 	}
 	return picked
 }
 
-func reason(machine Machine, now time.Time) string {
+func victimReason(machine Machine, now time.Time) string {
 	state := stateOf(machine)
 	switch {
-	case marked(machine, now):
+	case isMarked(machine, now):
 		return "marked for deletion"
 	case machine.Priority < v1alpha1.DefaultDeletionPriority && state == stateFine:
 		return "low deletion priority"
@@ -75,7 +75,7 @@ func reason(machine Machine, now time.Time) string {
 }
 
 func compareMarks(a, b Machine, now time.Time) int {
-	left, right := marked(a, now), marked(b, now)
+	left, right := isMarked(a, now), isMarked(b, now)
 	switch {
 	case left && right:
 		return b.MarkedAt.Compare(a.MarkedAt)
@@ -87,8 +87,8 @@ func compareMarks(a, b Machine, now time.Time) int {
 	return 0
 }
 
-// marked tells whether machine is marked for deletion, by a mark that is not stale.
-func marked(machine Machine, now time.Time) bool {
+// isMarked reports whether machine is marked for deletion, by a mark that is not stale.
+func isMarked(machine Machine, now time.Time) bool {
 	return machine.Marked && now.Sub(machine.MarkSeen) < MarkLifetime
 }
 
@@ -98,7 +98,7 @@ func staleMarks(in Input, active []Machine, surplus int) (stale []Machine, next 
 	for _, machine := range active {
 		switch {
 		case !machine.Marked:
-		case !marked(machine, in.Now):
+		case !isMarked(machine, in.Now):
 			stale = append(stale, machine)
 		case surplus <= 0:
 			if left := machine.MarkSeen.Add(MarkLifetime).Sub(in.Now); next == 0 || left < next {
@@ -131,13 +131,13 @@ func compareByPolicy(a, b Machine, policy v1alpha1.DeletePolicy) int {
 	case v1alpha1.DeleteNewest:
 		return b.Created.Compare(a.Created)
 	case v1alpha1.DeleteRandom:
-		return cmp.Compare(lot(a), lot(b))
+		return cmp.Compare(drawLot(a), drawLot(b))
 	default:
 		return a.Created.Compare(b.Created)
 	}
 }
 
-func lot(machine Machine) uint32 {
+func drawLot(machine Machine) uint32 {
 	sum := fnv.New32a()
 	sum.Write([]byte(machine.UID)) // Never fails.
 	return sum.Sum32()
@@ -160,9 +160,9 @@ func Unhealthy(machines []Machine) []Machine {
 	return unhealthy
 }
 
-// replaceable returns the failed Machines to be replaced now. It is asked only when no Machine is missing and none
+// replaceableMachines returns the failed Machines to be replaced now. It is asked only when no Machine is missing and none
 // is too many: while Machines cannot be created, none is deleted for another one's sake.
-func replaceable(in Input, active []Machine) []Victim {
+func replaceableMachines(in Input, active []Machine) []Victim {
 	maxUnhealthy, maxInFlight := in.Remediation.Limits(in.Replicas)
 	if !in.Connected || len(Unhealthy(in.Machines)) > maxUnhealthy {
 		return nil
@@ -179,7 +179,7 @@ func replaceable(in Input, active []Machine) []Victim {
 			failed = append(failed, machine)
 		}
 	}
-	picked := victims(in, failed, max(maxInFlight-inFlight, 0))
+	picked := pickVictims(in, failed, max(maxInFlight-inFlight, 0))
 	for i := range picked {
 		picked[i].Why = picked[i].Reason
 	}

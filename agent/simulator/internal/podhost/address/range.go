@@ -23,7 +23,7 @@ const (
 )
 
 var (
-	// The ranges begin past those in which distributions configure addresses
+	// The ranges start past those in which distributions configure addresses
 	// of their own, such as 127.0.1.1 and 127.0.0.53.
 	firstRange = netip.MustParseAddr("127.64.0.0")
 	lastRange  = netip.MustParseAddr("127.255.192.0")

@@ -1,7 +1,7 @@
 // Package backoff computes how long a container that ended waits for its
 // restart, as the kubelet does: the first restart is immediate, the following
 // ones wait twice as long each time, and a container that ran long enough
-// begins anew.
+// starts over.
 package backoff
 
 import "time"
@@ -11,7 +11,7 @@ type Policy struct {
 	// Initial is the delay of the second restart. The default is 10 s.
 	Initial time.Duration
 	// Max is the longest delay. The default is 5 minutes. A container that
-	// ran for twice as long begins anew.
+	// ran for twice as long starts over.
 	Max time.Duration
 }
 

@@ -95,7 +95,7 @@ func (f *family) signal(m *member, signal syscall.Signal) {
 	}
 }
 
-// reap reaps members and orphans for ever.
+// reap reaps members and orphans forever.
 func (f *family) reap() {
 	for {
 		f.mu.Lock()

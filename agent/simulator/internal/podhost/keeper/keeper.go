@@ -9,7 +9,7 @@
 //
 // A program that links this package can become a keeper: it starts itself
 // again with the arguments of Args. Like the exec shim, a keeper never reaches
-// main; it begins before most of a large program's packages are initialised,
+// main; it starts before most of a large program's packages are initialised,
 // and stays small, as long as nothing outside the standard library is imported
 // here.
 //

@@ -19,7 +19,7 @@ import (
 type Options = crilogs.LogOptions
 
 // Read copies the log to the writer, without the stamps unless the options ask
-// for them. To follow a log, running tells whether its container still runs.
+// for them. To follow a log, running reports whether its container still runs.
 func Read(ctx context.Context, path string, options *Options, running func() bool, output io.Writer) error {
 	if !options.Follow {
 		if err := readRotated(ctx, path, options, output); err != nil {
@@ -74,7 +74,7 @@ func Tail(path string, lines int, limit int) (string, error) {
 	text := output.Bytes()
 	if len(text) > limit {
 		text = text[len(text)-limit:]
-		// Do not begin in the middle of a line, unless there is only one.
+		// Do not start in the middle of a line, unless there is only one.
 		if _, rest, found := bytes.Cut(text, []byte("\n")); found && len(rest) > 0 {
 			text = rest
 		}

@@ -47,7 +47,7 @@ func (m Map) Apply(text string) string {
 	return result.String()
 }
 
-// Occurs tells whether the mount path would be replaced in the text.
+// Occurs reports whether the mount path would be replaced in the text.
 func Occurs(text, mountPath string) bool {
 	mountPath = path.Clean(mountPath)
 	for i := range len(text) {
@@ -66,7 +66,7 @@ func occursAt(text string, i int, mountPath string) bool {
 	return (i == 0 || beginsPath(text[i-1])) && (end == len(text) || text[end] == '/' || !isNameByte(text[end]))
 }
 
-// beginsPath tells whether a path may begin after this character: one that
+// beginsPath reports whether a path may start after this character: one that
 // belongs to a path or closes an expansion such as ${HOME} does not qualify.
 func beginsPath(before byte) bool {
 	return !isNameByte(before) && !strings.ContainsRune("/})*", rune(before))

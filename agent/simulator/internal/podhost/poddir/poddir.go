@@ -58,7 +58,7 @@ func take(path string, perm fs.FileMode, then func(*owneddir.Directory) error) e
 	return then(owned)
 }
 
-// IsTaken tells whether a podhost marked the directory.
+// IsTaken reports whether a podhost marked the directory.
 func IsTaken(path string) (bool, error) {
 	lock.Lock()
 	defer lock.Unlock()
@@ -73,12 +73,12 @@ func IsTaken(path string) (bool, error) {
 	return true, nil
 }
 
-// isForeign tells whether the error is that no podhost made the directory.
+// isForeign reports whether the error is that no podhost made the directory.
 func isForeign(err error) bool {
 	return errors.Is(err, owneddir.ErrNoMarker) || errors.Is(err, owneddir.ErrUnsafe) || errors.Is(err, unix.ENOTDIR)
 }
 
-// List lists the pods that have a directory, and the paths of what is not a pod's. Names that begin with a dot are
+// List lists the pods that have a directory, and the paths of what is not a pod's. Names that start with a dot are
 // those of the podhost's own files.
 func List(path string) (uids []types.UID, others []string, err error) {
 	entries, err := os.ReadDir(path)

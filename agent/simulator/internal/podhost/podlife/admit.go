@@ -92,7 +92,7 @@ func (p *Pod) report(refusals support.Refusals, images map[string]string) {
 
 // Update takes a new version of the pod. The API allows few changes of a spec:
 // a new image restarts its container. A change that cannot be honoured is
-// refused with an event, and the containers go on as they are.
+// refused with an event, and the containers continue as they are.
 func (p *Pod) Update(pod *corev1.Pod) {
 	p.mu.Lock()
 	admitted := p.admitted

@@ -89,7 +89,7 @@ func (c *container) restore(previous *corev1.ContainerStatus, policy corev1.Rest
 	c.status.LastTerminationState = corev1.ContainerState{Terminated: ended}
 }
 
-// final tells whether a container that ended with this code is not restarted.
+// final reports whether a container that ended with this code is not restarted.
 func (c *container) final(code int32, policy corev1.RestartPolicy) bool {
 	switch {
 	case policy == corev1.RestartPolicyNever:

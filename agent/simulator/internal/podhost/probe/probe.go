@@ -42,7 +42,7 @@ type Observer struct {
 	Failed func(message string)
 }
 
-// Run probes the target until the context ends. It begins to probe after the
+// Run probes the target until the context ends. It starts to probe after the
 // probe's initial delay.
 func Run(ctx context.Context, spec *corev1.Probe, target Target, observer Observer) {
 	ticks := time.NewTimer(time.Duration(spec.InitialDelaySeconds) * time.Second)
@@ -84,7 +84,7 @@ func newCounter(spec *corev1.Probe) *counter {
 	}}
 }
 
-// count takes a result and tells whether it changes where the probe stands.
+// count takes a result and reports whether it changes where the probe stands.
 func (c *counter) count(passed bool) bool {
 	if c.run == 0 || c.last != passed {
 		c.last, c.run = passed, 0

@@ -63,7 +63,7 @@ func killIfMarked(pid int, marker string) error {
 	return nil
 }
 
-// isMarked tells whether the process has the variable in its environment. One
+// isMarked reports whether the process has the variable in its environment. One
 // that has gone, or belongs to another user, has not.
 func isMarked(pid int, marker string) (bool, error) {
 	environment, err := environmentOf(pid)

@@ -73,7 +73,7 @@ func (c *checker) volume(name string) *corev1.Volume {
 	return nil
 }
 
-// mentions tells whether the mount path will be replaced somewhere.
+// mentions reports whether the mount path will be replaced somewhere.
 func mentions(container *corev1.Container, mountPath string) bool {
 	texts := slices.Concat(container.Command, container.Args, []string{container.WorkingDir})
 	for _, variable := range container.Env {

@@ -24,7 +24,7 @@ type HostUser struct {
 // CurrentUser returns the user of this process.
 func CurrentUser() HostUser { return HostUser{UID: os.Geteuid(), GID: os.Getegid()} }
 
-// IsRoot tells whether the podhost can run processes as other users.
+// IsRoot reports whether the podhost can run processes as other users.
 func (u HostUser) IsRoot() bool { return u.UID == 0 }
 
 // Identity computes the user and privileges of a container.

@@ -83,7 +83,7 @@ func (c *checker) visit(path string, value reflect.Value) {
 	}
 }
 
-// unset tells whether a field has no value, or one that means the same.
+// unset reports whether a field has no value, or one that means the same.
 func unset(value reflect.Value) bool {
 	switch value.Kind() {
 	case reflect.Pointer:

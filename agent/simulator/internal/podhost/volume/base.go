@@ -18,7 +18,7 @@ const (
 	// insideName is the directory below the data directory that holds the
 	// volumes of all pods, or keeps them while no podhost runs.
 	insideName = "pods"
-	// outsidePrefix begins the names of base directories outside.
+	// outsidePrefix starts the names of base directories outside.
 	outsidePrefix = "hollowfleet-volumes-"
 	// baseMode lets other users pass but not list.
 	baseMode = 0o711
@@ -208,12 +208,12 @@ func comeBack(inside, recorded string) bool {
 
 func temporary() []string { return []string{os.TempDir(), "/tmp", "/var/tmp"} }
 
-// hasOurName tells whether the path could be that of a base directory outside.
+// hasOurName reports whether the path could be that of a base directory outside.
 func hasOurName(path string) bool {
 	return filepath.IsAbs(path) && strings.HasPrefix(filepath.Base(path), outsidePrefix)
 }
 
-// reachable tells whether every user can traverse the directory and all those
+// reachable reports whether every user can traverse the directory and all those
 // above it.
 func reachable(directory string) bool {
 	for {

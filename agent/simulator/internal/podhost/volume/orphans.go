@@ -106,7 +106,7 @@ func readOwner(base string) (o baseOwner, found bool, err error) {
 	return o, true, nil
 }
 
-// belongs tells whether the base directory was made for the data directory
+// belongs reports whether the base directory was made for the data directory
 // that is at this path now.
 func belongs(base, dataDir string) (bool, error) {
 	o, found, err := readOwner(base)
@@ -141,7 +141,7 @@ func removeOrphans(parent string) {
 	}
 }
 
-// isOrphan tells whether the data directory of a base directory is there and
+// isOrphan reports whether the data directory of a base directory is there and
 // records another one. The last element of the paths is compared, because a
 // directory for temporary files can have several names.
 func isOrphan(base string) bool {

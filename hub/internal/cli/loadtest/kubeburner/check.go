@@ -30,24 +30,24 @@ var strictly = sync.OnceValue(func() runtime.Decoder {
 	return serializer.NewCodecFactory(clientgoscheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 })
 
-// check refuses what a run would refuse: the agent makes nothing outside of its namespaces, and nothing with fields that do not exist.
-func (d *document) check() {
+// checkFields refuses what a run would refuse: the agent makes nothing outside of its namespaces, and nothing with fields that do not exist.
+func (d *document) checkFields() {
 	if slices.Contains(ofNoNamespace, d.kind) {
-		d.refuse("%s makes a %s, which is in no namespace: a load test makes only what is in its own namespaces", d.file, d.kind)
+		d.refuseDocument("%s makes a %s, which is in no namespace: a load test makes only what is in its own namespaces", d.file, d.kind)
 		return
 	}
-	_, _, err := strictly().Decode([]byte(d.of(d.text, 0)), nil, nil)
+	_, _, err := strictly().Decode([]byte(d.fillForIndex(d.text, 0)), nil, nil)
 	switch strict, isStrict := runtime.AsStrictDecodingError(err); {
 	case err == nil, runtime.IsNotRegisteredError(err):
 	case isStrict:
-		d.refuse("%s: Kubernetes' %s of %s has no such field: %s: remove it", d.file, d.kind, d.apiVersion, strings.TrimPrefix(errors.Join(strict.Errors()...).Error(), "strict decoding error: "))
+		d.refuseDocument("%s: Kubernetes' %s of %s has no such field: %s: remove it", d.file, d.kind, d.apiVersion, strings.TrimPrefix(errors.Join(strict.Errors()...).Error(), "strict decoding error: "))
 	default:
-		d.refuse("%s: %v", d.file, err)
+		d.refuseDocument("%s: %v", d.file, err)
 	}
 }
 
-// resource is what RBAC calls the objects.
-func (d *document) resource() schema.GroupResource {
+// groupResource is what RBAC calls the objects.
+func (d *document) groupResource() schema.GroupResource {
 	plural, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(d.apiVersion, d.kind))
 	return plural.GroupResource()
 }

@@ -24,20 +24,20 @@ type churning struct {
 
 // churnSettings are those of a job, with the names and defaults that older releases of kube-burner had.
 func churnSettings(s settings) settings {
-	older := s.truth("churn", false)
-	inner := s.section("churnConfig")
+	older := s.readBool("churn", false)
+	inner := s.readSection("churnConfig")
 	for was, is := range map[string]string{"churnPercent": "percent", "churnDuration": "duration", "churnDelay": "delay", "churnCycles": "cycles", "churnDeletionStrategy": "deletionStrategy"} {
-		if value := s.take(was); value != nil && older {
+		if value := s.takeValue(was); value != nil && older {
 			inner.left[is] = value
 		}
 	}
-	if older && !inner.has("duration") && !inner.has("cycles") {
+	if older && !inner.hasValue("duration") && !inner.hasValue("cycles") {
 		inner.left["duration"] = churnDuration.String()
 	}
-	if older && !inner.has("percent") {
+	if older && !inner.hasValue("percent") {
 		inner.left["percent"] = float64(churnPercent)
 	}
-	if older && !inner.has("delay") {
+	if older && !inner.hasValue("delay") {
 		inner.left["delay"] = churnDelay.String()
 	}
 	return inner
@@ -46,37 +46,37 @@ func churnSettings(s settings) settings {
 // readChurn reads how a job replaces objects; nil if it does not.
 func (c *conversion) readChurn(s settings) *churning {
 	inner := churnSettings(s)
-	percent, cycles := inner.count("percent", 0), inner.count("cycles", 0)
-	duration, delay := inner.duration("duration"), inner.duration("delay")
-	mode := inner.text("mode")
-	inner.take("deletionStrategy")
+	percent, cycles := inner.readCount("percent", 0), inner.readCount("cycles", 0)
+	duration, delay := inner.readDuration("duration"), inner.readDuration("delay")
+	mode := inner.readText("mode")
+	inner.takeValue("deletionStrategy")
 	inner.nameRest()
 	if duration == 0 && cycles == 0 {
 		return nil // As in kube-burner.
 	}
 	if mode != "objects" {
-		c.note(Changed, inner.path, "objects are replaced one by one, and not with their namespaces")
+		c.addNote(Changed, inner.path, "objects are replaced one by one, and not with their namespaces")
 	}
 	if duration == 0 {
 		duration = time.Duration(cycles) * max(delay, time.Minute)
-		c.note(Changed, inner.at("cycles"), "a LoadTest has a duration in place of %d rounds: %s", cycles, duration)
+		c.addNote(Changed, inner.pathOf("cycles"), "a LoadTest has a duration in place of %d rounds: %s", cycles, duration)
 	} else if cycles > 0 {
-		c.note(Changed, inner.at("cycles"), "objects are replaced for %s, however many rounds that are", duration)
+		c.addNote(Changed, inner.pathOf("cycles"), "objects are replaced for %s, however many rounds that are", duration)
 	}
 	if delay > 0 {
-		c.note(Changed, inner.at("delay"), "a round begins when the objects of the one before are there, without a pause of %s", delay)
+		c.addNote(Changed, inner.pathOf("delay"), "a round begins when the objects of the one before are there, without a pause of %s", delay)
 	}
 	if percent < 1 || percent > 100 {
-		c.note(Changed, inner.at("percent"), "%d becomes %d: want 1 to 100", percent, min(max(percent, 1), 100))
+		c.addNote(Changed, inner.pathOf("percent"), "%d becomes %d: want 1 to 100", percent, min(max(percent, 1), 100))
 	}
 	if duration > mostDuration {
-		c.note(Changed, inner.at("duration"), "%s becomes %s, which is the longest of a LoadTest", duration, mostDuration)
+		c.addNote(Changed, inner.pathOf("duration"), "%s becomes %s, which is the longest of a LoadTest", duration, mostDuration)
 	}
 	return &churning{inner.path, int32(min(max(percent, 1), 100)), min(duration, mostDuration)}
 }
 
-// churn adds a step that replaces the objects of a job. Those that others name are left alone: new ones have new names.
-func (c *conversion) churn(j *job) {
+// convertChurn adds a step that replaces the objects of a job. Those that others name are left alone: new ones have new names.
+func (c *conversion) convertChurn(j *job) {
 	if j.churned == nil {
 		return
 	}
@@ -87,20 +87,20 @@ func (c *conversion) churn(j *job) {
 			continue
 		}
 		if by := c.namedBy(d); by != nil {
-			c.note(LeftOut, j.churned.path, "the objects of %s are not replaced: those of %s name them, and new ones have new names", d.file, by.file)
+			c.addNote(LeftOut, j.churned.path, "the objects of %s are not replaced: those of %s name them, and new ones have new names", d.file, by.file)
 			continue
 		}
 		if len(documents) == mostPhases {
-			c.note(LeftOut, j.churned.path, "the objects of %s are not replaced: %d kinds at most are replaced side by side", d.file, mostPhases)
+			c.addNote(LeftOut, j.churned.path, "the objects of %s are not replaced: %d kinds at most are replaced side by side", d.file, mostPhases)
 			continue
 		}
 		documents = append(documents, d)
-		counts = append(counts, d.count()*int(c.load.Namespaces))
+		counts = append(counts, d.countPerNamespace()*int(c.load.Namespaces))
 	}
 	if len(documents) == 0 {
 		return
 	}
-	tunings := c.shares(j.path, j.qps, counts)
+	tunings := c.shareRate(j.path, j.qps, counts)
 	var phases []v1alpha1.LoadPhase
 	for i, d := range documents {
 		phase := v1alpha1.LoadPhase{
@@ -113,7 +113,7 @@ func (c *conversion) churn(j *job) {
 		phases = append(phases, phase)
 	}
 	c.spent += j.churned.duration
-	c.step(j.stepName+"-churn", phases)
+	c.addStep(j.stepName+"-churn", phases)
 }
 
 // namedBy is a document whose objects name those of another; nil if there is none.

@@ -50,20 +50,20 @@ func Convert(config []byte, files fs.FS) (*Result, error) {
 	}
 	c := &conversion{files: files, verifies: true, load: &v1alpha1.Load{Namespaces: 1}}
 	top := settings{c, "", raw}
-	jobs := top.list("jobs")
+	jobs := top.readList("jobs")
 	for i, s := range jobs {
 		c.jobs = append(c.jobs, newJob(i, s))
 	}
-	c.spread()
-	c.global(top.section("global"))
+	c.spreadNamespaces()
+	c.readGlobal(top.readSection("global"))
 	for i, s := range jobs {
 		c.readJob(c.jobs[i], s)
 	}
 	top.nameRest()
 	c.nameTemplates()
-	c.link(c.documentsOfAll())
+	c.linkReferences(c.documentsOfAll())
 	for _, j := range c.jobs {
-		c.steps(j)
+		c.addSteps(j)
 	}
 	c.nameRefused()
 	result := &Result{Notes: c.notes}
@@ -71,7 +71,7 @@ func Convert(config []byte, files fs.FS) (*Result, error) {
 		sortNotes(result.Notes)
 		return result, errors.New("nothing is left of the configuration that a LoadTest can do")
 	}
-	c.finish()
+	c.finishTest()
 	sortNotes(c.notes)
 	result.Notes = c.notes
 	result.Test = &v1alpha1.LoadTest{ObjectMeta: metav1.ObjectMeta{Name: nameOf(c.jobs[0].name, "imported", mostName)}}
@@ -108,10 +108,10 @@ func (c *conversion) nameTemplates() {
 			continue
 		}
 		if kept++; kept > mostTemplates {
-			d.refuse("%s: a LoadTest has %d templates at most", d.file, mostTemplates)
+			d.refuseDocument("%s: a LoadTest has %d templates at most", d.file, mostTemplates)
 		}
-		if d.count() > mostReplicas {
-			d.refuse("%s: %d objects in each of %d namespaces are more than %d, which a LoadTest makes at most", d.file, d.count(), c.load.Namespaces, mostReplicas)
+		if d.countPerNamespace() > mostReplicas {
+			d.refuseDocument("%s: %d objects in each of %d namespaces are more than %d, which a LoadTest makes at most", d.file, d.countPerNamespace(), c.load.Namespaces, mostReplicas)
 		}
 	}
 }
@@ -126,29 +126,29 @@ func (c *conversion) nameRefused() {
 		if d.kind != "" {
 			kind = d.kind + " objects"
 		}
-		c.note(LeftOut, d.path, "%d %s: %s", d.count()*int(c.load.Namespaces), kind, d.refused)
+		c.addNote(LeftOut, d.path, "%d %s: %s", d.countPerNamespace()*int(c.load.Namespaces), kind, d.refused)
 	}
 }
 
-// finish adds what holds for the whole test.
-func (c *conversion) finish() {
-	names := c.names(c.documentsOfAll())
+// finishTest adds what holds for the whole test.
+func (c *conversion) finishTest() {
+	names := c.collectNames(c.documentsOfAll())
 	for _, d := range c.documentsOfAll() {
 		if d.refused != "" || d.step < 0 {
 			continue
 		}
-		text := d.translated()
+		text := d.translatedText()
 		c.load.Templates = append(c.load.Templates, v1alpha1.LoadTemplate{Name: d.template, Object: text})
-		if mentions := d.mentions(names); len(mentions) > 0 {
-			c.note(Changed, d.path, "%s mentions %s in a text: Services have other names here, and the text is left as it is", d.file, strings.Join(mentions, ", "))
+		if mentions := d.findMentions(names); len(mentions) > 0 {
+			c.addNote(Changed, d.path, "%s mentions %s in a text: Services have other names here, and the text is left as it is", d.file, strings.Join(mentions, ", "))
 		}
 	}
 	if len(c.load.Steps) > mostSteps {
-		c.note(LeftOut, "jobs", "a LoadTest has %d steps at most: %d are left out, from %s on", mostSteps, len(c.load.Steps)-mostSteps, c.load.Steps[mostSteps].Name)
+		c.addNote(LeftOut, "jobs", "a LoadTest has %d steps at most: %d are left out, from %s on", mostSteps, len(c.load.Steps)-mostSteps, c.load.Steps[mostSteps].Name)
 		c.load.Steps = c.load.Steps[:mostSteps]
 	}
 	if c.spent > c.load.Timeout.Duration {
-		c.note(Changed, "global.timeout", "the requests and pauses take %s, which is longer than the timeout of %s: the run will fail, as kube-burner would", c.spent.Round(time.Second), c.load.Timeout.Duration)
+		c.addNote(Changed, "global.timeout", "the requests and pauses take %s, which is longer than the timeout of %s: the run will fail, as kube-burner would", c.spent.Round(time.Second), c.load.Timeout.Duration)
 	}
 	if c.verifies {
 		c.load.Thresholds = append(c.load.Thresholds, v1alpha1.LoadThreshold{Measurement: v1alpha1.LoadErrors, Quantile: v1alpha1.LoadP99, MaxPercent: new(int32)})

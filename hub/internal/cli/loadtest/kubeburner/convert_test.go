@@ -44,7 +44,7 @@ func templateOf(load *v1alpha1.Load, name string) string {
 	return ""
 }
 
-// A pod whose Secret has another name would wait for it for ever.
+// A pod whose Secret has another name would wait for it forever.
 // Claim: Imported references still match. Broken: references are not translated.
 func TestWhatObjectsAreNamedByStaysTheSame(t *testing.T) {
 	g := NewWithT(t)

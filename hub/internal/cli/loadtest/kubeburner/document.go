@@ -47,10 +47,10 @@ type edit struct {
 	text     string
 }
 
-// count is how many objects there are in each namespace.
-func (d *document) count() int { return d.iterations * d.replicas }
+// countPerNamespace is how many objects there are in each namespace.
+func (d *document) countPerNamespace() int { return d.iterations * d.replicas }
 
-func (d *document) refuse(format string, args ...any) {
+func (d *document) refuseDocument(format string, args ...any) {
 	if d.refused == "" {
 		d.refused = fmt.Sprintf(format, args...)
 	}
@@ -63,27 +63,27 @@ var (
 	kindLine = regexp.MustCompile(`(?m)^kind:[ \t]*["']?([A-Za-z0-9]+)`)
 )
 
-// documents reads the template of an entry of objects. A file that cannot be read is one document that is refused.
-func (c *conversion) documents(j *job, s settings) []*document {
+// readDocuments reads the template of an entry of objects. A file that cannot be read is one document that is refused.
+func (c *conversion) readDocuments(j *job, s settings) []*document {
 	made := document{path: s.path, job: j, step: -1, iterations: j.perNamespace}
-	made.file = s.text("objectTemplate")
-	made.replicas = s.count("replicas", 1)
-	made.wait, made.churn = s.truth("wait", true), s.truth("churn", true)
-	inputs := s.section("inputVars").left
-	if once := s.truth("runOnce", false); once {
+	made.file = s.readText("objectTemplate")
+	made.replicas = s.readCount("replicas", 1)
+	made.wait, made.churn = s.readBool("wait", true), s.readBool("churn", true)
+	inputs := s.readSection("inputVars").left
+	if once := s.readBool("runOnce", false); once {
 		made.iterations = 1
 		if c.load.Namespaces > 1 {
-			c.note(Changed, s.at("runOnce"), "%d are made in each of %d namespaces, and not in one of them", made.replicas, c.load.Namespaces)
+			c.addNote(Changed, s.pathOf("runOnce"), "%d are made in each of %d namespaces, and not in one of them", made.replicas, c.load.Namespaces)
 		}
 	}
 	s.nameRest()
 	if made.replicas < 1 {
-		c.note(Ignored, s.at("replicas"), "%d: kube-burner makes no such objects either", made.replicas)
+		c.addNote(Ignored, s.pathOf("replicas"), "%d: kube-burner makes no such objects either", made.replicas)
 		return nil
 	}
-	text, err := c.read(made.file)
+	text, err := c.readTemplate(made.file)
 	if err != nil {
-		made.refuse("%v", err)
+		made.refuseDocument("%v", err)
 		return []*document{&made}
 	}
 	var all []*document
@@ -92,11 +92,11 @@ func (c *conversion) documents(j *job, s settings) []*document {
 			continue
 		}
 		one := made
-		one.parse(part, inputs)
+		one.parseText(part, inputs)
 		all = append(all, &one)
 	}
 	if len(all) == 0 {
-		made.refuse("%s: there is nothing in it", made.file)
+		made.refuseDocument("%s: there is nothing in it", made.file)
 		return []*document{&made}
 	}
 	return all
@@ -112,8 +112,8 @@ func withoutComments(text string) string {
 	return strings.Join(lines, "")
 }
 
-// read reads a template file.
-func (c *conversion) read(file string) (string, error) {
+// readTemplate reads a template file.
+func (c *conversion) readTemplate(file string) (string, error) {
 	switch {
 	case file == "":
 		return "", fmt.Errorf("objectTemplate is not set")
@@ -130,29 +130,29 @@ func (c *conversion) read(file string) (string, error) {
 	return strings.ReplaceAll(string(text), "\r\n", "\n"), nil
 }
 
-// parse reads the text of a document. One that cannot be translated is refused, and still has a kind and a name where they are known.
-func (d *document) parse(text string, inputs map[string]any) {
+// parseText reads the text of a document. One that cannot be translated is refused, and still has a kind and a name where they are known.
+func (d *document) parseText(text string, inputs map[string]any) {
 	d.text = action.ReplaceAllStringFunc(text, func(whole string) string {
 		found := variable.FindStringSubmatch(action.FindStringSubmatch(whole)[1])
 		if found == nil {
-			return d.unknown(whole)
+			return d.unknownVariable(whole)
 		}
 		if value, given := inputs[found[1]]; given {
 			switch value.(type) {
 			case map[string]any, []any:
-				d.refuse("%s has %s, whose value in inputVars is not a single one: only texts, numbers, true and false are filled in", d.file, whole)
+				d.refuseDocument("%s has %s, whose value in inputVars is not a single one: only texts, numbers, true and false are filled in", d.file, whole)
 				return whole
 			}
-			return plain(value)
+			return plainText(value)
 		}
 		if _, known := variables[found[1]]; !known {
-			return d.unknown(whole)
+			return d.unknownVariable(whole)
 		}
 		return whole
 	})
 	d.masked = action.ReplaceAllStringFunc(d.text, func(whole string) string { return strings.Repeat("x", len(whole)) })
 	if strings.Contains(d.masked, "{{") {
-		d.refuse("%s has an action of more than one line, which import does not translate", d.file)
+		d.refuseDocument("%s has an action of more than one line, which import does not translate", d.file)
 	}
 	var root yaml.Node
 	err := yaml.Unmarshal([]byte(d.masked), &root)
@@ -163,33 +163,33 @@ func (d *document) parse(text string, inputs map[string]any) {
 	} else if found := kindLine.FindStringSubmatch(d.text); found != nil {
 		d.kind = found[1]
 	}
-	d.judge(err)
+	d.judgeParsed(err)
 }
 
-// judge refuses a document that was not parsed, or is not an object of a kind that a run makes.
-func (d *document) judge(err error) {
+// judgeParsed refuses a document that was not parsed, or is not an object of a kind that a run makes.
+func (d *document) judgeParsed(err error) {
 	switch {
 	case d.refused != "":
 	case err != nil:
-		d.refuse("%s is not YAML: %v", d.file, err)
+		d.refuseDocument("%s is not YAML: %v", d.file, err)
 	case d.root == nil:
-		d.refuse("%s is not an object", d.file)
+		d.refuseDocument("%s is not an object", d.file)
 	case hasAlias(d.root):
-		d.refuse("%s has YAML aliases, which a template of a LoadTest may not have: write out what they stand for", d.file)
+		d.refuseDocument("%s has YAML aliases, which a template of a LoadTest may not have: write out what they stand for", d.file)
 	case d.kind == "" || d.apiVersion == "":
-		d.refuse("%s has no kind or no apiVersion", d.file)
+		d.refuseDocument("%s has no kind or no apiVersion", d.file)
 	default:
-		d.check()
+		d.checkFields()
 	}
 }
 
-func (d *document) unknown(whole string) string {
-	d.refuse("%s has %s: import translates .Iteration, .Replica, .JobName, .UUID, .RunID and inputVars, and no functions or conditions", d.file, whole)
+func (d *document) unknownVariable(whole string) string {
+	d.refuseDocument("%s has %s: import translates .Iteration, .Replica, .JobName, .UUID, .RunID and inputVars, and no functions or conditions", d.file, whole)
 	return whole
 }
 
-// plain is a value as a template has it.
-func plain(value any) string {
+// plainText is a value as a template has it.
+func plainText(value any) string {
 	if number, is := value.(float64); is {
 		return strconv.FormatFloat(number, 'f', -1, 64)
 	}
@@ -208,8 +208,8 @@ var variables = map[string]func(d *document, iteration, replica int) string{
 
 const exampleID = "00000000-0000-4000-8000-000000000000"
 
-// fill is a part of the text as kube-burner fills it in.
-func (d *document) fill(text string, iteration, replica int) string {
+// fillVariables is a part of the text as kube-burner fills it in.
+func (d *document) fillVariables(text string, iteration, replica int) string {
 	return action.ReplaceAllStringFunc(text, func(whole string) string {
 		found := variable.FindStringSubmatch(action.FindStringSubmatch(whole)[1])
 		if found == nil || variables[found[1]] == nil {
@@ -219,14 +219,14 @@ func (d *document) fill(text string, iteration, replica int) string {
 	})
 }
 
-// of is a part of the text for the object with an index in its namespace.
-func (d *document) of(text string, index int) string {
-	return d.fill(text, index/d.replicas, index%d.replicas+1)
+// fillForIndex is a part of the text for the object with an index in its namespace.
+func (d *document) fillForIndex(text string, index int) string {
+	return d.fillVariables(text, index/d.replicas, index%d.replicas+1)
 }
 
-// translation is what a variable of kube-burner becomes in the LoadTest. Objects of a namespace are made by their index from 0, all
+// translateVariable is what a variable of kube-burner becomes in the LoadTest. Objects of a namespace are made by their index from 0, all
 // of one iteration before those of the next.
-func (d *document) translation(name string) string {
+func (d *document) translateVariable(name string) string {
 	switch name {
 	case "Iteration":
 		switch {
@@ -250,27 +250,27 @@ func (d *document) translation(name string) string {
 	return "{{.Run}}"
 }
 
-// translated is the text as the LoadTest has it.
-func (d *document) translated() string {
+// translatedText is the text as the LoadTest has it.
+func (d *document) translatedText() string {
 	var out strings.Builder
 	at := 0
 	for _, one := range d.edits {
-		out.WriteString(d.translate(d.text[at:one.from]))
+		out.WriteString(d.translateText(d.text[at:one.from]))
 		out.WriteString(one.text)
 		at = one.to
 	}
-	out.WriteString(d.translate(d.text[at:]))
+	out.WriteString(d.translateText(d.text[at:]))
 	return strings.TrimPrefix(out.String(), "\n")
 }
 
-func (d *document) translate(text string) string {
+func (d *document) translateText(text string) string {
 	return action.ReplaceAllStringFunc(text, func(whole string) string {
-		return d.translation(variable.FindStringSubmatch(action.FindStringSubmatch(whole)[1])[1])
+		return d.translateVariable(variable.FindStringSubmatch(action.FindStringSubmatch(whole)[1])[1])
 	})
 }
 
-// uses tells whether the text has a variable outside of what is edited.
-func (d *document) uses(name string) bool {
+// usesVariable reports whether the text has a variable outside of what is edited.
+func (d *document) usesVariable(name string) bool {
 	at := 0
 	for _, one := range append(d.edits, edit{from: len(d.text)}) {
 		for _, found := range action.FindAllStringSubmatch(d.text[at:one.from], -1) {

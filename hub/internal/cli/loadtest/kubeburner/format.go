@@ -64,7 +64,7 @@ func readFormat(config []byte) (map[string]any, error) {
 	return raw, checkFields(raw)
 }
 
-// hasSecondDocument tells whether there is anything after the first document.
+// hasSecondDocument reports whether there is anything after the first document.
 func hasSecondDocument(config []byte) bool {
 	var first, second any
 	documents := goyaml.NewDecoder(bytes.NewReader(config))

@@ -8,25 +8,25 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// global reads what holds for all jobs.
-func (c *conversion) global(s settings) {
+// readGlobal reads what holds for all jobs.
+func (c *conversion) readGlobal(s settings) {
 	c.load.CleanupPolicy = v1alpha1.LoadCleanupDelete
-	collects := s.has("gc")
-	if gc := s.truth("gc", false); collects && !gc {
+	collects := s.hasValue("gc")
+	if gc := s.readBool("gc", false); collects && !gc {
 		c.load.CleanupPolicy = v1alpha1.LoadCleanupKeep
 	} else if !collects {
-		c.note(Changed, "global.gc", "it is not set, and kube-burner would leave what it made: here it is removed at the end, by cleanupPolicy: Delete")
+		c.addNote(Changed, "global.gc", "it is not set, and kube-burner would leave what it made: here it is removed at the end, by cleanupPolicy: Delete")
 	}
 	c.load.Timeout = metav1.Duration{Duration: timeoutByDefault}
-	if timeout := s.duration("timeout"); timeout > 0 {
+	if timeout := s.readDuration("timeout"); timeout > 0 {
 		c.load.Timeout.Duration = min(max(timeout, time.Second), mostDuration)
 		if timeout != c.load.Timeout.Duration {
-			c.note(Changed, s.at("timeout"), "%s becomes %s: a LoadTest has 1s to %s", timeout, c.load.Timeout.Duration, mostDuration)
+			c.addNote(Changed, s.pathOf("timeout"), "%s becomes %s: a LoadTest has 1s to %s", timeout, c.load.Timeout.Duration, mostDuration)
 		}
 	}
-	c.waitAtEnd = s.truth("waitWhenFinished", false)
-	for _, measurement := range s.list("measurements") {
-		c.measurement(measurement)
+	c.waitAtEnd = s.readBool("waitWhenFinished", false)
+	for _, measurement := range s.readList("measurements") {
+		c.readMeasurement(measurement)
 	}
 	s.nameRest()
 }
@@ -41,15 +41,15 @@ var (
 // mostThresholds is how many a LoadTest has, one of which is that of errors.
 const mostThresholds = 15
 
-// measurement reads thresholds of pod or Node latencies, which are measured in any case.
-func (c *conversion) measurement(s settings) {
-	name := s.text("name")
+// readMeasurement reads thresholds of pod or Node latencies, which are measured in any case.
+func (c *conversion) readMeasurement(s settings) {
+	name := s.readText("name")
 	ofPods, ofNodes := name == "podLatency", name == "nodeLatency"
 	if !ofPods && !ofNodes {
-		c.note(Ignored, s.path, "%q is not measured", name)
+		c.addNote(Ignored, s.path, "%q is not measured", name)
 	}
-	for _, t := range s.list("thresholds") {
-		condition, metric, text := t.text("conditionType"), t.text("metric"), t.text("threshold")
+	for _, t := range s.readList("thresholds") {
+		condition, metric, text := t.readText("conditionType"), t.readText("metric"), t.readText("threshold")
 		measurement, known := conditionMeasurements[condition]
 		if ofNodes {
 			measurement, known = v1alpha1.LoadNodeReady, condition == "Ready"
@@ -57,7 +57,7 @@ func (c *conversion) measurement(s settings) {
 		quantile, may := quantiles[metric]
 		most, err := time.ParseDuration(text)
 		if !known || !may || err != nil || most <= 0 || !ofPods && !ofNodes || len(c.load.Thresholds) == mostThresholds {
-			c.note(LeftOut, t.path, "the threshold %s %s %s of %s has no counterpart", condition, metric, text, name)
+			c.addNote(LeftOut, t.path, "the threshold %s %s %s of %s has no counterpart", condition, metric, text, name)
 			continue
 		}
 		c.load.Thresholds = append(c.load.Thresholds, v1alpha1.LoadThreshold{Measurement: measurement, Quantile: quantile, Max: &metav1.Duration{Duration: most}})

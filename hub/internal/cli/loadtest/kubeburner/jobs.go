@@ -31,27 +31,27 @@ var actions = map[string]v1alpha1.LoadAction{"delete": v1alpha1.LoadDelete, "pat
 
 // newJob reads what decides how many namespaces there are.
 func newJob(number int, s settings) *job {
-	j := &job{path: s.path, name: s.text("name"), kind: s.text("jobType"), namespace: s.text("namespace")}
+	j := &job{path: s.path, name: s.readText("name"), kind: s.readText("jobType"), namespace: s.readText("namespace")}
 	if j.kind == "" {
 		j.kind = "create"
 	}
 	j.stepName = nameOf(j.name, fmt.Sprintf("job-%d", number+1), mostName-2)
 	j.action = actions[j.kind]
-	j.iterations = s.count("jobIterations", 1)
+	j.iterations = s.readCount("jobIterations", 1)
 	if j.iterations < 1 {
-		s.c.note(LeftOut, s.path, "jobIterations: %d: kube-burner refuses the job too", j.iterations)
+		s.c.addNote(LeftOut, s.path, "jobIterations: %d: kube-burner refuses the job too", j.iterations)
 		j.kind = ""
 	}
-	j.namespaced = s.truth("namespacedIterations", true)
-	j.inEach = max(s.count("iterationsPerNamespace", 1), 1)
+	j.namespaced = s.readBool("namespacedIterations", true)
+	j.inEach = max(s.readCount("iterationsPerNamespace", 1), 1)
 	if !j.namespaced {
 		j.inEach = max(j.iterations, 1)
 	}
 	return j
 }
 
-// spread decides how many namespaces there are, as many as the job has that has most: they are the same for all steps.
-func (c *conversion) spread() {
+// spreadNamespaces decides how many namespaces there are, as many as the job has that has most: they are the same for all steps.
+func (c *conversion) spreadNamespaces() {
 	for _, j := range c.jobs {
 		if j.kind == "create" {
 			c.load.Namespaces = max(c.load.Namespaces, int32(min((j.iterations+j.inEach-1)/j.inEach, mostNamespaces)))
@@ -66,16 +66,16 @@ func (c *conversion) spread() {
 // readJob reads the rest of a job.
 func (c *conversion) readJob(j *job, s settings) {
 	// A LoadTest makes namespaces of its own, which are empty before, and takes no notice of who made what.
-	s.take("cleanup")
-	s.take("preCreateNamespaces")
-	if verifies, fails := s.truth("verifyObjects", true), s.truth("errorOnVerify", true); !verifies || !fails {
+	s.takeValue("cleanup")
+	s.takeValue("preCreateNamespaces")
+	if verifies, fails := s.readBool("verifyObjects", true), s.readBool("errorOnVerify", true); !verifies || !fails {
 		c.verifies = false
 	}
-	if s.truth("gc", false) {
-		c.note(Changed, s.at("gc"), "what the job makes is removed when the whole test is over, and not when the job is")
+	if s.readBool("gc", false) {
+		c.addNote(Changed, s.pathOf("gc"), "what the job makes is removed when the whole test is over, and not when the job is")
 	}
-	if j.pause = s.duration("jobPause"); j.pause > mostDuration {
-		c.note(Changed, s.at("jobPause"), "%s becomes %s, which is the longest of a LoadTest", j.pause, mostDuration)
+	if j.pause = s.readDuration("jobPause"); j.pause > mostDuration {
+		c.addNote(Changed, s.pathOf("jobPause"), "%s becomes %s, which is the longest of a LoadTest", j.pause, mostDuration)
 		j.pause = mostDuration
 	}
 	switch {
@@ -84,7 +84,7 @@ func (c *conversion) readJob(j *job, s settings) {
 	case j.action != "":
 		c.readChange(j, s)
 	case j.kind != "":
-		c.note(LeftOut, j.path, "jobs of the type %q are not supported", j.kind)
+		c.addNote(LeftOut, j.path, "jobs of the type %q are not supported", j.kind)
 		return
 	default:
 		return
@@ -92,21 +92,21 @@ func (c *conversion) readJob(j *job, s settings) {
 	s.nameRest()
 }
 
-// steps adds the steps of a job.
-func (c *conversion) steps(j *job) {
+// addSteps adds the steps of a job.
+func (c *conversion) addSteps(j *job) {
 	switch {
 	case j.kind == "create":
-		c.create(j)
+		c.convertCreation(j)
 	case j.action != "":
-		c.change(j)
+		c.convertChanges(j)
 	}
 	if j.pause > 0 {
 		c.spent += j.pause
-		c.step(j.stepName+"-pause", []v1alpha1.LoadPhase{{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: j.pause}}})
+		c.addStep(j.stepName+"-pause", []v1alpha1.LoadPhase{{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: j.pause}}})
 	}
 }
 
-func (c *conversion) step(name string, phases []v1alpha1.LoadPhase) {
+func (c *conversion) addStep(name string, phases []v1alpha1.LoadPhase) {
 	if len(phases) == 0 {
 		return
 	}

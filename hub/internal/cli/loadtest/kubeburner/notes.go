@@ -60,7 +60,7 @@ func sortNotes(notes []Note) {
 	})
 }
 
-func (c *conversion) note(kind NoteKind, path, format string, args ...any) {
+func (c *conversion) addNote(kind NoteKind, path, format string, args ...any) {
 	note := Note{kind, path, fmt.Sprintf(format, args...)}
 	if !slices.Contains(c.notes, note) {
 		c.notes = append(c.notes, note)

@@ -14,28 +14,28 @@ const qpsByDefault, burstByDefault = 5, 10
 // mostOff is by what part a rate may be off before it is named.
 const mostOff = 0.02
 
-// rate reads how many requests a job makes in a second.
-func (c *conversion) rate(s settings) float64 {
-	qps, burst := s.number("qps", 0), s.number("burst", 0)
+// readRate reads how many requests a job makes in a second.
+func (c *conversion) readRate(s settings) float64 {
+	qps, burst := s.readNumber("qps", 0), s.readNumber("burst", 0)
 	if qps < 0 || burst < 0 {
-		s.wrong("qps", "a rate", qps)
+		s.noteWrongType("qps", "a rate", qps)
 		qps = 0
 	}
 	if qps == 0 || burst == 0 {
 		if qps != 0 || burst != 0 {
-			c.note(Ignored, s.path, "qps %v and burst %v: without both of them kube-burner uses %d and %d, and so does the LoadTest", qps, burst, qpsByDefault, burstByDefault)
+			c.addNote(Ignored, s.path, "qps %v and burst %v: without both of them kube-burner uses %d and %d, and so does the LoadTest", qps, burst, qpsByDefault, burstByDefault)
 		}
 		return qpsByDefault
 	}
 	if burst > 1 {
-		c.note(Changed, s.at("burst"), "the first %v requests are made at the rate of qps, and not at once", burst)
+		c.addNote(Changed, s.pathOf("burst"), "the first %v requests are made at the rate of qps, and not at once", burst)
 	}
 	return qps
 }
 
-// shares gives each phase of a step its part of a rate, so that all of them end at about the same time: counts are the requests of
+// shareRate gives each phase of a step its part of a rate, so that all of them end at about the same time: counts are the requests of
 // each. A rate that whole requests a second do not give is named.
-func (c *conversion) shares(path string, qps float64, counts []int) []v1alpha1.LoadTuning {
+func (c *conversion) shareRate(path string, qps float64, counts []int) []v1alpha1.LoadTuning {
 	total := 0
 	for _, count := range counts {
 		total += count
@@ -55,8 +55,8 @@ func (c *conversion) shares(path string, qps float64, counts []int) []v1alpha1.L
 		if len(texts) > 1 {
 			how = " (" + strings.Join(texts, " + ") + ", one for each kind of object)"
 		}
-		c.note(Changed, path+".qps", "%v requests a second become %v%s, because a LoadTest has whole numbers from 1 to %d: %d requests take %s instead of %s",
-			qps, sum, how, mostQPS, total, seconds(longest), seconds(wanted))
+		c.addNote(Changed, path+".qps", "%v requests a second become %v%s, because a LoadTest has whole numbers from 1 to %d: %d requests take %s instead of %s",
+			qps, sum, how, mostQPS, total, secondsToDuration(longest), secondsToDuration(wanted))
 	}
 	return tunings
 }

@@ -18,10 +18,10 @@ type place struct {
 	index int
 }
 
-// link lets objects be named as a LoadTest calls them. A document that names an object which is left out, or one of a number that
-// no expression gives, is left out too: its pods would wait for that for ever.
-func (c *conversion) link(all []*document) {
-	names := c.names(all)
+// linkReferences lets objects be named as a LoadTest calls them. A document that names an object which is left out, or one of a number that
+// no expression gives, is left out too: its pods would wait for that forever.
+func (c *conversion) linkReferences(all []*document) {
+	names := c.collectNames(all)
 	for _, d := range all {
 		d.linkTo(names)
 	}
@@ -30,7 +30,7 @@ func (c *conversion) link(all []*document) {
 		for _, d := range all {
 			for _, needed := range d.needs {
 				if d.refused == "" && needed.refused != "" {
-					d.refuse("%s names a %s of %s, and that is left out", d.file, needed.kind, needed.file)
+					d.refuseDocument("%s names a %s of %s, and that is left out", d.file, needed.kind, needed.file)
 					again = true
 				}
 			}
@@ -38,16 +38,16 @@ func (c *conversion) link(all []*document) {
 	}
 }
 
-// names finds what kube-burner calls the objects of documents. Those of one name are one object there.
-func (c *conversion) names(all []*document) named {
+// collectNames finds what kube-burner calls the objects of documents. Those of one name are one object there.
+func (c *conversion) collectNames(all []*document) named {
 	names := named{}
 	for _, d := range all {
 		if d.name == nil {
 			continue
 		}
 		again := 0
-		for index := range d.count() {
-			key := objectKey{d.namespace(d.kind), d.kind, d.of(d.text[d.name.from:d.name.to], index)}
+		for index := range d.countPerNamespace() {
+			key := objectKey{d.namespaceOf(d.kind), d.kind, d.fillForIndex(d.text[d.name.from:d.name.to], index)}
 			if _, taken := names[key]; taken {
 				again++
 				continue
@@ -55,14 +55,14 @@ func (c *conversion) names(all []*document) named {
 			names[key] = place{d, index}
 		}
 		if again > 0 && d.refused == "" {
-			c.note(Changed, d.path, "%d of %d objects of %s in each namespace have the name of another one, so that kube-burner does not make them: here all are made", again, d.count(), d.file)
+			c.addNote(Changed, d.path, "%d of %d objects of %s in each namespace have the name of another one, so that kube-burner does not make them: here all are made", again, d.countPerNamespace(), d.file)
 		}
 	}
 	return names
 }
 
-// namespace is where kube-burner makes objects of a kind for the job.
-func (d *document) namespace(kind string) string {
+// namespaceOf is where kube-burner makes objects of a kind for the job.
+func (d *document) namespaceOf(kind string) string {
 	if slices.Contains(ofNoNamespace, kind) {
 		return ""
 	}
@@ -71,20 +71,20 @@ func (d *document) namespace(kind string) string {
 
 // linkTo writes the names that objects have in the LoadTest into the document.
 func (d *document) linkTo(names named) {
-	for _, one := range d.scalars() {
+	for _, one := range d.listScalars() {
 		kind := d.namedKind(one)
 		if kind == "" {
 			continue
 		}
-		found := make([]*place, d.count())
+		found := make([]*place, d.countPerNamespace())
 		var target *document
 		for index := range found {
-			at, is := names[objectKey{d.namespace(kind), kind, d.of(d.text[one.from:one.to], index)}]
+			at, is := names[objectKey{d.namespaceOf(kind), kind, d.fillForIndex(d.text[one.from:one.to], index)}]
 			if !is {
 				continue // What kube-burner does not make is missing there too, or is of the cluster.
 			}
 			if target != nil && target != at.of {
-				d.refuse("%s names %s of %s and of %s at %s, which a LoadTest cannot", d.file, kind, target.file, at.of.file, strings.Join(one.keys, "."))
+				d.refuseDocument("%s names %s of %s and of %s at %s, which a LoadTest cannot", d.file, kind, target.file, at.of.file, strings.Join(one.keys, "."))
 				return
 			}
 			target, found[index] = at.of, &at
@@ -97,7 +97,7 @@ func (d *document) linkTo(names named) {
 		}
 		number, is := d.numberOf(found, target)
 		if !is {
-			d.refuse("%s names the %s %s at %s: no expression of a LoadTest gives the number of that object", d.file, kind, d.text[one.from:one.to], strings.Join(one.keys, "."))
+			d.refuseDocument("%s names the %s %s at %s: no expression of a LoadTest gives the number of that object", d.file, kind, d.text[one.from:one.to], strings.Join(one.keys, "."))
 			return
 		}
 		d.edits = append(d.edits, edit{one.from, one.to, target.template + "-" + number})
@@ -124,7 +124,7 @@ func (d *document) numberOf(found []*place, target *document) (string, bool) {
 			break
 		}
 	}
-	for _, by := range []int{d.replicas, target.replicas, target.count(), d.iterations} {
+	for _, by := range []int{d.replicas, target.replicas, target.countPerNamespace(), d.iterations} {
 		candidates = append(candidates,
 			candidate{fmt.Sprintf("{{mod .Index %d}}", by), func(index int) int { return index % by }},
 			candidate{fmt.Sprintf("{{div .Index %d}}", by), func(index int) int { return index / by }})
@@ -144,7 +144,7 @@ func (d *document) numberOf(found []*place, target *document) (string, bool) {
 // namedKind is the kind of the object that a value of a template names; empty if it names none that the API server or a controller
 // looks up.
 func (d *document) namedKind(s *scalar) string {
-	switch s.key(0) {
+	switch s.nthKey(0) {
 	case "secretName":
 		return "Secret"
 	case "claimName":
@@ -170,7 +170,7 @@ func (d *document) namedKind(s *scalar) string {
 }
 
 func (d *document) kindOfName(s *scalar) string {
-	switch s.key(1) {
+	switch s.nthKey(1) {
 	case "secretKeyRef", "secretRef", "secret", "imagePullSecrets":
 		return "Secret"
 	case "configMapKeyRef", "configMapRef", "configMap":
@@ -186,15 +186,15 @@ func (d *document) kindOfName(s *scalar) string {
 // wordOfName is what a name may be part of, such as the host in a URL.
 var wordOfName = regexp.MustCompile(`[A-Za-z0-9-]+`)
 
-// mentions are names of Services in the texts of a document, such as the arguments of its containers, that nothing looks up.
-func (d *document) mentions(names named) (found []string) {
-	for _, one := range d.scalars() {
-		switch one.key(0) {
+// findMentions are names of Services in the texts of a document, such as the arguments of its containers, that nothing looks up.
+func (d *document) findMentions(names named) (found []string) {
+	for _, one := range d.listScalars() {
+		switch one.nthKey(0) {
 		case "args", "command", "value", "host", "url":
 		default:
 			continue
 		}
-		for _, word := range wordOfName.FindAllString(d.of(d.text[one.from:one.to], 0), -1) {
+		for _, word := range wordOfName.FindAllString(d.fillForIndex(d.text[one.from:one.to], 0), -1) {
 			if _, is := names[objectKey{d.job.namespace, "Service", word}]; is && !slices.Contains(found, word) {
 				found = append(found, word)
 			}

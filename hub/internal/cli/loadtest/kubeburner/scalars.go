@@ -15,16 +15,16 @@ type scalar struct {
 	siblings *yaml.Node
 }
 
-// key is the nth key from the last.
-func (s *scalar) key(n int) string {
+// nthKey is the nth key from the last.
+func (s *scalar) nthKey(n int) string {
 	if n >= len(s.keys) {
 		return ""
 	}
 	return s.keys[len(s.keys)-1-n]
 }
 
-// scalars are all single values of the document.
-func (d *document) scalars() (all []*scalar) {
+// listScalars are all single values of the document.
+func (d *document) listScalars() (all []*scalar) {
 	var walk func(node, parent *yaml.Node, keys []string)
 	walk = func(node, parent *yaml.Node, keys []string) {
 		switch node.Kind {
@@ -37,7 +37,7 @@ func (d *document) scalars() (all []*scalar) {
 				walk(item, parent, keys)
 			}
 		case yaml.ScalarNode:
-			if found := d.locate(node); found != nil {
+			if found := d.locateScalar(node); found != nil {
 				found.keys, found.siblings = keys, parent
 				all = append(all, found)
 			}
@@ -50,13 +50,13 @@ func (d *document) scalars() (all []*scalar) {
 	return all
 }
 
-// hasAlias tells whether a part of a document stands for another one.
+// hasAlias reports whether a part of a document stands for another one.
 func hasAlias(node *yaml.Node) bool {
 	return node.Kind == yaml.AliasNode || slices.ContainsFunc(node.Content, hasAlias)
 }
 
-// locate finds where the text has a value; nil for one of several lines, or with escapes.
-func (d *document) locate(node *yaml.Node) *scalar {
+// locateScalar finds where the text has a value; nil for one of several lines, or with escapes.
+func (d *document) locateScalar(node *yaml.Node) *scalar {
 	lines := strings.SplitAfter(d.masked, "\n")
 	if node.Line > len(lines) || node.Value == "" {
 		return nil
@@ -81,7 +81,7 @@ func (d *document) locate(node *yaml.Node) *scalar {
 
 // scalarAt finds a value by its keys.
 func (d *document) scalarAt(keys ...string) *scalar {
-	for _, one := range d.scalars() {
+	for _, one := range d.listScalars() {
 		if slices.Equal(one.keys, keys) {
 			return one
 		}
@@ -95,7 +95,7 @@ func (d *document) textOf(key string) string {
 	if found == nil {
 		return ""
 	}
-	return d.of(d.text[found.from:found.to], 0)
+	return d.fillForIndex(d.text[found.from:found.to], 0)
 }
 
 // textBeside is the value that the map of a scalar has for another key.
@@ -104,8 +104,8 @@ func (d *document) textBeside(s *scalar, key string) string {
 		if s.siblings.Content[i].Value != key {
 			continue
 		}
-		if found := d.locate(s.siblings.Content[i+1]); found != nil {
-			return d.of(d.text[found.from:found.to], 0)
+		if found := d.locateScalar(s.siblings.Content[i+1]); found != nil {
+			return d.fillForIndex(d.text[found.from:found.to], 0)
 		}
 	}
 	return ""

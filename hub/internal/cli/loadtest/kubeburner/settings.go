@@ -16,108 +16,108 @@ type settings struct {
 	left map[string]any
 }
 
-// at is the path of a setting.
-func (s settings) at(name string) string { return strings.TrimPrefix(s.path+"."+name, ".") }
+// pathOf is the path of a setting.
+func (s settings) pathOf(name string) string { return strings.TrimPrefix(s.path+"."+name, ".") }
 
-func (s settings) take(name string) any {
+func (s settings) takeValue(name string) any {
 	value := s.left[name]
 	delete(s.left, name)
 	return value
 }
 
-// wrong notes a value that is not of the wanted type.
-func (s settings) wrong(name, wanted string, value any) {
-	s.c.note(Changed, s.at(name), "%v is not %s: kube-burner refuses it, and here it counts as not set", value, wanted)
+// noteWrongType notes a value that is not of the wanted type.
+func (s settings) noteWrongType(name, wanted string, value any) {
+	s.c.addNote(Changed, s.pathOf(name), "%v is not %s: kube-burner refuses it, and here it counts as not set", value, wanted)
 }
 
-func (s settings) section(name string) settings {
-	value := s.take(name)
+func (s settings) readSection(name string) settings {
+	value := s.takeValue(name)
 	inner, isMap := value.(map[string]any)
 	if !isMap {
 		if value != nil {
-			s.wrong(name, "a map", value)
+			s.noteWrongType(name, "a map", value)
 		}
 		inner = map[string]any{}
 	}
-	return settings{s.c, s.at(name), inner}
+	return settings{s.c, s.pathOf(name), inner}
 }
 
-func (s settings) list(name string) (list []settings) {
-	value := s.take(name)
+func (s settings) readList(name string) (list []settings) {
+	value := s.takeValue(name)
 	items, isList := value.([]any)
 	if !isList && value != nil {
-		s.wrong(name, "a list", value)
+		s.noteWrongType(name, "a list", value)
 	}
 	for i, item := range items {
-		at := fmt.Sprintf("%s[%d]", s.at(name), i)
+		at := fmt.Sprintf("%s[%d]", s.pathOf(name), i)
 		if inner, isMap := item.(map[string]any); isMap {
 			list = append(list, settings{s.c, at, inner})
 		} else {
-			s.c.note(LeftOut, at, "%v is not a map", item)
+			s.c.addNote(LeftOut, at, "%v is not a map", item)
 		}
 	}
 	return list
 }
 
-func (s settings) text(name string) string {
-	switch value := s.take(name).(type) {
+func (s settings) readText(name string) string {
+	switch value := s.takeValue(name).(type) {
 	case nil:
 		return ""
 	case map[string]any, []any:
-		s.wrong(name, "a text", value)
+		s.noteWrongType(name, "a text", value)
 		return ""
 	default:
-		return plain(value)
+		return plainText(value)
 	}
 }
 
-func (s settings) number(name string, otherwise float64) float64 {
-	switch value := s.take(name).(type) {
+func (s settings) readNumber(name string, otherwise float64) float64 {
+	switch value := s.takeValue(name).(type) {
 	case nil:
 	case float64:
 		return value
 	default:
-		s.wrong(name, "a number", value)
+		s.noteWrongType(name, "a number", value)
 	}
 	return otherwise
 }
 
-// count reads a whole number.
-func (s settings) count(name string, otherwise int) int {
-	value := s.number(name, float64(otherwise))
+// readCount reads a whole number.
+func (s settings) readCount(name string, otherwise int) int {
+	value := s.readNumber(name, float64(otherwise))
 	const most = 1 << 30
 	if value != float64(int(value)) || value > most {
-		s.wrong(name, "a whole number", value)
+		s.noteWrongType(name, "a whole number", value)
 		return otherwise
 	}
 	return int(value)
 }
 
-func (s settings) truth(name string, otherwise bool) bool {
-	switch value := s.take(name).(type) {
+func (s settings) readBool(name string, otherwise bool) bool {
+	switch value := s.takeValue(name).(type) {
 	case nil:
 	case bool:
 		return value
 	default:
-		s.wrong(name, "true or false", value)
+		s.noteWrongType(name, "true or false", value)
 	}
 	return otherwise
 }
 
-func (s settings) duration(name string) time.Duration {
-	text := s.text(name)
+func (s settings) readDuration(name string) time.Duration {
+	text := s.readText(name)
 	if text == "" || text == "0" {
 		return 0
 	}
 	value, err := time.ParseDuration(text)
 	if err != nil || value < 0 {
-		s.wrong(name, "a duration such as 5m", text)
+		s.noteWrongType(name, "a duration such as 5m", text)
 		return 0
 	}
 	return value
 }
 
-func (s settings) has(name string) bool { return s.left[name] != nil }
+func (s settings) hasValue(name string) bool { return s.left[name] != nil }
 
 // ofReports are settings of kube-burner's reports and preparations. They have no influence on the load.
 var ofReports = []string{
@@ -130,9 +130,9 @@ var ofReports = []string{
 func (s settings) nameRest() {
 	for _, name := range slices.Sorted(maps.Keys(s.left)) {
 		if slices.Contains(ofReports, name) {
-			s.c.note(Ignored, s.at(name), "a LoadTest has no such setting")
+			s.c.addNote(Ignored, s.pathOf(name), "a LoadTest has no such setting")
 		} else {
-			s.c.note(Changed, s.at(name), "a LoadTest has no such setting: the load is made without it")
+			s.c.addNote(Changed, s.pathOf(name), "a LoadTest has no such setting: the load is made without it")
 		}
 	}
 }
