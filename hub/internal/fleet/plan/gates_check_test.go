@@ -32,6 +32,11 @@ func readings(in Input) []reading {
 			now.members[c.Name] = c.Group
 		}
 	}
+	for name, group := range now.members {
+		if !slices.Contains(in.Groups, group) {
+			now.members[name] = "" // A cluster that is gone, of a group that is gone too, was in none by the present spec.
+		}
+	}
 	if in.Snapshot == nil {
 		return []reading{now}
 	}
