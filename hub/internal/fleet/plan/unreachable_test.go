@@ -9,6 +9,7 @@ import (
 
 // TestAnUnreachableClusterKeepsItsRoomByEitherPolicy edits unreachablePolicy while the only cluster that may be in progress is
 // unreachable: the next one is started only if the policy now and the promised one both let go of it.
+// Claim: An unreachable cluster keeps its room while one of two policies waits for it. Broken: one that soaks counts as failed only.
 func TestAnUnreachableClusterKeepsItsRoomByEitherPolicy(t *testing.T) {
 	hold, fail := v1alpha1.UnreachableHold, v1alpha1.UnreachableFail
 	for _, phase := range []Phase{Progressing, Soaking} {
