@@ -158,15 +158,15 @@ func (m memory) texts() (members, promise string, err error) {
 		return "", "", fmt.Errorf("writing what the spec promises as text: %w", err)
 	}
 	if size := len(names) + len(spec); size > largestSnapshot {
-		return "", "", tooLarge{clusters: len(m.members), names: len(names), spec: len(spec)}
+		return "", "", sizeError{clusters: len(m.members), names: len(names), spec: len(spec)}
 	}
 	return string(names), string(spec), nil
 }
 
-// tooLarge says that a snapshot is larger than an object may be.
-type tooLarge struct{ clusters, names, spec int }
+// sizeError says that a snapshot is larger than an object may be.
+type sizeError struct{ clusters, names, spec int }
 
-func (e tooLarge) Error() string {
+func (e sizeError) Error() string {
 	return fmt.Sprintf("a rollout keeps the names of its clusters, and what gates say when it starts, in %d KiB: here the names of %d clusters have %d KiB, and the gates %d KiB",
 		largestSnapshot>>10, e.clusters, e.names>>10, e.spec>>10)
 }
@@ -176,7 +176,7 @@ func (s *scope) unkeepable() *problem {
 	if s.snapshot != nil || !slices.ContainsFunc(s.members, func(m *member) bool { return m.selected && !s.isCurrent(m) }) {
 		return nil
 	}
-	var large tooLarge
+	var large sizeError
 	if _, _, err := s.takeSnapshot().texts(); !errors.As(err, &large) {
 		return nil // Another error is that of the write.
 	}

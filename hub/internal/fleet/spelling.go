@@ -26,7 +26,7 @@ type spelling struct {
 }
 
 // isOwn reports whether the spec is written as its revision is.
-func (p spelling) isOwn() bool { return p.text == p.revision }
+func (p *spelling) isOwn() bool { return p.text == p.revision }
 
 // spellings has a spelling for each fleet. The zero value is ready for use.
 type spellings struct {
@@ -113,7 +113,7 @@ func (t Template) content() *kept {
 }
 
 // respell returns the fleet with the templates of its revision in place of its own, which mean the same.
-func (p spelling) respell(fleet *v1alpha1.MachineFleet) (*v1alpha1.MachineFleet, error) {
+func (p *spelling) respell(fleet *v1alpha1.MachineFleet) (*v1alpha1.MachineFleet, error) {
 	if p.isOwn() || p.content == nil {
 		return fleet, nil
 	}
