@@ -103,11 +103,23 @@ func runsPod(t *testing.T, c *cluster, image string) {
 				Name: "hollow-node", Image: "sleeper", Command: []string{"/hollow-node"},
 				Args:            []string{"--config-dir=/etc/hollow-node", "--state-dir=/var/lib/hollow-node", "--bind-address=$(POD_IP)", "--disruptions-file=/etc/disruptions/plan.json"},
 				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: new(bool), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+				VolumeMounts: []corev1.VolumeMount{
+					{Name: "config", MountPath: "/etc/hollow-node"}, {Name: "state", MountPath: "/var/lib/hollow-node"}, {Name: "plan", MountPath: "/etc/disruptions"},
+				},
 			}},
+			Volumes: []corev1.Volume{
+				{Name: "config", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "sleeper"}}},
+				{Name: "state", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+				{Name: "plan", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{}}},
+			},
 		},
 	}
 	letEdit(t, admin, namespace, rbacv1.Subject{Kind: rbacv1.GroupKind, Name: agentsGroup})
 	agent := c.as(t, "hollowfleet-agent", agentsGroup)
+	within(t, patience, "the Secret of the pod is created", func() error {
+		_, err := agent.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "sleeper"}}, metav1.CreateOptions{})
+		return err
+	})
 	within(t, patience, "the pod is created", func() error { // The namespace's ServiceAccount comes by itself.
 		_, err := agent.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 		return err
