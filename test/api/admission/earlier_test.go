@@ -134,13 +134,14 @@ func repairAndRelease(t *testing.T, asAgent client.Client, object *unstructured.
 		return c.Patch(t.Context(), object.DeepCopy(), client.RawPatch(kind, []byte(text)), options...)
 	}
 	whole := `[{"op":"add","path":"/spec","value":` + repairs[kind] + `}]`
+	repair := func() error { return patch(c, types.JSONPatchType, whole, client.DryRunAll) }
 	switch _, isMap := object.Object["spec"].(map[string]any); {
 	case isMap && (strings.HasPrefix(kind, "LoadTest") || strings.HasPrefix(kind, "NodeDisruption")):
-		g.Expect(patch(c, types.JSONPatchType, whole, client.DryRunAll)).To(MatchError(ContainSubstring("delete the ")), "its repair")
+		g.Eventually(repair).WithTimeout(time.Minute).Should(MatchError(ContainSubstring("delete the ")), "its repair, once the policy counts")
 	case object.GetName() == "spec-inner" && (kind == "MachineSet" || kind == "MachineDeployment"):
-		g.Expect(patch(c, types.JSONPatchType, whole, client.DryRunAll)).To(MatchError(ContainSubstring("spec.selector cannot be changed: create another object")), "its repair")
+		g.Eventually(repair).WithTimeout(time.Minute).Should(MatchError(ContainSubstring("spec.selector cannot be changed: create another object")), "its repair")
 	default:
-		g.Expect(patch(c, types.JSONPatchType, whole, client.DryRunAll)).To(Succeed(), "its repair")
+		g.Expect(repair()).To(Succeed(), "its repair")
 	}
 	g.Expect(patch(c, types.MergePatchType, `{"metadata":{"labels":{"seen":"x"}}}`)).To(Succeed(), "a label")
 	if own := map[string]string{"Machine": v1alpha1.MachineFinalizer, "LoadTestRun": v1alpha1.LoadTestRunFinalizer}[kind]; own != "" {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,7 +29,9 @@ func overridden(config string) *v1alpha1.MachineFleet {
 func TestOverridesOfFleetsAreBounded(t *testing.T) {
 	g, c := NewWithT(t), environment.Client
 	stored := overridden(keys(20_000)) // From before there was a bound.
-	g.Expect(c.Create(t.Context(), stored)).To(Succeed())
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "hollowfleet-fleet-overrides"}}
+	g.Expect(client.IgnoreNotFound(c.Delete(t.Context(), binding))).To(Succeed(), "a test before may have applied all policies")
+	g.Eventually(func() error { return c.Create(t.Context(), stored) }).WithTimeout(time.Minute).Should(Succeed(), "the policy of a test before is gone")
 	applyPolicies(t, "overrides")
 	tooLong := MatchError(ContainSubstring("spec.overrides[east].template: is longer than 32768 characters: write only what differs"))
 	g.Eventually(func() error { return c.Create(t.Context(), overridden(keys(20_000)), client.DryRunAll) }).
