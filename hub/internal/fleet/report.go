@@ -107,20 +107,7 @@ func (s *scope) summarizeMembers(p plan.Plan) summary {
 		if failure != nil {
 			sum.addFailure(name, *failure)
 		}
-		switch {
-		case m.held != "":
-			sum.blind++
-			if phase != plan.Succeeded {
-				sum.counts.Held++
-			}
-			if phase != plan.Succeeded && !s.failsUnreachable(m) {
-				sum.held = append(sum.held, name)
-			}
-		case m.deployment == nil && phase == plan.ToApply && len(m.blocked) == 0:
-			sum.unreached = append(sum.unreached, name)
-		case m.selected && !m.isAvailable():
-			sum.down = append(sum.down, name)
-		}
+		sum.addReach(m, phase, s.failsUnreachable(m))
 		if why := m.unhealthyIn(phase); len(why) > 0 {
 			sum.unhealthy, sum.whyUnhealthy = append(sum.unhealthy, name), cmp.Or(sum.whyUnhealthy, why[0])
 		}
@@ -133,6 +120,25 @@ func (s *scope) summarizeMembers(p plan.Plan) summary {
 		}
 	}
 	return sum
+}
+
+// addReach notes a cluster that the hub does not act in, that the rollout has not reached, or that is unavailable.
+func (sum *summary) addReach(m *member, phase plan.Phase, fails bool) {
+	name := m.cluster.Name
+	switch {
+	case m.held != "":
+		sum.blind++
+		if phase != plan.Succeeded {
+			sum.counts.Held++
+		}
+		if phase != plan.Succeeded && !fails {
+			sum.held = append(sum.held, name)
+		}
+	case m.deployment == nil && phase == plan.ToApply && len(m.blocked) == 0:
+		sum.unreached = append(sum.unreached, name)
+	case !m.isAvailable():
+		sum.down = append(sum.down, name)
+	}
 }
 
 // addLeft notes a cluster that has left the fleet in the middle of the revision. It is not counted.
