@@ -52,7 +52,7 @@ func newBootstrap(ctx context.Context, e *environment) (*bootstrap, error) {
 	if err := b.loadKubeconfigs(userAgent); err != nil {
 		return nil, err
 	}
-	hostDirect, err := b.connect(ctx, userAgent)
+	hostDirect, err := b.connectClusters(ctx, userAgent)
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +66,8 @@ func newBootstrap(ctx context.Context, e *environment) (*bootstrap, error) {
 	return b, err
 }
 
-// connect makes the clients and probes of the API servers. It returns a client of the host's.
-func (b *bootstrap) connect(ctx context.Context, userAgent string) (host *clients.Direct, err error) {
+// connectClusters makes the clients and probes of the API servers. It returns a client of the host's.
+func (b *bootstrap) connectClusters(ctx context.Context, userAgent string) (host *clients.Direct, err error) {
 	targetDirect, err := clients.NewDirect(b.target)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the target: %w", err)
@@ -111,7 +111,7 @@ func (b *bootstrap) loadKubeconfigs(userAgent string) error {
 	var problems []error
 	if b.HubKubeconfig != "" {
 		var err error
-		if b.way, err = b.ready(); err != nil {
+		if b.way, err = b.useReadyKubeconfig(); err != nil {
 			problems = append(problems, err)
 		}
 	}
@@ -159,7 +159,7 @@ func reportedCluster(denial *hubidentity.Denial, probe *clients.HubProbe) func()
 // An agent that stands by for another one waits here too: its controllers would report on the same Machines.
 func (b *bootstrap) waitUntilJoined(ctx context.Context) error {
 	return poll.Until(ctx, b.clock, joinInterval, func(context.Context) (joined bool, err error) {
-		missing := b.missing()
+		missing := b.describeMissing()
 		if missing != "" && b.doing.Swap(missing) != missing {
 			b.Log.Info("Waiting to join", "Cluster", b.ClusterName, "for", missing)
 		}
@@ -167,8 +167,8 @@ func (b *bootstrap) waitUntilJoined(ctx context.Context) error {
 	})
 }
 
-// missing says what the agent has to wait for, empty if nothing.
-func (b *bootstrap) missing() string {
+// describeMissing says what the agent has to wait for, empty if nothing.
+func (b *bootstrap) describeMissing() string {
 	cluster := b.hubProbe.Cluster()
 	why, blocked := b.lease.Blocked()
 	denied, out := b.denial.Blocked()

@@ -44,12 +44,12 @@ func (b *bootstrap) openCredential(ctx context.Context, target *clients.Direct, 
 		store = clientcert.NewSecret(target.Ungated(clients.Keeping("Secret", key)), key)
 	}
 	var err error
-	b.way, err = b.joining(ctx, store, userAgent)
+	b.way, err = b.useJoinedCredential(ctx, store, userAgent)
 	return err
 }
 
-// ready is the way with a kubeconfig that another program renews.
-func (b *bootstrap) ready() (way, error) {
+// useReadyKubeconfig is the way with a kubeconfig that another program renews.
+func (b *bootstrap) useReadyKubeconfig() (way, error) {
 	files, err := clientcert.NewFiles(b.HubKubeconfig, b.clock, b.Log.WithName("clientcert"), b.acceptIdentity)
 	if err != nil {
 		return way{}, fmt.Errorf("--hub-kubeconfig: %w", err)
@@ -61,8 +61,8 @@ func (b *bootstrap) ready() (way, error) {
 	return way{Source: files, server: config.Host, follow: files.Run, waiting: func() string { return "" }}, nil
 }
 
-// joining is the way with a credential that the agent gets and keeps itself.
-func (b *bootstrap) joining(ctx context.Context, store clientcert.Store, userAgent string) (way, error) {
+// useJoinedCredential is the way with a credential that the agent gets and keeps itself.
+func (b *bootstrap) useJoinedCredential(ctx context.Context, store clientcert.Store, userAgent string) (way, error) {
 	bounded, cancel := context.WithTimeout(ctx, longestTimeout)
 	defer cancel()
 	server, err := clientcert.Server(bounded, b.BootstrapKubeconfig, b.ClusterName, store)

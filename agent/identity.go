@@ -55,8 +55,8 @@ func (b *bootstrap) claimIdentity(ctx context.Context) error {
 	return err
 }
 
-// represent gives the agent its identity and credential, and reports for the cluster.
-func (b *bootstrap) represent(ctx context.Context) error {
+// representCluster gives the agent its identity and credential, and reports for the cluster.
+func (b *bootstrap) representCluster(ctx context.Context) error {
 	if err := b.claimIdentity(ctx); err != nil {
 		return err
 	}
@@ -77,9 +77,9 @@ func (b *bootstrap) newReporter() (*clusterstatus.Reporter, error) {
 	})
 }
 
-// leave gives up what makes others wait for this agent. It keeps the Lease when the agent failed: something of it
+// giveUpLease gives up what makes others wait for this agent. It keeps the Lease when the agent failed: something of it
 // may still be acting, so another one has to wait until the Lease expires.
-func (b *bootstrap) leave(ctx context.Context, failed error) {
+func (b *bootstrap) giveUpLease(ctx context.Context, failed error) {
 	if b.lease.IsIdentified() && failed == nil {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
@@ -108,7 +108,7 @@ func (b *bootstrap) checkIdentity(ctx context.Context) error {
 	if b.HubKubeconfig == "" {
 		return nil
 	}
-	if err := b.identify(ctx, b.hubDirect); err != nil {
+	if err := b.identifyAgent(ctx, b.hubDirect); err != nil {
 		return fmt.Errorf("--hub-kubeconfig: %w", err)
 	}
 	return nil
@@ -122,13 +122,13 @@ func (b *bootstrap) acceptIdentity(ctx context.Context, config *rest.Config) err
 	if err != nil {
 		return fmt.Errorf("connecting to the hub: %w", err)
 	}
-	return b.identify(ctx, hub)
+	return b.identifyAgent(ctx, hub)
 }
 
-// identify asks the hub who this agent is there, until it answers or has refused often enough to mean it, and fails if
+// identifyAgent asks the hub who this agent is there, until it answers or has refused often enough to mean it, and fails if
 // that is not this cluster's agent: no rule of the hub would bind an administrator or another cluster's agent to this one
 // cluster.
-func (b *bootstrap) identify(ctx context.Context, direct *clients.Direct) error {
+func (b *bootstrap) identifyAgent(ctx context.Context, direct *clients.Direct) error {
 	hub := direct.Ungated(clients.Identity())
 	refusals, said := 0, freeze.OK
 	return poll.Until(ctx, b.clock, joinInterval, func(ctx context.Context) (identified bool, err error) {

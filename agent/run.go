@@ -88,7 +88,7 @@ func Run(ctx context.Context, options Options) error {
 		if err := b.checkIdentity(ctx); err != nil {
 			return err
 		}
-		return b.represent(ctx)
+		return b.representCluster(ctx)
 	})
 	group.Go(func() error { return b.hubIdentity.Start(ctx) })
 	group.Go(func() error { return workOn(ctx, b, w) })
@@ -96,7 +96,7 @@ func Run(ctx context.Context, options Options) error {
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
-	b.leave(ctx, err)
+	b.giveUpLease(ctx, err)
 	if err != nil {
 		return err
 	}

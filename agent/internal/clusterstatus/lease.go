@@ -69,14 +69,14 @@ func (r *Reporter) writeLease(ctx context.Context, cluster *v1alpha1.Cluster) (t
 		r.lease = nil
 		return false, err
 	}
-	begun := r.Clock.Now()
+	started := r.Clock.Now()
 	next := r.lease.DeepCopy()
-	if holder := ptr.Deref(next.Spec.HolderIdentity, ""); holder == "" || !r.Lease.continues(holder) {
-		next.Spec.AcquireTime = ptr.To(metav1.NewMicroTime(begun))
+	if holder := ptr.Deref(next.Spec.HolderIdentity, ""); holder == "" || !r.Lease.isPredecessor(holder) {
+		next.Spec.AcquireTime = ptr.To(metav1.NewMicroTime(started))
 		next.Spec.LeaseTransitions = ptr.To(ptr.Deref(next.Spec.LeaseTransitions, -1) + 1)
 	}
 	next.Spec.HolderIdentity = ptr.To(r.Lease.holder)
-	next.Spec.RenewTime = ptr.To(metav1.NewMicroTime(begun))
+	next.Spec.RenewTime = ptr.To(metav1.NewMicroTime(started))
 	next.Spec.LeaseDurationSeconds = ptr.To(cluster.Heartbeat().GraceSeconds)
 	if next.Annotations == nil {
 		next.Annotations = map[string]string{}
@@ -97,7 +97,7 @@ func (r *Reporter) writeLease(ctx context.Context, cluster *v1alpha1.Cluster) (t
 	r.lease = next
 	// A hold of the Lease that has lapsed meanwhile was a freeze, also if no caller asked while it had.
 	r.Freeze.Refresh()
-	r.Lease.endRenewal(next, begun)
+	r.Lease.endRenewal(next, started)
 	r.HubIdentity.Renewed(next)
 	return true, nil
 }
@@ -113,7 +113,7 @@ func (r *Reporter) checkHub(ctx context.Context, cluster *v1alpha1.Cluster) erro
 		return fmt.Errorf("getting Cluster %s: %w", cluster.Name, err)
 	}
 	if live.UID != cluster.UID {
-		return fmt.Errorf("renewing the Lease of Cluster %s: it was made anew in this moment", cluster.Name)
+		return fmt.Errorf("renewing the Lease of Cluster %s: it was recreated just now", cluster.Name)
 	}
 	r.Seen(live)
 	return nil
@@ -127,7 +127,7 @@ func (r *Reporter) reportFrozen(ctx context.Context, cluster *v1alpha1.Cluster) 
 	}
 	now := r.Cluster()
 	if now == nil || now.UID != cluster.UID {
-		return fmt.Errorf("renewing the Lease of Cluster %s: it was made anew in this moment", cluster.Name)
+		return fmt.Errorf("renewing the Lease of Cluster %s: it was recreated just now", cluster.Name)
 	}
 	return r.writeStatus(ctx, now)
 }
@@ -238,14 +238,14 @@ func (t *LeaseHolder) StandBy(message string) (news bool) {
 	return true
 }
 
-// continues reports whether a holder of the Lease is this process, or one before it that has ended.
-func (t *LeaseHolder) continues(holder string) bool {
+// isPredecessor reports whether a holder of the Lease is this process, or one before it that has ended.
+func (t *LeaseHolder) isPredecessor(holder string) bool {
 	return holder == t.holder || slices.Contains(t.predecessors, holder)
 }
 
-// copied reports whether a Lease that names this process was renewed by another one. One that shows an older renewal than
+// isCopied reports whether a Lease that names this process was renewed by another one. One that shows an older renewal than
 // the last confirmed is the hub's doing, such as of one that was restored, and is judged elsewhere.
-func (t *LeaseHolder) copied(lease *coordinationv1.Lease) bool {
+func (t *LeaseHolder) isCopied(lease *coordinationv1.Lease) bool {
 	if ptr.Deref(lease.Spec.HolderIdentity, "") != t.holder {
 		return false
 	}
@@ -265,7 +265,7 @@ func renewalOf(lease *coordinationv1.Lease) time.Time {
 // of this process has renewed it.
 func (t *LeaseHolder) Observe(lease *coordinationv1.Lease) {
 	t.mu.Lock()
-	lost := !t.renewed.IsZero() && t.copied(lease)
+	lost := !t.renewed.IsZero() && t.isCopied(lease)
 	t.mu.Unlock()
 	if lost {
 		t.mayRenew(lease)
@@ -278,8 +278,8 @@ func (t *LeaseHolder) mayRenew(lease *coordinationv1.Lease) (may bool) {
 	defer t.mu.Unlock()
 	now := t.clock.Now()
 	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
-	copied := t.copied(lease)
-	if !copied && (holder == "" || t.continues(holder)) {
+	copied := t.isCopied(lease)
+	if !copied && (holder == "" || t.isPredecessor(holder)) {
 		t.rival = ""
 		return true
 	}
@@ -310,16 +310,16 @@ func (t *LeaseHolder) beginRenewal(lease *coordinationv1.Lease) {
 }
 
 // endRenewal takes in a renewal that was started at a time.
-func (t *LeaseHolder) endRenewal(lease *coordinationv1.Lease, begun time.Time) {
+func (t *LeaseHolder) endRenewal(lease *coordinationv1.Lease, started time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.rival, t.renewed, t.duration = "", begun, durationOf(lease)
+	t.rival, t.renewed, t.duration = "", started, durationOf(lease)
 	// What was attempted before can no more be carried out: it names a version of the Lease that has passed.
 	t.confirmed, t.attempted, t.predecessors = renewalOf(lease), nil, nil
 }
 
-// lost tells who has taken the Lease from this agent, which has held it before.
-func (t *LeaseHolder) lost() (to string, lost bool) {
+// lostTo tells who has taken the Lease from this agent, which has held it before.
+func (t *LeaseHolder) lostTo() (to string, lost bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.rival, t.rival != "" && !t.renewed.IsZero()

@@ -170,7 +170,7 @@ func TestACopyOfARunningAgentStops(t *testing.T) {
 			copied.read(r, duration)
 			g.Expect(copied.intended).To(BeNil(), "it must not renew what another process holds")
 			g.Expect(copied.acts()).To(BeFalse())
-			to, lost := copied.lost()
+			to, lost := copied.lostTo()
 			g.Expect(lost).To(BeTrue())
 			g.Expect(to).To(ContainSubstring("another process"))
 			copied.clock.Step(time.Hour)
@@ -183,7 +183,7 @@ func TestACopyOfARunningAgentStops(t *testing.T) {
 	}
 }
 
-// An agent that continues after its own renewals of unknown fate, or on a hub that was restored, is no copy.
+// An agent that continues after its own renewals of unknown fate, or on a hub that was restored, is not a copy.
 func TestAnAgentKnowsItsOwnRenewals(t *testing.T) {
 	const duration = 40 * time.Second
 	g, r := NewWithT(t), &register{}
@@ -285,10 +285,10 @@ func TestTenure(t *testing.T) {
 	g.Expect(reason(second)).To(BeEmpty())
 
 	// Back again, it finds that it has lost the Lease.
-	_, lost := first.lost()
+	_, lost := first.lostTo()
 	g.Expect(lost).To(BeFalse())
 	first.read(register, duration)
-	to, lost := first.lost()
+	to, lost := first.lostTo()
 	g.Expect(to).To(Equal("second"))
 	g.Expect(lost).To(BeTrue())
 	g.Expect(reason(first)).To(Equal(v1alpha1.ReasonAnotherAgent))

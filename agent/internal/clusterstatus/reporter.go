@@ -169,7 +169,7 @@ func (r *Reporter) reportHolderChange() error {
 	if r.LeaseChanged != nil {
 		r.LeaseChanged()
 	}
-	if to, lost := r.Lease.lost(); lost {
+	if to, lost := r.Lease.lostTo(); lost {
 		return fmt.Errorf("%w: %s", ErrLeaseLost, to)
 	}
 	return nil

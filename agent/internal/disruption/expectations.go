@@ -14,8 +14,8 @@ import (
 
 // judgeExpectations notes which expectations are met on a Node, and which can not be any more. What is noted stays. While the API server
 // does not answer nothing is missed: what it would show is not known. Started is when the first fault of the Node starts.
-func (w *World) judgeExpectations(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.DisruptedNode, begun time.Time) {
-	if run.Spec.Paused && !begun.IsZero() && !w.Now.Before(begun) {
+func (w *World) judgeExpectations(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.DisruptedNode, started time.Time) {
+	if run.Spec.Paused && !started.IsZero() && !w.Now.Before(started) {
 		// The fault was not there as long as it should have been.
 		w.giveUp(run, node)
 	}

@@ -119,7 +119,7 @@ func TestAFrozenAgentDecidesAboutNoMachine(t *testing.T) {
 	b.Expect(err).To(MatchError(b.frozen), "also of a Machine that no run concerns")
 	b.thawedChecks = 1
 	_, err = b.PlanFor(t.Context(), machine)
-	b.Expect(err).To(MatchError(b.frozen), "it was frozen after it had begun to decide")
+	b.Expect(err).To(MatchError(b.frozen), "it was frozen after it had started to decide")
 	b.Expect(b.read(run).Nodes).To(BeEmpty())
 	b.frozen = nil
 	plan, err := b.PlanFor(t.Context(), machine)

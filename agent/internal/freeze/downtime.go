@@ -110,7 +110,7 @@ func (m *Monitor) FrozenSince(t time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.options.Clock.Now()
-	m.refresh(now)
+	m.refreshAt(now)
 	return m.downtime.frozenSince(t, now)
 }
 
@@ -225,6 +225,6 @@ func (m *Monitor) Uptime() Uptime {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.options.Clock.Now()
-	m.refresh(now)
+	m.refreshAt(now)
 	return m.downtime.uptimeUntil(now)
 }

@@ -156,11 +156,11 @@ func (m *Monitor) Observe(scope Scope, err error) time.Duration {
 	}
 	now := m.options.Clock.Now()
 	m.mu.Lock()
-	m.refresh(now)
+	m.refreshAt(now)
 	state := m.endpoints[scope]
 	before := state.lastOutcome
 	state.observeProbe(outcome, message, now)
-	m.refresh(now)
+	m.refreshAt(now)
 	thawed := state.thawed
 	m.mu.Unlock()
 
@@ -208,7 +208,7 @@ func (m *Monitor) untilDeadline() time.Duration {
 func (m *Monitor) notifySubscribers() {
 	m.mu.Lock()
 	now := m.options.Clock.Now()
-	state := m.refresh(now)
+	state := m.refreshAt(now)
 	before := m.announced
 	// A freeze that comes and goes between two looks is news for who lists the world after it.
 	changed := before.Frozen != state.Frozen || before.Reason != state.Reason || m.notifiedFreezes != m.freezes

@@ -51,11 +51,11 @@ func (m *Monitor) State() State {
 func (m *Monitor) Refresh() State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.refresh(m.options.Clock.Now())
+	return m.refreshAt(m.options.Clock.Now())
 }
 
-// refresh records the state at now, and returns it.
-func (m *Monitor) refresh(now time.Time) State {
+// refreshAt records the state at now, and returns it.
+func (m *Monitor) refreshAt(now time.Time) State {
 	state := m.stateAt(now)
 	for _, e := range m.endpoints {
 		e.advanceTo(now)
@@ -256,7 +256,7 @@ func (m *Monitor) addRelist(state *State) {
 func (m *Monitor) Relist() (freeze uint64, due bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.refresh(m.options.Clock.Now())
+	m.refreshAt(m.options.Clock.Now())
 	return m.freezes, m.options.Relist && !m.caused && !m.listed
 }
 
@@ -274,11 +274,11 @@ func (m *Monitor) Relisting(freeze uint64, message string) {
 func (m *Monitor) Relisted(freeze uint64) {
 	m.mu.Lock()
 	now := m.options.Clock.Now()
-	m.refresh(now)
+	m.refreshAt(now)
 	if m.freezes == freeze {
 		// A cause that has come up takes it back.
 		m.listed = true
-		m.refresh(now)
+		m.refreshAt(now)
 	}
 	m.mu.Unlock()
 	m.Look()
@@ -288,6 +288,6 @@ func (m *Monitor) Relisted(freeze uint64) {
 func (m *Monitor) Thaw() (number uint64, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.refresh(m.options.Clock.Now())
+	m.refreshAt(m.options.Clock.Now())
 	return m.downtime.lastThaw()
 }

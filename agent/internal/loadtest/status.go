@@ -85,8 +85,8 @@ func setPhase(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestRunStatus, pha
 	conditions.ConcludeLoadTest(&status.Conditions, string(phase), status.Message, run.Generation, now)
 }
 
-// summarize says how a run was.
-func summarize(status *v1alpha1.LoadTestRunStatus) string {
+// summarizeRun says how a run was.
+func summarizeRun(status *v1alpha1.LoadTestRunStatus) string {
 	p := status.Progress
 	text := fmt.Sprintf("%s, %d failed; %d of %d pods were Ready", plural.Count(p.Requests, "request"), p.Failed, p.PodsReady, p.PodsCreated)
 	switch {
@@ -174,7 +174,7 @@ func (x *execution) reportEnd(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTe
 	status.Unready = x.engine.pods.unreadyReasons()
 	status.Shortfalls = listShortfalls(run.Spec.Thresholds, &status.Progress, x.engine.pods.stuckCount(), status.Unready)
 	status.Verdict = verdictOf(status)
-	setPhase(run, status, v1alpha1.LoadTestRunPhaseCleaningUp, summarize(status), x.deps.Clock.Now())
+	setPhase(run, status, v1alpha1.LoadTestRunPhaseCleaningUp, summarizeRun(status), x.deps.Clock.Now())
 	return nil
 }
 
@@ -187,6 +187,6 @@ func interruptedStatus(run *v1alpha1.LoadTestRun, now time.Time) v1alpha1.LoadTe
 		status.Thresholds = measure.Evaluate(run.Spec.Thresholds, measured, status.Progress.Requests, status.Progress.Failed)
 	}
 	status.Verdict = verdictOf(&status)
-	setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, summarize(&status), now)
+	setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, summarizeRun(&status), now)
 	return status
 }

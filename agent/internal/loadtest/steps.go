@@ -164,7 +164,7 @@ func (c *Controller) cleanUpRun(ctx context.Context, run *v1alpha1.LoadTestRun, 
 		end = v1alpha1.LoadTestRunPhaseFailed
 	}
 	if !removesObjects(run.Spec.CleanupPolicy, &status) {
-		setPhase(run, &status, end, summarize(&status)+"; what it made is kept until the run is deleted", c.Clock.Now())
+		setPhase(run, &status, end, summarizeRun(&status)+"; what it made is kept until the run is deleted", c.Clock.Now())
 		return c.writeStatus(ctx, run, status)
 	}
 	if frozen != "" {
@@ -178,7 +178,7 @@ func (c *Controller) cleanUpRun(ctx context.Context, run *v1alpha1.LoadTestRun, 
 	case len(left) > 0:
 		setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, left.String(c.Clock.Now()), c.Clock.Now())
 	default:
-		setPhase(run, &status, end, summarize(&status), c.Clock.Now())
+		setPhase(run, &status, end, summarizeRun(&status), c.Clock.Now())
 		if err := c.writeStatus(ctx, run, status); err != nil {
 			return err
 		}

@@ -63,16 +63,17 @@ type Placements interface {
 // Controller is the logic of one MachineFleet: observe, decide, act, report.
 type Controller struct {
 	Deps
-	throttle   reconciler.StatusThrottle
-	refused    refusals
-	contests   contests
-	proven     provenances
+	throttle reconciler.StatusThrottle
+	refused  refusals
+	contests contests
+	// proven tells, by MachineDeployment, whether the record of an older hub is of that very object.
+	proven     byUID[bool]
 	seen       sightings
 	validated  validations
-	remembered remembered
-	spellings  spellings
-	ledgers    ledgers
-	standings  standings
+	remembered byUID[memory]
+	spellings  byUID[spelling]
+	ledgers    byUID[*ledger]
+	standings  byUID[standing]
 	tracer     *telemetry.Tracer
 	// preview: it only looks, with the rights of a user.
 	preview bool
@@ -115,7 +116,7 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 	s.fleet = fleet
 	c.endContests(s)
 	report(s, d, now)
-	c.standings.noteStanding(s, d)
+	c.noteStanding(s, d)
 	s.awaitNews(d, c.Agents)
 	recorded, recordErr := c.recordRollouts(ctx, s)
 	actErr = joinErrors([]error{actErr, recordErr})

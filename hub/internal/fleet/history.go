@@ -107,7 +107,7 @@ func Templates(ctx context.Context, reader client.Reader, namespace string, flee
 // fleet has now, and removes those templates that are too many. It returns whether it had anything to do.
 func (c *Controller) keepTemplate(ctx context.Context, s *scope) (bool, error) {
 	taken := s.takeSnapshot()
-	if known := c.remembered.memoryOf(s.fleet.UID); known.kept && (s.snapshot != nil && known.isOfRollout(s) || known.sameBasis(taken)) {
+	if known, _ := c.remembered.valueOf(s.fleet.UID); known.kept && (s.snapshot != nil && known.isOfRollout(s) || known.sameBasis(taken)) {
 		return false, nil
 	}
 	all, err := Templates(ctx, c.Live, c.Namespace, s.fleet)
@@ -133,7 +133,7 @@ func (c *Controller) keepTemplate(ctx context.Context, s *scope) (bool, error) {
 		return false, fmt.Errorf("keeping the template of machine fleet %s: %w", s.fleet.Name, err)
 	}
 	taken.kept = true
-	c.remembered.setMemory(s.fleet.UID, taken)
+	c.remembered.setValue(s.fleet.UID, taken)
 	return true, c.removeOldTemplates(ctx, s, all)
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -45,32 +43,6 @@ func (l *ledger) isDirty() bool {
 	return slices.ContainsFunc(l.rollouts, func(r *stored) bool { return r.dirty })
 }
 
-// ledgers has a ledger for each fleet. The zero value is ready for use.
-type ledgers struct {
-	mu  sync.Mutex
-	all map[types.UID]*ledger
-}
-
-func (l *ledgers) ledgerOf(fleet types.UID) *ledger {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all[fleet]
-}
-
-// setLedger replaces the ledger of a fleet; nil has it read again.
-func (l *ledgers) setLedger(fleet types.UID, to *ledger) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.all == nil {
-		l.all = map[types.UID]*ledger{}
-	}
-	if to == nil {
-		delete(l.all, fleet)
-		return
-	}
-	l.all[fleet] = to
-}
-
 // recordBefore writes what a decision is about to overwrite: what became of an earlier revision in a cluster.
 func (c *Controller) recordBefore(ctx context.Context, s *scope, d decision) error {
 	overwrites := len(d.removals) > 0 || slices.ContainsFunc(d.changes, func(w write) bool { return w.begins && w.member.record != nil })
@@ -89,7 +61,7 @@ func (c *Controller) recordRollouts(ctx context.Context, s *scope) (time.Duratio
 	if s.invalid != nil || s.fleet.DeletionTimestamp != nil {
 		return 0, nil
 	}
-	if c.ledgers.ledgerOf(s.fleet.UID) == nil && s.atRest() {
+	if known, _ := c.ledgers.valueOf(s.fleet.UID); known == nil && s.atRest() {
 		return 0, nil // A fleet at rest costs no read, also after a restart.
 	}
 	l, err := c.observeLedger(ctx, s)
@@ -116,14 +88,14 @@ func (s *scope) atRest() bool {
 
 // observeLedger notes in the ledger what the clusters' records say.
 func (c *Controller) observeLedger(ctx context.Context, s *scope) (*ledger, error) {
-	l := c.ledgers.ledgerOf(s.fleet.UID)
+	l, _ := c.ledgers.valueOf(s.fleet.UID)
 	if l == nil {
 		all, err := storedRollouts(ctx, c.Live, c.Namespace, s.fleet)
 		if err != nil {
 			return nil, err
 		}
 		l = &ledger{rollouts: all}
-		c.ledgers.setLedger(s.fleet.UID, l)
+		c.ledgers.setValue(s.fleet.UID, l)
 	}
 	seen, err := c.noteMembers(ctx, s, l)
 	if err != nil {
@@ -196,7 +168,7 @@ func (c *Controller) writeLedger(ctx context.Context, s *scope, l *ledger) error
 	l.written = s.now
 	if err := joinErrors(all); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			c.ledgers.setLedger(s.fleet.UID, nil) // Another hub has written it, or it was removed: it is read again.
+			c.ledgers.setValue(s.fleet.UID, nil) // Another hub has written it, or it was removed: it is read again.
 		}
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -98,17 +97,6 @@ type scope struct {
 	retryAfter time.Duration
 }
 
-// selectors are those of a fleet's spec.
-type selectors struct {
-	overrides []labels.Selector
-	// groups are nil for the decision groups of a Placement.
-	groups []labels.Selector
-	// own is the fleet's template, and templates are those of the overrides; nil for one that has none.
-	own       *template
-	templates []*template
-	used      map[string]bool
-}
-
 // observe reads all that the fleet's next step rests on. It returns nil if this process has not read the Placements yet; that
 // it has will be news.
 func (c *Controller) observe(ctx context.Context, reader sources, fleet *v1alpha1.MachineFleet, now time.Time) (*scope, error) {
@@ -174,63 +162,6 @@ func (s *scope) requeueWhenSettled(since time.Time) {
 	}
 }
 
-// newSelectors reads the selectors of a fleet.
-func newSelectors(fleet *v1alpha1.MachineFleet, spelled spelling) (*selectors, *problem) {
-	all := &selectors{used: map[string]bool{}}
-	var invalid *problem
-	if all.own, all.templates, invalid = readTemplates(fleet, spelled); invalid != nil {
-		return nil, invalid
-	}
-	read := func(field string, from *metav1.LabelSelector) (labels.Selector, *problem) {
-		selector, err := metav1.LabelSelectorAsSelector(from)
-		if err != nil {
-			return nil, &problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf("%s: no label selector: %v: correct it", field, err)}
-		}
-		return selector, nil
-	}
-	for i := range fleet.Spec.Overrides {
-		selector, invalid := read(overrideField(fleet.Spec.Overrides[i].Name), &fleet.Spec.Overrides[i].ClusterSelector)
-		if invalid != nil {
-			return nil, invalid
-		}
-		all.overrides = append(all.overrides, selector)
-	}
-	for i := range fleet.Spec.Groups {
-		var selector labels.Selector
-		if from := fleet.Spec.Groups[i].ClusterSelector; from != nil {
-			var invalid *problem
-			if selector, invalid = read(groupField(fleet.Spec.Groups[i]), from); invalid != nil {
-				return nil, invalid
-			}
-		}
-		all.groups = append(all.groups, selector)
-	}
-	return all, nil
-}
-
-func overrideField(name string) string {
-	return fmt.Sprintf("spec.overrides[%s].clusterSelector", name)
-}
-
-func groupField(group v1alpha1.MachineFleetGroup) string {
-	if group.ClusterSelector == nil {
-		return fmt.Sprintf("spec.groups[%s]", group.Name)
-	}
-	return fmt.Sprintf("spec.groups[%s].clusterSelector", group.Name)
-}
-
-// unusedSelectors names the overrides and groups that no selected cluster matches.
-func (s *selectors) unusedSelectors(fleet *v1alpha1.MachineFleet) []string {
-	var fields []string
-	for _, override := range fleet.Spec.Overrides {
-		fields = append(fields, overrideField(override.Name))
-	}
-	for _, group := range fleet.Spec.Groups {
-		fields = append(fields, groupField(group))
-	}
-	return slices.DeleteFunc(fields, func(field string) bool { return s.used[field] })
-}
-
 // addMember takes in one cluster, unless the fleet has nothing to do with it.
 func (c *Controller) addMember(ctx context.Context, reader client.Reader, s *scope, chosen *selectors, m *member) error {
 	fleet, unknown := s.fleet, undecodable.Check(m.cluster)
@@ -275,34 +206,6 @@ func (c *Controller) addProblem(ctx context.Context, reader client.Reader, s *sc
 	var err error
 	m.blocked, err = s.preflightProblems(ctx, reader, m)
 	return err
-}
-
-// classifyMember finds out the group and the replicas of a member.
-func (s *selectors) classifyMember(of *scope, m *member) {
-	fleet, has := of.fleet, labels.Set(m.cluster.Labels)
-	for i, group := range s.groups {
-		name := fleet.Spec.Groups[i].Name
-		if group == nil && of.selection.placed[m.cluster.Name] == name || group != nil && group.Matches(has) {
-			m.group = name
-			s.used[groupField(fleet.Spec.Groups[i])] = true
-			break
-		}
-	}
-	m.template, m.replicas = s.own, fleet.Spec.Replicas
-	var hasTemplate, hasReplicas bool
-	for i, override := range s.overrides {
-		if !override.Matches(has) {
-			continue
-		}
-		s.used[overrideField(fleet.Spec.Overrides[i].Name)] = true
-		if t := s.templates[i]; t != nil && !hasTemplate {
-			m.template, hasTemplate = t, true
-		}
-		if n := fleet.Spec.Overrides[i].Replicas; n != nil && !hasReplicas {
-			m.replicas, hasReplicas = n, true
-		}
-	}
-	m.replicasFromLabel(fleet.Spec.ReplicasFromLabel)
 }
 
 // replicasFromLabel takes the replicas from a label of the cluster, if it has that. What cannot be used changes nothing in a

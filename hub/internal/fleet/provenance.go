@@ -4,38 +4,14 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
-
-// provenances remembers of which objects the records of older hubs were proven or refuted. The zero value is ready for use.
-type provenances struct {
-	mu  sync.Mutex
-	all map[types.UID]bool
-}
-
-func (p *provenances) provenanceOf(uid types.UID) (proven, known bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	proven, known = p.all[uid]
-	return proven, known
-}
-
-func (p *provenances) setProvenance(uid types.UID, proven bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all == nil {
-		p.all = map[types.UID]bool{}
-	}
-	p.all[uid] = proven
-}
 
 // provenRecord returns the record on a MachineDeployment, which may be nil, if it is the fleet's and of this very object. For a record
 // of an older hub, which does not name its object, the API server is asked once who wrote it.
@@ -44,7 +20,7 @@ func (c *Controller) provenRecord(ctx context.Context, fleet *v1alpha1.MachineFl
 	if r == nil || !r.isLegacy() {
 		return r, nil
 	}
-	proven, known := c.proven.provenanceOf(deployment.UID)
+	proven, known := c.proven.valueOf(deployment.UID)
 	if !known {
 		live := &v1alpha1.MachineDeployment{}
 		err := c.Live.Get(ctx, client.ObjectKeyFromObject(deployment), live)
@@ -57,7 +33,7 @@ func (c *Controller) provenRecord(ctx context.Context, fleet *v1alpha1.MachineFl
 			return nil, fmt.Errorf("asking who wrote the record of machine deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
 		}
 		proven = wroteRecord(live)
-		c.proven.setProvenance(deployment.UID, proven)
+		c.proven.setValue(deployment.UID, proven)
 	}
 	if !proven {
 		return nil, nil

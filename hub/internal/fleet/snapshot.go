@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
@@ -50,27 +48,6 @@ func (m memory) sameBasis(other memory) bool {
 	return errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
-// remembered has a memory for each fleet. The zero value is ready for use.
-type remembered struct {
-	mu  sync.Mutex
-	all map[types.UID]memory
-}
-
-func (r *remembered) memoryOf(fleet types.UID) memory {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.all[fleet]
-}
-
-func (r *remembered) setMemory(fleet types.UID, m memory) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.all == nil {
-		r.all = map[types.UID]memory{}
-	}
-	r.all[fleet] = m
-}
-
 // addSnapshot reads with which clusters and which spec the revision was started. It matters only while some cluster is not through:
 // a fleet at rest costs no read.
 func (c *Controller) addSnapshot(ctx context.Context, s *scope) error {
@@ -101,7 +78,7 @@ func (s *scope) hasStarted() bool { return s.planInput(true).Begun() }
 // readMemory returns what is known of the rollout of the current revision. It is read once for each and process, because only
 // this controller writes it.
 func (c *Controller) readMemory(ctx context.Context, s *scope) (memory, error) {
-	if known := c.remembered.memoryOf(s.fleet.UID); known.revision != "" && known.isOfRollout(s) {
+	if known, _ := c.remembered.valueOf(s.fleet.UID); known.revision != "" && known.isOfRollout(s) {
 		return known, nil
 	}
 	all, err := Templates(ctx, c.Live, c.Namespace, s.fleet)
@@ -119,7 +96,7 @@ func (c *Controller) readMemory(ctx context.Context, s *scope) (memory, error) {
 			found = kept
 		}
 	}
-	c.remembered.setMemory(s.fleet.UID, found)
+	c.remembered.setValue(s.fleet.UID, found)
 	return found, nil
 }
 

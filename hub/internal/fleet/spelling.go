@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -28,27 +26,6 @@ type spelling struct {
 // isOwn reports whether the spec is written as its revision is.
 func (p *spelling) isOwn() bool { return p.text == p.revision }
 
-// spellings has a spelling for each fleet. The zero value is ready for use.
-type spellings struct {
-	mu  sync.Mutex
-	all map[types.UID]spelling
-}
-
-func (p *spellings) get(fleet types.UID) spelling {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.all[fleet]
-}
-
-func (p *spellings) set(fleet types.UID, to spelling) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all == nil {
-		p.all = map[types.UID]spelling{}
-	}
-	p.all[fleet] = to
-}
-
 // readSpelling finds the revision of a fleet's templates. What is kept is read once for each text and process, and not at all while
 // the status has the hash of the text.
 func (c *Controller) readSpelling(ctx context.Context, fleet *v1alpha1.MachineFleet) (spelling, error) {
@@ -57,7 +34,7 @@ func (c *Controller) readSpelling(ctx context.Context, fleet *v1alpha1.MachineFl
 	if err != nil {
 		return spelling{}, err
 	}
-	last := c.spellings.get(fleet.UID)
+	last, _ := c.spellings.valueOf(fleet.UID)
 	if last.text == text {
 		return last, nil
 	}
@@ -73,7 +50,7 @@ func (c *Controller) readSpelling(ctx context.Context, fleet *v1alpha1.MachineFl
 		}
 		found.adopt(all, last)
 	}
-	c.spellings.set(fleet.UID, found)
+	c.spellings.setValue(fleet.UID, found)
 	return found, nil
 }
 

@@ -1,11 +1,9 @@
 package fleet
 
 import (
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -27,48 +25,15 @@ type standing struct {
 	total, updated, available int
 }
 
-// standings has a standing for each fleet. The zero value is ready for use.
-type standings struct {
-	mu  sync.Mutex
-	all map[types.UID]standing
-}
-
-func (s *standings) standingOf(fleet types.UID) (standing, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found, known := s.all[fleet]
-	return found, known
-}
-
-func (s *standings) setStanding(fleet types.UID, to standing) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all == nil {
-		s.all = map[types.UID]standing{}
-	}
-	s.all[fleet] = to
-}
-
 // noteStanding keeps the standing of a fleet after a decision. Of an invalid fleet nothing was read, so that its Machines stay what they
 // were.
-func (s *standings) noteStanding(observed *scope, d decision) {
+func (c *Controller) noteStanding(observed *scope, d decision) {
 	current := observed.standingFor(d)
 	if observed.invalid != nil {
-		current, _ = s.standingOf(observed.fleet.UID)
+		current, _ = c.standings.valueOf(observed.fleet.UID)
 		current.planned = false
 	}
-	s.setStanding(observed.fleet.UID, current)
-}
-
-// keepOnly forgets all other fleets.
-func (s *standings) keepOnly(fleets map[types.UID]bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for uid := range s.all {
-		if !fleets[uid] {
-			delete(s.all, uid)
-		}
-	}
+	c.standings.setValue(observed.fleet.UID, current)
 }
 
 // standingFor is the standing of the fleet after a decision.
