@@ -47,7 +47,7 @@ go_test() {
 # Packages of the root module whose tests take longest. They begin first, so that none of them runs alone at the end: one that
 # waits, with several control planes, beside one that works.
 slowest=(
-	test/integration/faults hub/internal/cli agent agent/internal/loadtest test/integration/fleet hub/internal/machinedeployment
+	test/integration/faults hub/cli agent agent/internal/loadtest test/integration/fleet hub/internal/machinedeployment
 	hub/internal/fleet hub test/integration/restored test/integration test/integration/demo hub/internal/machineset agent/internal/machine
 	test/integration/cli test/integration/joining test/integration/tenancy test/integration/rollout test/integration/chaos
 	test/integration/lifecycle test/integration/ocm agent/internal/clusterstatus test/integration/autoscaler

@@ -10,7 +10,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/joining"
 )
 
-// Edge case: Printed commands did not quote paths. Also: hub/internal/cli/local TestUpRefusesADirectoryThatIsNotEmpty.
+// Edge case: Printed commands did not quote paths. Also: hub/cli/local TestUpRefusesADirectoryThatIsNotEmpty.
 func TestQuote(t *testing.T) {
 	for word, want := range map[string]string{
 		"/tmp/fleet-1": "/tmp/fleet-1",

@@ -58,7 +58,7 @@ var goodDisruptions = []string{
 }
 
 // The API server and the command line refuse the same, before anything exists, and name the same field.
-// Claim: Impossible disruptions are refused with remedy. Broken: rules left out of the schema. Also: hub/internal/cli TestADisruptionThatCannotBeMeantIsBadUsage.
+// Claim: Impossible disruptions are refused with remedy. Broken: rules left out of the schema. Also: hub/cli TestADisruptionThatCannotBeMeantIsBadUsage.
 func TestDisruptionsThatCannotBeCarriedOutAreRefused(t *testing.T) {
 	for text, field := range badDisruptions {
 		t.Run(field+" "+text, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// Claim: Reports name their environment; unlike tests are not compared. Broken: not broken alone. Also: hub/internal/cli/loadtest TestTestsThatDifferAreNotCompared, TestNothingIsJudgedOfTestsThatDiffer; hub/internal/cli TestAReportIsWrittenAndCompared.
+// Claim: Reports name their environment; unlike tests are not compared. Broken: not broken alone. Also: hub/cli/loadtest TestTestsThatDifferAreNotCompared, TestNothingIsJudgedOfTestsThatDiffer; hub/cli TestAReportIsWrittenAndCompared.
 func TestARunSaysWhatItWasMadeOn(t *testing.T) {
 	b := newBed(t)
 	for name, version := range map[string]string{"a": "v1.36.2", "b": "v1.37.1", "c": "v1.37.1"} {

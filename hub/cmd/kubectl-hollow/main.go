@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli"
+	"github.com/hollowfleet/hollowfleet/hub/cli"
 )
 
 func main() {

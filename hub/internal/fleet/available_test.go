@@ -12,7 +12,7 @@ import (
 
 // Clusters that a first rollout has not reached have nothing that could be unavailable, and say so by a reason of their own; a
 // MachineDeployment that is there and not available is told whatever else waits.
-// Claim: A first rollout that waits for approval is waiting, not a problem. Broken: clusters without a MachineDeployment count as unavailable, as before. Also: hub/internal/cli/health TestJudgement; hub/internal/cli TestStatusOfAFirstRolloutThatWaitsForApproval.
+// Claim: A first rollout that waits for approval is waiting, not a problem. Broken: clusters without a MachineDeployment count as unavailable, as before. Also: hub/cli/health TestJudgement; hub/cli TestStatusOfAFirstRolloutThatWaitsForApproval.
 func TestClustersThatTheRolloutHasNotReachedAreNotUnavailable(t *testing.T) {
 	f := newFixture(t, 3, both(inSteps(2, 0), func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.Groups = append(fleet.Spec.Groups, v1alpha1.MachineFleetGroup{

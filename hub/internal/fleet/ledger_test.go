@@ -19,7 +19,7 @@ func (f *fixture) rollouts() []Rollout {
 }
 
 // What became of a rollout in each cluster can be read when the clusters have another revision, have left, or are gone.
-// Claim: A rollout's record outlives health, revisions and departures. Broken: it is not written before the next revision starts there; a record is never superseded; approvals are left out. Also: TestARecordIsWrittenBeforeItsClusterIsOverwritten, TestARevisionThatIsStartedAgainHasAnotherRecord, TestARecordIsBounded; hub/internal/cli TestHistoryShowsWhatBecameOfARollout.
+// Claim: A rollout's record outlives health, revisions and departures. Broken: it is not written before the next revision starts there; a record is never superseded; approvals are left out. Also: TestARecordIsWrittenBeforeItsClusterIsOverwritten, TestARevisionThatIsStartedAgainHasAnotherRecord, TestARecordIsBounded; hub/cli TestHistoryShowsWhatBecameOfARollout.
 func TestARolloutLeavesARecord(t *testing.T) {
 	f := newFixture(t, 3, both(inSteps(1, 0), func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.RollbackPolicy = v1alpha1.RollbackAll

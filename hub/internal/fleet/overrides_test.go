@@ -232,7 +232,7 @@ func TestAnOverrideSetsSomething(t *testing.T) {
 }
 
 // Of two overrides that match, the first with replicas and the first with a template hold. Those that match no cluster are named.
-// Claim: An override or group without clusters is named and stops nothing. Broken: they are not looked for; the upgrade does not print them. Also: hub/internal/cli TestADryRunShowsTheKubeletOfEachCluster.
+// Claim: An override or group without clusters is named and stops nothing. Broken: they are not looked for; the upgrade does not print them. Also: hub/cli TestADryRunShowsTheKubeletOfEachCluster.
 func TestOverridesOfReplicasAndOfTemplates(t *testing.T) {
 	f := newFixture(t, 1, nil)
 	f.label(0, "a", "yes")

@@ -33,7 +33,7 @@ func precious(t *testing.T) (dir string, unchanged func()) {
 	}
 }
 
-// Edge case: `local up` took a non-empty directory. Also: hub/internal/cli/local TestUpRefusesADirectoryThatIsNotEmpty; internal/owneddir TestADirectoryWithFilesIsNotTaken.
+// Edge case: `local up` took a non-empty directory. Also: hub/cli/local TestUpRefusesADirectoryThatIsNotEmpty; internal/owneddir TestADirectoryWithFilesIsNotTaken.
 func TestUpRefusesADirectoryWithFilesAndTouchesNone(t *testing.T) {
 	g := NewWithT(t)
 	dir, unchanged := precious(t)
@@ -42,7 +42,7 @@ func TestUpRefusesADirectoryWithFilesAndTouchesNone(t *testing.T) {
 	unchanged()
 }
 
-// Edge case: `local down` removed a directory without a fleet. Also: hub/internal/cli/local TestDownLeavesOtherFilesAlone.
+// Edge case: `local down` removed a directory without a fleet. Also: hub/cli/local TestDownLeavesOtherFilesAlone.
 func TestDownOfADirectoryWithoutAFleetDoesNothing(t *testing.T) {
 	g := NewWithT(t)
 	dir, unchanged := precious(t)
@@ -52,7 +52,7 @@ func TestDownOfADirectoryWithoutAFleetDoesNothing(t *testing.T) {
 	unchanged()
 }
 
-// Edge case: `local down` removed others' files. Also: hub/internal/cli/local TestDownListsWhatItLeaves; internal/owneddir TestRemovalNeverTouchesWhatOthersMade, TestARaceWithLinksTouchesNothingElse, TestMountsAreNotEntered, TestAnExchangedDirectoryIsLeft.
+// Edge case: `local down` removed others' files. Also: hub/cli/local TestDownListsWhatItLeaves; internal/owneddir TestRemovalNeverTouchesWhatOthersMade, TestARaceWithLinksTouchesNothingElse, TestMountsAreNotEntered, TestAnExchangedDirectoryIsLeft.
 func TestDownLeavesWhatTheFleetDidNotMake(t *testing.T) {
 	g := NewWithT(t)
 	dir, outside := filepath.Join(t.TempDir(), "fleet"), t.TempDir()

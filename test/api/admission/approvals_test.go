@@ -98,7 +98,7 @@ func (a *approvers) edit(by client.Client, change func(*v1alpha1.MachineFleet)) 
 var refused = Satisfy(apierrors.IsForbidden)
 
 // Who may approve a rollout may not change it, and the other way round.
-// Claim: Approvers are not editors, and editors cannot weaken a gate. Broken: without the policies. Also: TestAnApproverMayBeBoundToOneFleet, TestAnEditorWeakensNoGate; hub/internal/cli TestARolloutIsApprovedByAnotherUser.
+// Claim: Approvers are not editors, and editors cannot weaken a gate. Broken: without the policies. Also: TestAnApproverMayBeBoundToOneFleet, TestAnEditorWeakensNoGate; hub/cli TestARolloutIsApprovedByAnotherUser.
 // Edge case: Editors could approve.
 func TestAnApproverIsAnotherPersonThanAnEditor(t *testing.T) {
 	a := newApprovers(t)

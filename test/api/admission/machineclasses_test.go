@@ -51,7 +51,7 @@ func everyField() string {
 }
 
 // The author of a class is told at once what its Machines would say later.
-// Claim: A MachineClass of which no Machine can be made is warned of. Broken: new: without the policy, and with every class healthy, as before. Also: hub/internal/cli/health TestAClassOfWhichNoMachineCanBeMadeIsNamed.
+// Claim: A MachineClass of which no Machine can be made is warned of. Broken: new: without the policy, and with every class healthy, as before. Also: hub/cli/health TestAClassOfWhichNoMachineCanBeMadeIsNamed.
 // Edge case: A MachineClass with a typo was accepted silently.
 func TestAClassOfWhichNoMachineCanBeMadeIsWarnedOf(t *testing.T) {
 	g := NewWithT(t)

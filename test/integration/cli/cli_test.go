@@ -138,7 +138,7 @@ func (p *person) servesMetrics(before localfleet.Report) {
 	}
 }
 
-// Claim: A local fleet's metrics are where status says. Broken: new. Also: internal/dev/localfleet TestAProgramThatIsStartedAgainServesWhereItDid, TestEndpointsAreThoseOfTheCommandLine; hub/internal/cli/local TestStatusShowsWhereMetricsAre.
+// Claim: A local fleet's metrics are where status says. Broken: new. Also: internal/dev/localfleet TestAProgramThatIsStartedAgainServesWhereItDid, TestEndpointsAreThoseOfTheCommandLine; hub/cli/local TestStatusShowsWhereMetricsAre.
 // Edge case: `cluster list` lagged `local up`.
 func TestALocalFleet(t *testing.T) {
 	p := newPerson(t)

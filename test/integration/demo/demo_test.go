@@ -113,7 +113,7 @@ func TestDemoIsInterruptedAndRunsAgain(t *testing.T) {
 	again.leavesNothing(t)
 }
 
-// Claim: A killed demo leaves no process and no file. Broken: the end of `--while-pid` is not minded; simcluster does not watch its parent. Also: hub/internal/cli/local TestAFleetIsForAsLongAsItsOwnerRuns; agent/simulator/internal/controlplane TestClusterEndsWithItsParent.
+// Claim: A killed demo leaves no process and no file. Broken: the end of `--while-pid` is not minded; simcluster does not watch its parent. Also: hub/cli/local TestAFleetIsForAsLongAsItsOwnerRuns; agent/simulator/internal/controlplane TestClusterEndsWithItsParent.
 func TestDemoLeavesNoProcessWhenItIsKilled(t *testing.T) {
 	testenv.Long(t)
 	g := NewWithT(t)

@@ -75,7 +75,7 @@ var attacksOnAgents = []attack{
 	{"write a quantity that takes hours to compute", "refused before it is parsed",
 		`apis/v1alpha1 TestCostlyQuantitiesAreNotParsed; agent/driver/hollow "a costly quantity"; test/api/admission "a costly capacity"`},
 	{"write a status of more than a megabyte", "refused: every field has a limit", "test/api TestStatusesAreBounded"},
-	{"put terminal escape codes into a message", "printed escaped", "hub/internal/cli TestControlCharactersOfAnAgentDoNotReachTheTerminal"},
+	{"put terminal escape codes into a message", "printed escaped", "hub/cli TestControlCharactersOfAnAgentDoNotReachTheTerminal"},
 	{"read an agent's key as another user of its machine", "readable by the agent's user alone", "agent/internal/clientcert TestJoin"},
 	{"read profiles from the port for health or metrics", "served on an address of their own, where asked", "hub TestHubServesProfilesWhereAsked"},
 }

@@ -1,0 +1,192 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/joining"
+)
+
+const (
+	joinLong = `Let a workload cluster join the fleet: make its Cluster object on the hub and print what its agent starts with.
+
+That is a kubeconfig with a join token. The token is good for one hour, for this one cluster, and for nothing but to
+ask for the agent's own credential; the hub gives that out once the cluster is accepted. The name becomes the name
+of the cluster's namespace on the hub.
+
+With --credential=serviceaccount, for a hub whose API server signs no client certificates, the kubeconfig has a
+token of the ServiceAccount that the hub makes for the cluster instead. The cluster must be accepted by then.
+
+Either everything is made or nothing.`
+
+	joinExample = `  # A cluster that a user accepts later; the kubeconfig for its agent goes into a file
+  kubectl hollow cluster join c1 --output-dir .
+
+  # A cluster that is let in at once; wait until its agent works
+  kubectl hollow cluster join c1 --accept=now --wait --output-dir .
+
+  # An agent that reaches the hub under another address than this kubeconfig names
+  kubectl hollow cluster join c1 --agent-server https://hub.example.com:6443 -o kubeconfig > c1.kubeconfig
+
+  # The objects for a repository instead, nothing is made on the hub
+  kubectl hollow cluster join c1 --accept=auto --token-ttl 24h --dry-run -o yaml --output-dir .
+
+  # The agent's certificate has lapsed: another token for the same cluster
+  kubectl hollow cluster join c1 --again --output-dir .`
+
+	// shortestTTL is that of a ServiceAccount's token.
+	shortestTTL = 10 * time.Minute
+
+	formatKubeconfig = "kubeconfig"
+)
+
+// credential is a kind of credential as it is written on the command line.
+type credential string
+
+const (
+	certificate    credential = "certificate"
+	serviceAccount credential = "serviceaccount"
+)
+
+type joinOptions struct {
+	request    joining.Request
+	credential credential
+	server     serverFlags
+	outputDir  string
+	dryRun     *cmdutil.DryRun
+	wait       bool
+	timeout    time.Duration
+	output     *cmdutil.Output
+}
+
+func newJoin(hub *cmdutil.Hub) *cobra.Command {
+	o := &joinOptions{}
+	command := &cobra.Command{
+		Use: "join NAME", Short: "Let a cluster join: make its Cluster object and a token for its agent",
+		Long: joinLong, Example: joinExample, Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteClusters(false),
+		RunE: func(command *cobra.Command, args []string) error {
+			o.request.Cluster = args[0]
+			return o.run(command.Context(), hub)
+		},
+	}
+	flags := command.Flags()
+	cmdutil.Choice(command, &o.request.Accept, "accept", "how the cluster is accepted: by a user later (manual, the default), for any agent with the token (auto), or by you (now)",
+		joining.AcceptManual, joining.AcceptAuto, joining.AcceptNow)
+	cmdutil.Choice(command, &o.credential, "credential", "what the agent uses on the hub (default certificate)", certificate, serviceAccount)
+	flags.DurationVar(&o.request.TokenTTL, "token-ttl", joining.DefaultTokenTTL, "how long the token is good for, at least 10m")
+	flags.StringToStringVarP(&o.request.Labels, "labels", "l", nil, "labels for the Cluster, such as stage=test,region=eu")
+	flags.BoolVar(&o.request.Again, "again", false, "make another token for a cluster that has joined already")
+	flags.StringVar(&o.server.url, "agent-server", "", "URL of the hub's API server as the agent reaches it (default: that of your kubeconfig)")
+	flags.StringVar(&o.server.caFile, "agent-certificate-authority", "", "file with the certificate authority of the hub's API server (default: that of your kubeconfig)")
+	flags.StringVar(&o.outputDir, "output-dir", "", "write the kubeconfig to NAME.bootstrap.kubeconfig in this directory")
+	flags.BoolVar(&o.wait, "wait", false, "wait until the agent has joined and the cluster is ready")
+	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "longest time to wait")
+	o.output, o.dryRun = cmdutil.NewOutput(command, formatKubeconfig), cmdutil.NewDryRun(command)
+	return command
+}
+
+func (o *joinOptions) run(ctx context.Context, hub *cmdutil.Hub) error {
+	if err := o.validateFlags(); err != nil {
+		return err
+	}
+	config, err := hub.Config()
+	if err != nil {
+		return err
+	}
+	server, err := o.server.serverOf(config)
+	if err != nil {
+		return err
+	}
+	delivery := &delivery{hub: hub, server: server, options: o}
+	if o.dryRun.Active() {
+		return delivery.dryRun(ctx, time.Now())
+	}
+	if err := delivery.checkWritable(); err != nil {
+		return err
+	}
+	c, err := hub.Client()
+	if err != nil {
+		return err
+	}
+	o.request.Deliver = delivery.writeKubeconfig
+	result, err := o.request.Do(ctx, c, time.Now())
+	if err != nil {
+		return explainRefusal(err)
+	}
+	if err := delivery.printResult(result); err != nil || !o.wait {
+		return err
+	}
+	if !result.Cluster.Accepted() {
+		hub.Note("Waiting for the agent; let it join with: kubectl hollow cluster accept %s", o.request.Cluster)
+	}
+	return awaitReady(ctx, hub, c, o.request.Cluster, o.timeout)
+}
+
+func (o *joinOptions) validateFlags() error {
+	if err := joining.CheckName(o.request.Cluster); err != nil {
+		return cmdutil.AsUsage(err)
+	}
+	if o.request.TokenTTL < shortestTTL {
+		return cmdutil.Usage("--token-ttl: want at least %s, got %s", shortestTTL, o.request.TokenTTL)
+	}
+	_, own := o.output.Own()
+	switch {
+	case o.dryRun.Active() && own:
+		return cmdutil.Usage("--dry-run prints the objects: give -o yaml or -o json, too")
+	case o.dryRun.Active() && o.wait:
+		return cmdutil.Usage("--dry-run and --wait: nothing is made that could be waited for")
+	case !o.dryRun.Active() && !own && o.outputDir == "":
+		return cmdutil.Usage("-o: this format does not show the kubeconfig, which cannot be had again; add --output-dir")
+	}
+	switch o.credential {
+	case certificate:
+		o.request.Credential = v1alpha1.CredentialCertificate
+	case serviceAccount:
+		o.request.Credential = v1alpha1.CredentialServiceAccountToken
+	}
+	return o.output.Check()
+}
+
+// explainRefusal adds to a refusal what the user can do.
+func explainRefusal(err error) error {
+	refused := (*joining.RefusedError)(nil)
+	if !errors.As(err, &refused) {
+		return err
+	}
+	remedy := map[joining.Refusal]string{
+		joining.AlreadyJoined: "nothing is to be done; if its agent has lost its credential, add --again",
+		joining.IsDenied:      "kubectl hollow cluster accept " + refused.Cluster + " lets it in again",
+		joining.IsDeleting:    "wait until it is gone",
+		joining.NotAccepted:   "add --accept=now or --accept=auto, or accept it first",
+	}[refused.Reason]
+	return cmdutil.Refusal("%w: %s", err, remedy)
+}
+
+// serverFlags say how the agent reaches the hub.
+type serverFlags struct{ url, caFile string }
+
+// serverOf is the hub of config, where the flags say nothing else.
+func (f serverFlags) serverOf(config *rest.Config) (joining.Server, error) {
+	if f.caFile != "" {
+		ca, err := os.ReadFile(f.caFile)
+		if err != nil {
+			return joining.Server{}, fmt.Errorf("reading --agent-certificate-authority: %w", err)
+		}
+		config = rest.CopyConfig(config)
+		config.Insecure, config.CAData, config.CAFile = false, ca, ""
+	}
+	server, err := joining.ServerOf(config)
+	if err != nil || f.url == "" {
+		return server, err
+	}
+	server.URL = f.url
+	return server, cmdutil.AsUsage(joining.CheckURL(f.url))
+}

@@ -1,0 +1,113 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
+)
+
+const removeLong = `Remove a cluster from the fleet: delete its Cluster object and its join tokens, which ends its agent's access.
+
+Nothing else is deleted. The namespace on the hub stays with its MachineDeployments, MachineSets and Machines, and
+so do the Nodes of the workload cluster and what runs on them: no agent acts on them any more. To have the machines
+gone as well, delete them first, while the agent still works, and wait until they are gone:
+
+  kubectl -n NAME delete machinedeployments,machinesets,machines --all
+
+Afterwards "kubectl delete namespace NAME" removes what is left on the hub. LoadTestRuns keep the namespace as Machines do, because
+the agent removes what they made in the workload cluster. To delete the namespace, delete them too while the agent still works, with what
+they measured, and wait until they are gone:
+
+  kubectl -n NAME delete loadtestruns --all
+
+If Machines or LoadTestRuns are left there, their finalizers keep the namespace: see kubectl hollow cluster remove-finalizers.
+A cluster that was removed by mistake joins again under the same name and takes up the Machines of its namespace, once
+you acknowledge that: see kubectl hollow cluster acknowledge.`
+
+func newRemove(hub *cmdutil.Hub) *cobra.Command {
+	var (
+		yes     bool
+		timeout time.Duration
+		output  *cmdutil.Output
+		dryRun  *cmdutil.DryRun
+	)
+	command := &cobra.Command{
+		Use: "remove NAME", Short: "Remove a cluster from the fleet; its machines run on", Long: removeLong,
+		Example: `  # Asks before it does anything
+  kubectl hollow cluster remove c1
+
+  # In a script
+  kubectl hollow cluster remove c1 --yes
+
+  # Keep its Cluster object as it was
+  kubectl hollow cluster remove c1 --yes -o yaml > c1.yaml`,
+		Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteClusters(false),
+		RunE: func(command *cobra.Command, args []string) error {
+			if err := output.Check(); err != nil {
+				return err
+			}
+			c, err := dryRun.Client(hub)
+			if err != nil {
+				return err
+			}
+			cluster, err := getCluster(command.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			machines := &v1alpha1.MachineList{}
+			if err := hub.ListKnown(command.Context(), c, machines, client.InNamespace(cluster.Name)); err != nil {
+				return fmt.Errorf("counting the Machines of cluster %s: %w", cluster.Name, err)
+			}
+			total := len(machines.Items)
+			if !yes && !dryRun.Active() {
+				question := fmt.Sprintf("Remove cluster %s? Its agent loses its access; its %s and their Nodes stay.", cluster.Name, plural.Count(total, "Machine"))
+				if err := hub.Confirm(question, "removing cluster "+cluster.Name, "cluster "+cluster.Name+" was not removed"); err != nil {
+					return err
+				}
+			}
+			if err := removeCluster(command.Context(), dryRun.Telling(output.Telling(hub)), c, cluster, total, timeout, !dryRun.Active()); err != nil {
+				return err
+			}
+			return output.Result(hub, cluster, acceptanceFacts(cluster, cluster)...)
+		},
+	}
+	command.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	command.Flags().DurationVar(&timeout, "timeout", defaultWait, "longest time to wait until the hub has taken the agent's access away")
+	output, dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
+	return command
+}
+
+func removeCluster(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, cluster *v1alpha1.Cluster, machines int, timeout time.Duration, wait bool) error {
+	if err := deleteTokens(ctx, hub, c, cluster.Name); err != nil {
+		return err
+	}
+	if err := c.Delete(ctx, cluster, client.Preconditions{UID: &cluster.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Cluster %s: %w", cluster.Name, err)
+	}
+	if !wait {
+		hub.Say("cluster.hollowfleet.io/%s removed", cluster.Name)
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := cmdutil.UntilGone(limited, c, &v1alpha1.ClusterList{}, client.ObjectKeyFromObject(cluster), &v1alpha1.Cluster{})
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return cmdutil.Timeout("cluster %s is still being removed after %s, and its agent keeps its access until the hub takes it away: %s", cluster.Name, timeout,
+			cmdutil.DescribeStoppedHub(ctx, c, "the hub works, but is slow or meets errors: see its log"))
+	}
+	if err != nil {
+		return err
+	}
+	hub.Say("cluster.hollowfleet.io/%s removed", cluster.Name)
+	if machines > 0 {
+		hub.Note("%s left in namespace %s, and their Nodes in the workload cluster: see kubectl hollow cluster remove --help", plural.Count(machines, "Machine"), cluster.Name)
+	}
+	return nil
+}

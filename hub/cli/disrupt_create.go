@@ -1,0 +1,285 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
+)
+
+// longestDisruption is as long as a run may be followed: it lasts 720 hours at most.
+const longestDisruption = 721 * time.Hour
+
+// disruptCreate is one "disrupt create".
+type disruptCreate struct {
+	hub     *cmdutil.Hub
+	flags   disruptFlags
+	file    string
+	wait    bool
+	timeout time.Duration
+	output  *cmdutil.Output
+	dryRun  *cmdutil.DryRun
+}
+
+func newDisruptCreate(hub *cmdutil.Hub) *cobra.Command {
+	d := &disruptCreate{hub: hub}
+	command := &cobra.Command{
+		Use: "create [NAME]", Short: "Make a NodeDisruption from flags or a file",
+		Long: `Make a NodeDisruption from flags, or from the file of -f. --dry-run shows which Nodes would be hit, and which thresholds of the
+node-lifecycle controller that crosses: the agents say so, for which the hub has a NodeDisruption with spec.dryRun while the
+command runs. No Node is touched by it.
+
+--wait follows it to its end, with a line for each cluster whenever it gets on. The exit code is 5 if an expectation was missed,
+or the time of --timeout is over, and 1 if the disruption was not carried out in every cluster, or agents that were frozen could not
+see all that was expected.`,
+		Example: `  # What would it hit?
+  kubectl hollow disrupt create outage --fault NotReady --for 2m --mode Percent --value 30 --dry-run
+
+  # Let a third of the Nodes of the production clusters be not ready, and fail unless they are tainted in time
+  kubectl hollow disrupt create outage --clusters stage=production --fault NotReady --for 2m --mode Percent --value 30 \
+    --expect taint=node.kubernetes.io/not-ready:NoExecute@1m --wait
+
+  # As a file says
+  kubectl hollow disrupt create -f config/samples/nodedisruption.yaml`,
+		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
+		RunE: func(command *cobra.Command, args []string) error { return d.run(command.Context(), args) },
+	}
+	d.flags.addFlags(command)
+	command.Flags().StringVarP(&d.file, "filename", "f", "", "file with the NodeDisruption, instead of all other flags that describe one")
+	command.Flags().BoolVar(&d.wait, "wait", false, "follow it to its end")
+	command.Flags().DurationVar(&d.timeout, "timeout", 0, "how long --wait or --dry-run waits; default to the end of the disruption, or 30s")
+	d.output = cmdutil.NewOutput(command)
+	d.dryRun = cmdutil.NewDryRun(command)
+	return command
+}
+
+func (d *disruptCreate) run(ctx context.Context, args []string) error {
+	if err := d.output.Check(); err != nil {
+		return err
+	}
+	disruption, err := d.readDisruption(args)
+	if err != nil {
+		return err
+	}
+	if d.wait && disruption.Spec.Schedule != "" {
+		return cmdutil.Usage("--wait has no end with a schedule")
+	}
+	c, err := d.hub.Client()
+	if err != nil {
+		return err
+	}
+	if d.dryRun.Active() {
+		return d.previewNodes(ctx, c, disruption)
+	}
+	err = c.Create(ctx, disruption)
+	if apierrors.IsAlreadyExists(err) {
+		return cmdutil.Refusal("nodedisruption %s exists already: take another name, or remove that one: kubectl hollow disrupt stop %s", disruption.Name, disruption.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("creating the disruption: %w", err)
+	}
+	telling := d.output.Telling(d.hub)
+	telling.Say("nodedisruption.hollowfleet.io/%s created", disruption.Name)
+	if d.wait {
+		err = d.followRuns(ctx, telling, c, disruption)
+	}
+	return errors.Join(d.output.Result(d.hub, disruption, cmdutil.Fact{Name: "Message", Value: disruption.Status.Message}), err)
+}
+
+// readDisruption makes the disruption of the flags or of the file.
+func (d *disruptCreate) readDisruption(args []string) (*v1alpha1.NodeDisruption, error) {
+	disruption := &v1alpha1.NodeDisruption{}
+	if d.file != "" {
+		if given := d.flags.givenFlags(); len(given) > 0 {
+			return nil, cmdutil.Usage("-f says what is disrupted, and so does --%s: leave one of them out", given[0])
+		}
+		text, err := os.ReadFile(d.file)
+		if err != nil {
+			return nil, fmt.Errorf("reading the disruption: %w", err)
+		}
+		// The kind's own decoder keeps what it cannot decode for later, and knows no strictness.
+		var raw struct {
+			metav1.TypeMeta   `json:",inline"`
+			metav1.ObjectMeta `json:"metadata"`
+			Spec              v1alpha1.NodeDisruptionSpec `json:"spec"`
+		}
+		if err := yaml.UnmarshalStrict(text, &raw); err != nil {
+			return nil, cmdutil.Usage("%s: %w", d.file, err)
+		}
+		if raw.Kind != "NodeDisruption" || raw.APIVersion != v1alpha1.GroupVersion.String() {
+			return nil, cmdutil.Usage("%s: want a NodeDisruption of %s, got %s %s", d.file, v1alpha1.GroupVersion, raw.APIVersion, raw.Kind)
+		}
+		disruption.ObjectMeta, disruption.Spec = raw.ObjectMeta, raw.Spec
+	} else {
+		spec, err := d.flags.specOf()
+		if err != nil {
+			return nil, err
+		}
+		disruption.Spec = spec
+	}
+	if len(args) == 1 {
+		disruption.Name = args[0]
+	}
+	if disruption.Name == "" {
+		return nil, cmdutil.Usage("want a name")
+	}
+	// The API server refuses it too; so nothing is created for a dry run of it.
+	if err := disruption.Spec.Validate(); err != nil {
+		return nil, cmdutil.Usage("%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return disruption, nil
+}
+
+// previewNodes asks all agents what would be hit.
+func (d *disruptCreate) previewNodes(ctx context.Context, c client.WithWatch, wanted *v1alpha1.NodeDisruption) error {
+	const patience, mostName = 30 * time.Second, 38
+	if d.timeout == 0 {
+		d.timeout = patience
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&wanted.Spec.ClusterSelector)
+	if err != nil {
+		return cmdutil.Usage("spec.clusterSelector: %w", err)
+	}
+	shown := wanted.DeepCopy()
+	shown.ObjectMeta = metav1.ObjectMeta{Name: wanted.Name[:min(len(wanted.Name), mostName)] + "-dry-run-" + rand.String(5)}
+	// If this command ends before it has deleted it, the hub does so.
+	shown.Annotations = map[string]string{v1alpha1.CommandDryRunAnnotation: fmt.Sprintf("%s %s", shown.Name, min(d.timeout+time.Minute, 24*time.Hour))}
+	shown.Spec.DryRun, shown.Spec.Paused = true, false
+	if err := c.Create(ctx, shown); err != nil {
+		return fmt.Errorf("creating the dry run: %w", err)
+	}
+	defer d.deleteDryRun(context.WithoutCancel(ctx), c, shown)
+	clusters := &v1alpha1.ClusterList{}
+	if err := c.List(ctx, clusters, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return fmt.Errorf("listing clusters: %w", err)
+	}
+	const mostShown = 20
+	bounded, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	err = cmdutil.Until(bounded, c, &v1alpha1.NodeDisruptionList{}, client.ObjectKeyFromObject(shown), &v1alpha1.NodeDisruption{}, func(now *v1alpha1.NodeDisruption) (bool, error) {
+		shown.Status = now.Status
+		return len(now.Status.Preview) >= min(len(clusters.Items), mostShown) && now.Status.ObservedGeneration > 0 || now.Status.Phase == v1alpha1.NodeDisruptionFailed, nil
+	})
+	if shown.Status.Phase == v1alpha1.NodeDisruptionFailed {
+		return cmdutil.Refusal("%s", shown.Status.Message)
+	}
+	d.printPreview(shown, len(clusters.Items))
+	wanted.Status = shown.Status
+	if err == nil && hitsNothing(shown) {
+		err = errors.New("no Node would be hit, and the disruption would fail: choose more")
+	}
+	if _, own := d.output.Own(); !own {
+		return errors.Join(d.output.Print(d.hub.Out, wanted), err)
+	}
+	if err != nil && hitsNothing(shown) && bounded.Err() == nil {
+		return err
+	}
+	if err != nil {
+		return cmdutil.Timeout("not every cluster has said in %s what it would hit: %s", d.timeout, cmdutil.DescribeStoppedHub(ctx, c, err.Error()))
+	}
+	return nil
+}
+
+// hitsNothing reports whether a preview has no Node, and none may come.
+func hitsNothing(shown *v1alpha1.NodeDisruption) bool {
+	comes := slices.ContainsFunc(shown.Spec.Faults, func(f disrupt.Fault) bool { return f.Type == disrupt.NeverJoin })
+	return !comes && !slices.ContainsFunc(shown.Status.Preview, func(p v1alpha1.DisruptionPreview) bool { return p.Selected > 0 })
+}
+
+// deleteDryRun deletes the dry run, also for a user who has interrupted the command.
+func (d *disruptCreate) deleteDryRun(ctx context.Context, c client.Client, shown *v1alpha1.NodeDisruption) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	if err := c.Delete(ctx, shown); client.IgnoreNotFound(err) != nil {
+		d.hub.Note("The dry run is still on the hub, and does nothing: %v. To delete it: kubectl hollow disrupt stop %s", err, shown.Name)
+	}
+}
+
+// printPreview prints a preview.
+func (d *disruptCreate) printPreview(shown *v1alpha1.NodeDisruption, clusters int) {
+	telling := d.dryRun.Telling(d.output.Telling(d.hub))
+	nodes := 0
+	for _, one := range shown.Status.Preview {
+		nodes += int(one.Selected)
+		text := plural.Count(one.Selected, "Node")
+		if len(one.Nodes) > 0 {
+			text += ": " + strings.Join(one.Nodes, ", ")
+		}
+		if rest := int(one.Selected) - len(one.Nodes); rest > 0 {
+			text += fmt.Sprintf(" and %d more", rest)
+		}
+		d.output.Telling(d.hub).Say("%s: %s", one.Cluster, text)
+		for _, warning := range one.Warnings {
+			d.output.Telling(d.hub).Say("%s: warning: %s", one.Cluster, warning)
+		}
+	}
+	telling.Say("would hit %s in %d of %d clusters", plural.Count(nodes, "Node"), len(shown.Status.Preview), clusters)
+}
+
+// followRuns tells of each cluster whenever its run gets on, until all are over.
+func (d *disruptCreate) followRuns(ctx context.Context, telling *cmdutil.Hub, c client.WithWatch, disruption *v1alpha1.NodeDisruption) error {
+	if d.timeout == 0 {
+		d.timeout = longestDisruption
+	}
+	bounded, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	defer telling.NoteStoppedHub(bounded, c)()
+	following, stop := context.WithCancel(bounded)
+	var done sync.WaitGroup
+	said := map[string]string{}
+	done.Go(func() {
+		_ = cmdutil.Each(following, c, &v1alpha1.NodeDisruptionRunList{}, client.ObjectKey{Name: disruption.Name}, &v1alpha1.NodeDisruptionRun{}, func(run *v1alpha1.NodeDisruptionRun) {
+			if line := lineOf(run); run.Status.Message != "" && run.Labels[v1alpha1.NodeDisruptionNameLabel] == disruption.Name && said[run.Namespace] != line {
+				said[run.Namespace] = line
+				telling.Say("%s: %s", run.Namespace, line)
+			}
+		})
+	})
+	err := cmdutil.Until(bounded, c, &v1alpha1.NodeDisruptionList{}, client.ObjectKeyFromObject(disruption), &v1alpha1.NodeDisruption{}, func(now *v1alpha1.NodeDisruption) (bool, error) {
+		*disruption = *now
+		return now.Status.Phase == v1alpha1.NodeDisruptionCompleted || now.Status.Phase == v1alpha1.NodeDisruptionFailed, nil
+	})
+	stop()
+	done.Wait()
+	if err != nil {
+		telling.Note("The disruption goes on. To see how far it is: kubectl hollow disrupt list. To end it: kubectl hollow disrupt stop %s", disruption.Name)
+		return fmt.Errorf("following the disruption: %w", err)
+	}
+	telling.Say("%s: %s", disruption.Status.Phase, disruption.Status.Message)
+	for _, failure := range disruption.Status.Failures {
+		telling.Note("%s: %s", failure.Cluster, failure.Message)
+	}
+	switch {
+	case disruption.Status.Verdict == v1alpha1.DisruptionMissed:
+		return cmdutil.Timeout("the verdict is Failed: not all was as expected in time")
+	case disruption.Status.Phase == v1alpha1.NodeDisruptionFailed:
+		return errors.New("the disruption was not carried out in every cluster")
+	case disruption.Status.Verdict == v1alpha1.DisruptionUnknown:
+		return errors.New("the verdict is Unknown: agents were frozen or did not run, and could not see all that was expected; run it again")
+	case disruption.Status.Verdict != "":
+		telling.Say("the verdict is %s", disruption.Status.Verdict)
+	}
+	return nil
+}
+
+// lineOf is what a line says of a run.
+func lineOf(run *v1alpha1.NodeDisruptionRun) string {
+	s := &run.Status
+	return fmt.Sprintf("%s: %d selected, %d injected, %d observed, %d recovered: %s", s.Phase, s.Selected, s.Injected, s.Observed, s.Recovered, s.Message)
+}

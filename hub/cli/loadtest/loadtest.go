@@ -1,0 +1,136 @@
+// Package loadtest has the commands of "kubectl hollow loadtest".
+package loadtest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/loadtest"
+)
+
+// NewCommand returns "loadtest".
+func NewCommand(hub *cmdutil.Hub) *cobra.Command {
+	return cmdutil.Group(&cobra.Command{
+		Use: "loadtest", Aliases: []string{"loadtests"}, Short: "Load many clusters at once, and measure",
+		Long: `Put the same load on many clusters at the same time: pods, ConfigMaps, any objects of templates, made, read, changed and deleted at
+a rate. Each cluster's agent measures how long pods take to start and requests to be answered; the hub merges what all of them
+have measured, and says whether thresholds are met.`,
+	}, newRun(hub), newList(hub), newStop(hub), newReport(hub), newCompare(hub), newImport(hub))
+}
+
+func newList(hub *cmdutil.Hub) *cobra.Command {
+	var list *cmdutil.List
+	command := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List LoadTests, how far they are, and their verdicts",
+		Long: `List LoadTests: how far they are, whether their thresholds were met, in how many clusters they are, in how many of these they were
+carried out in full, failed, and say nothing because the simulator was the bottleneck. Missed
+counts requests that were due and not made. -o wide adds the message.`,
+		Example: `  kubectl hollow loadtest list`, Args: cmdutil.Args(cobra.NoArgs),
+		RunE: func(command *cobra.Command, _ []string) error {
+			found := &v1alpha1.LoadTestList{}
+			return list.Run(command.Context(), hub, found, func() *metav1.Table { return testTable(found.Items, time.Now()) })
+		},
+	}
+	list = cmdutil.NewList(command, "No LoadTests. kubectl hollow loadtest run makes one.")
+	return command
+}
+
+func testTable(tests []v1alpha1.LoadTest, now time.Time) *metav1.Table {
+	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns(
+		"Name", "Phase", "Verdict", "Clusters", "Completed", "Failed", "Invalid", "Requests", "Errors", "Missed", "Age", "+Message")}
+	for i := range tests {
+		one := &tests[i]
+		s := &one.Status
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
+			one.Name, cmp.Or(string(s.Phase), "-"), cmp.Or(string(s.Verdict), "-"), s.Clusters, s.Completed, s.Failed, s.Invalid,
+			s.Progress.Requests, s.Progress.Failed, s.Progress.Skipped, duration.HumanDuration(now.Sub(one.CreationTimestamp.Time)), s.Message,
+		}})
+	}
+	return table
+}
+
+func newStop(hub *cmdutil.Hub) *cobra.Command {
+	var dryRun *cmdutil.DryRun
+	command := &cobra.Command{
+		Use: "stop NAME", Short: "End a LoadTest in all clusters, and keep what was measured",
+		Long: `End a LoadTest in all clusters. What was measured is kept, and what was made is removed as spec.load.cleanupPolicy says. Nodes that
+a disruption of the test let fail are restored. To remove the test with all that it has made: kubectl delete loadtest NAME.`,
+		Example: `  kubectl hollow loadtest stop rush`, Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteNames(cmdutil.LoadTestKind, false),
+		RunE: func(command *cobra.Command, args []string) error {
+			c, err := dryRun.Client(hub)
+			if err != nil {
+				return err
+			}
+			test, err := getTest(command.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			if hasEnded(test) {
+				return cmdutil.Refusal("load test %s is over: %s", test.Name, test.Status.Message)
+			}
+			if err := c.Patch(command.Context(), test, client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"stopped":true}}`))); err != nil {
+				return fmt.Errorf("stopping the load test: %w", err)
+			}
+			dryRun.Telling(hub).Say("loadtest.hollowfleet.io/%s stopped", args[0])
+			return nil
+		},
+	}
+	dryRun = cmdutil.NewDryRun(command)
+	return command
+}
+
+// getTest reads a LoadTest.
+func getTest(ctx context.Context, c client.Client, name string) (*v1alpha1.LoadTest, error) {
+	test := &v1alpha1.LoadTest{}
+	err := c.Get(ctx, client.ObjectKey{Name: name}, test)
+	if apierrors.IsNotFound(err) {
+		return nil, cmdutil.NotFound("loadtest %s does not exist: see kubectl hollow loadtest list", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting the load test: %w", err)
+	}
+	return test, nil
+}
+
+// hasEnded reports whether nothing becomes of a test any more.
+func hasEnded(test *v1alpha1.LoadTest) bool {
+	return test.Status.Phase == v1alpha1.LoadTestPhaseCompleted || test.Status.Phase == v1alpha1.LoadTestPhaseFailed
+}
+
+// exitError is the error that a test which has ended ends the command with. It follows the verdict: what was measured in an Invalid run
+// misses no threshold.
+func exitError(test *v1alpha1.LoadTest) error { return reportOf(test).exitError() }
+
+// exitError is the same of a report. One of a test that is not over fails.
+func (r *report) exitError() error {
+	s := r
+	switch {
+	case r.Phase != v1alpha1.LoadTestPhaseFailed && r.Phase != v1alpha1.LoadTestPhaseCompleted:
+		return fmt.Errorf("the load test is not over: %s", cmp.Or(string(r.Phase), "Pending"))
+	case s.Phase == v1alpha1.LoadTestPhaseFailed:
+		return fmt.Errorf("the load test was not carried out: %s", s.Message)
+	case s.Verdict == v1alpha1.LoadInvalid:
+		return fmt.Errorf("the verdict is Invalid: what was measured in %d of %d clusters says nothing about them", s.Invalid, s.Clusters)
+	case s.Verdict == v1alpha1.LoadPassed, s.Verdict == "":
+		return nil
+	}
+	for _, threshold := range s.Threshold {
+		if !threshold.Met {
+			return cmdutil.Timeout("the verdict is %s: %s", s.Verdict, loadtest.Describe(&threshold))
+		}
+	}
+	if s.Missed > 0 {
+		return cmdutil.Timeout("the verdict is %s: %d of %d clusters do not meet a threshold that holds in each", s.Verdict, s.Missed, s.Clusters)
+	}
+	return fmt.Errorf("the load test was not carried out in full in %d of %d clusters", s.Failed, s.Clusters)
+}

@@ -1,0 +1,196 @@
+//go:build linux
+
+// Package local has the commands of "kubectl hollow local": a whole fleet on this machine.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+	"github.com/hollowfleet/hollowfleet/internal/joining"
+)
+
+const localLong = `Run a whole fleet on this machine: a hub, workload clusters with their agents, and machines, all of them local
+processes on loopback. It needs no container runtime and no root.
+
+The fleet stays until "kubectl hollow local down" ends it. A process of it that ends is started again.`
+
+// NewCommand returns "local".
+func NewCommand(hub *cmdutil.Hub) *cobra.Command {
+	dir := defaultDir()
+	commands := []*cobra.Command{newUp(hub, &dir), newStatus(hub, &dir), newDown(hub, &dir), newKeep(hub, &dir)}
+	for _, command := range commands {
+		// A flag of each: the help of a command leaves out those of its parents.
+		command.Flags().StringVar(&dir, "dir", dir, "directory of the fleet; for \"up\" one that is empty or does not exist yet")
+	}
+	return cmdutil.Group(&cobra.Command{Use: "local", Short: "Run a whole fleet on this machine", Long: localLong}, commands...)
+}
+
+// defaultDir is where a user's fleet is. Paths below it are those of sockets too, and must be short.
+func defaultDir() string {
+	return filepath.Join(os.TempDir(), fmt.Sprintf("hollowfleet-local-%d", os.Getuid()))
+}
+
+// readReport reports on the fleet in dir.
+func readReport(dir string) (localfleet.Report, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return localfleet.Report{}, fmt.Errorf("finding --dir: %w", err)
+	}
+	report, err := localfleet.ReadReport(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return report, cmdutil.NotFound("there is no fleet in %s: start one with kubectl hollow local up", dir)
+	}
+	return report, err
+}
+
+// writtenCommand is how the user writes a command for the fleet in dir.
+func writtenCommand(words, dir string) string {
+	if dir != defaultDir() {
+		words += " --dir " + joining.ShellQuote(dir)
+	}
+	return "kubectl hollow local " + words
+}
+
+const (
+	keepName = "keep"
+	// dirIDFlag is the ID of the directory that "up" has taken.
+	dirIDFlag = "dir-id"
+)
+
+// newKeep returns the command that "up" starts in the background: it starts the fleet, keeps it running, and ends
+// it with SIGTERM. Its programs end with it.
+func newKeep(hub *cmdutil.Hub, dir *string) *cobra.Command {
+	options := localfleet.Options{Kept: true, Progress: func(line string) { hub.Say("%s", line) }}
+	var pid int
+	command := &cobra.Command{
+		Use: keepName, Short: "Start a fleet and keep it running", Hidden: true, Args: cmdutil.Args(cobra.NoArgs),
+		RunE: func(command *cobra.Command, _ []string) (err error) {
+			options.Dir = *dir
+			if options.Owner, err = ownerOf(pid); err != nil {
+				return err
+			}
+			ctx, stop := whileRuns(command.Context(), options.Owner)
+			defer stop()
+			fleet, err := localfleet.Up(ctx, options)
+			if err != nil {
+				return err
+			}
+			fleet.Keep(ctx)
+			return errors.Join(ctx.Err(), fleet.Down())
+		},
+	}
+	command.Flags().StringVar(&options.DirID, dirIDFlag, "", "ID of the directory, if it has been taken for this fleet")
+	command.Flags().StringVar(&options.BinDir, "bin-dir", "", "directory of the programs")
+	command.Flags().StringSliceVar(&options.Clusters, "cluster", nil, "names of the workload clusters")
+	addOwner(command, &pid)
+	addProgramArgs(command, &options.HubArgs, &options.AgentArgs)
+	return command
+}
+
+const (
+	ownerFlag = "while-pid"
+	// ownerGlance is how often to look whether the owner of a fleet runs still.
+	ownerGlance = 200 * time.Millisecond
+)
+
+func addOwner(command *cobra.Command, pid *int) {
+	command.Flags().IntVar(pid, ownerFlag, 0, `end the fleet, and remove its files, when the process with this ID ends (default: it stays until "local down")`)
+}
+
+func addProgramArgs(command *cobra.Command, hub, agents *[]string) {
+	command.Flags().StringArrayVar(hub, "hub-arg", nil, "argument to add to the command line of the hub, such as --hub-arg=--metrics-address=127.0.0.1:8080; may be given several times")
+	command.Flags().StringArrayVar(agents, "agent-arg", nil, "argument to add to the command line of each agent, such as --agent-arg=--freeze-after=6s; may be given several times")
+}
+
+// ownerOf is the process that a fleet is for; nil if the fleet is to stay.
+func ownerOf(pid int) (*process.Identity, error) {
+	if pid == 0 {
+		return nil, nil
+	}
+	owner, err := process.Of("owner", pid)
+	if err != nil {
+		return nil, cmdutil.Usage("--%s: %w", ownerFlag, err)
+	}
+	return &owner, nil
+}
+
+// whileRuns returns a context that ends with ctx, and with owner if there is one.
+func whileRuns(ctx context.Context, owner *process.Identity) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if owner != nil {
+		go func() {
+			if owner.WaitGone(ctx, ownerGlance) == nil {
+				cancel(fmt.Errorf("process %d, which the fleet is for, has ended", owner.PID))
+			}
+		}()
+	}
+	return ctx, func() { cancel(context.Canceled) }
+}
+
+func newDown(hub *cmdutil.Hub, dir *string) *cobra.Command {
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use: "down", Short: "End a fleet on this machine and remove its files",
+		Long: `End a fleet on this machine: all its processes end, and the files that it made are removed with all data. Files that
+it did not make stay in its directory and are listed. The directory itself is removed if "local up" made it and nothing is
+left in it.
+
+It is no error if there is none. The exit code is 4, and nothing is done, if --dir holds other files but no fleet, or a
+fleet of an earlier version, which did not mark what it made.`,
+		Example: `  kubectl hollow local down`,
+		Args:    cmdutil.Args(cobra.NoArgs),
+		RunE: func(command *cobra.Command, _ []string) error {
+			return takeDown(command.Context(), hub, *dir, timeout)
+		},
+	}
+	command.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "give up after this time")
+	return command
+}
+
+func takeDown(ctx context.Context, hub *cmdutil.Hub, dir string, timeout time.Duration) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return fmt.Errorf("finding --dir: %w", err)
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	left, err := localfleet.Down(limited, dir)
+	if errors.Is(err, localfleet.ErrNoFleet) {
+		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+			return cmdutil.Refusal("--dir: %s holds no fleet, but other files: it is left alone", dir)
+		}
+		hub.Say("No fleet in %s", dir)
+		return nil
+	}
+	if errors.Is(err, localfleet.ErrUnusable) {
+		return cmdutil.Refusal("--dir: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	hub.Say("Ended the fleet in %s", dir)
+	sayLeft(hub.Say, left)
+	return nil
+}
+
+// sayLeft lists the files that the end of a fleet has left in its directory.
+func sayLeft(say func(string, ...any), left []string) {
+	if len(left) == 0 {
+		return
+	}
+	say("Left in place, because the fleet did not make it:")
+	for _, path := range left {
+		say("  %s", path)
+	}
+}

@@ -1,0 +1,172 @@
+//go:build linux
+
+package local
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+)
+
+func TestTheTailPassesLinesOnAndKeepsTheError(t *testing.T) {
+	g := NewWithT(t)
+	var log, out bytes.Buffer
+	tail := &tail{file: &log, out: &out}
+	for _, part := range []string{"hub: con", "trol plane ready\nc1: a", "gent started\nerror: running hub: exit status 3\nits log: ", "no memory\n"} {
+		log.WriteString(part)
+		g.Expect(tail.showNews()).To(Succeed())
+	}
+	g.Expect(out.String()).To(Equal("  hub: control plane ready\n  c1: agent started\n"))
+	g.Expect(tail.lastFailure()).To(Equal("running hub: exit status 3\nits log: no memory"))
+}
+
+func options(t *testing.T) *upOptions {
+	bin := t.TempDir()
+	for _, name := range programs {
+		NewWithT(t).Expect(os.WriteFile(filepath.Join(bin, name), nil, 0o755)).To(Succeed())
+	}
+	streams, _, _, _ := genericiooptions.NewTestIOStreams()
+	return &upOptions{hub: cmdutil.NewHub(streams), dir: filepath.Join(t.TempDir(), "fleet"), binDir: bin, clusters: 2, machines: 1, timeout: time.Minute}
+}
+
+func TestWhatCannotBeStarted(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*upOptions)
+		code   int
+		says   string
+	}{
+		"all well":          {func(*upOptions) {}, cmdutil.OK, ""},
+		"no machines":       {func(o *upOptions) { o.machines = 0 }, cmdutil.OK, ""},
+		"no cluster":        {func(o *upOptions) { o.clusters = 0 }, cmdutil.BadUsage, "--clusters"},
+		"negative machines": {func(o *upOptions) { o.machines = -1 }, cmdutil.BadUsage, "--machines"},
+		"no version":        {func(o *upOptions) { o.versions = []string{"v1.36.2", "latest"} }, cmdutil.BadUsage, `"latest" is no version`},
+		"program missing":   {func(o *upOptions) { o.binDir = t.TempDir() }, cmdutil.Failed, "run make build"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			o := options(t)
+			test.change(o)
+			err := o.validateFlags()
+			g.Expect(cmdutil.Code(err)).To(Equal(test.code))
+			if test.says != "" {
+				g.Expect(err).To(MatchError(ContainSubstring(test.says)))
+			}
+		})
+	}
+}
+
+func TestClustersTakeTurnsWithVersions(t *testing.T) {
+	g := NewWithT(t)
+	o := &upOptions{clusters: 3, versions: []string{"v1.36.2", "v1.37.1"}}
+	g.Expect(o.clusterNames()).To(Equal([]string{"c1", "c2", "c3"}))
+	g.Expect([]string{o.versionOf(0), o.versionOf(1), o.versionOf(2)}).To(Equal([]string{"v1.36.2", "v1.37.1", "v1.36.2"}))
+	g.Expect((&upOptions{}).versionOf(1)).To(BeEmpty())
+}
+
+func TestStatusTellsWhatEnded(t *testing.T) {
+	g := NewWithT(t)
+	report := localfleet.Report{Ready: true, Processes: []localfleet.Running{{Name: "hub", PID: 7, Alive: true}, {Name: "agent c1", PID: 8, Log: "/f/agent.log"}}}
+	g.Expect(endedError(report, "/f")).To(MatchError("agent c1 does not run (its log: /f/agent.log): end the fleet with kubectl hollow local down --dir /f"))
+	report.Processes[1].Alive = true
+	g.Expect(endedError(report, "/f")).To(Succeed())
+	report.Ready = false
+	g.Expect(cmdutil.Code(endedError(report, "/f"))).To(Equal(cmdutil.Refused))
+}
+
+func TestStatusShowsWhereMetricsAre(t *testing.T) {
+	g := NewWithT(t)
+	report := localfleet.Report{Processes: []localfleet.Running{{Name: "c1", PID: 7}, {Name: "hub", Endpoints: localfleet.Endpoints{Health: "http://127.1.2.3:4", Metrics: "http://127.1.2.3:5/metrics"}}}}
+	table := processTable(report)
+	g.Expect(table.Rows[0].Cells).To(HaveExactElements("c1", 7, "ENDED", "-", "-", ""))
+	g.Expect(table.Rows[1].Cells).To(ContainElements("http://127.1.2.3:4", "http://127.1.2.3:5/metrics"))
+}
+
+func TestDownLeavesOtherFilesAlone(t *testing.T) {
+	g := NewWithT(t)
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	dir := t.TempDir()
+	g.Expect(takeDown(t.Context(), cmdutil.NewHub(streams), filepath.Join(dir, "none"), time.Minute)).To(Succeed())
+	g.Expect(out.String()).To(ContainSubstring("No fleet in"))
+	g.Expect(os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600)).To(Succeed())
+	err := takeDown(t.Context(), cmdutil.NewHub(streams), dir, time.Minute)
+	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Refused))
+	g.Expect(err).To(MatchError(ContainSubstring("--dir")))
+	g.Expect(os.WriteFile(filepath.Join(dir, "fleet.json"), []byte(`{"keeper":{}}`), 0o600)).To(Succeed())
+	err = takeDown(t.Context(), cmdutil.NewHub(streams), dir, time.Minute)
+	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Refused), "a fleet of an earlier version")
+	g.Expect(err).To(MatchError(ContainSubstring("earlier version")))
+	g.Expect(filepath.Join(dir, "precious")).To(BeAnExistingFile())
+}
+
+func TestDownListsWhatItLeaves(t *testing.T) {
+	g := NewWithT(t)
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	dir := filepath.Join(t.TempDir(), "fleet")
+	_, err := localfleet.Take(dir, false)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600)).To(Succeed())
+	g.Expect(takeDown(t.Context(), cmdutil.NewHub(streams), dir, time.Minute)).To(Succeed())
+	g.Expect(out.String()).To(Equal("Ended the fleet in " + dir + "\nLeft in place, because the fleet did not make it:\n  " + dir + "/precious\n"))
+}
+
+func TestUpRefusesADirectoryThatIsNotEmpty(t *testing.T) {
+	g := NewWithT(t)
+	o := options(t)
+	o.dir = filepath.Join(t.TempDir(), "sp ace")
+	g.Expect(os.MkdirAll(o.dir, 0o755)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(o.dir, "precious"), nil, 0o600)).To(Succeed())
+	err := o.run(t.Context())
+	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Refused))
+	g.Expect(err).To(MatchError(And(ContainSubstring("--dir"), ContainSubstring(`"precious"`), ContainSubstring("choose a directory that is empty"))))
+	entries, err := os.ReadDir(o.dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(entries).To(HaveLen(1))
+
+	g.Expect(os.Remove(filepath.Join(o.dir, "precious"))).To(Succeed())
+	_, err = localfleet.Take(o.dir, false)
+	g.Expect(err).NotTo(HaveOccurred())
+	err = o.run(t.Context())
+	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Refused))
+	g.Expect(err).To(MatchError(And(ContainSubstring("there is a fleet"), ContainSubstring("local down --dir '"+o.dir+"'"))), "a path with a space is quoted")
+}
+
+// Edge case: `local up --help` hid `--dir`.
+func TestHelpNamesTheDirectory(t *testing.T) {
+	streams, _, _, _ := genericiooptions.NewTestIOStreams()
+	for _, command := range NewCommand(cmdutil.NewHub(streams)).Commands() {
+		NewWithT(t).Expect(command.LocalFlags().Lookup("dir")).NotTo(BeNil(), command.Name())
+	}
+}
+
+func TestAFleetIsForAsLongAsItsOwnerRuns(t *testing.T) {
+	g := NewWithT(t)
+	script, err := process.Start(process.Spec{Name: "script", Path: "/bin/sh", Args: []string{"-c", "while :; do sleep 0.05; done"}, LogFile: filepath.Join(t.TempDir(), "log")})
+	g.Expect(err).NotTo(HaveOccurred())
+	owner, err := ownerOf(script.PID())
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, stop := whileRuns(t.Context(), owner)
+	defer stop()
+	g.Consistently(ctx.Done()).ShouldNot(BeClosed(), "the script runs")
+	g.Expect(script.Stop(time.Minute)).To(Succeed())
+	g.Eventually(ctx.Done()).WithTimeout(time.Minute).Should(BeClosed())
+	g.Expect(context.Cause(ctx)).To(MatchError(ContainSubstring("which the fleet is for, has ended")))
+
+	_, err = ownerOf(script.PID())
+	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.BadUsage), "it does not run: %v", err)
+	nobody, err := ownerOf(0)
+	g.Expect(err).NotTo(HaveOccurred())
+	stays, stop := whileRuns(t.Context(), nobody)
+	g.Expect(stays.Done()).NotTo(BeClosed())
+	stop()
+	g.Expect(stays.Done()).To(BeClosed())
+}

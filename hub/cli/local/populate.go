@@ -1,0 +1,118 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
+)
+
+// countsTimeout is the longest time to wait for the counts of Machines.
+const countsTimeout = time.Minute
+
+// hubClient is the administrator's client of a fleet's hub.
+func hubClient(kubeconfig string) (client.WithWatch, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig of the hub: %w", err)
+	}
+	config.QPS = -1
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client of the hub: %w", err)
+	}
+	return c, nil
+}
+
+// createMachines waits for the clusters, makes machines in each, and waits for those.
+func (o *upOptions) createMachines(ctx context.Context) error {
+	report, err := localfleet.ReadReport(o.dir)
+	if err != nil {
+		return err
+	}
+	c, err := hubClient(report.Hub.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	names := o.clusterNames()
+	for i, name := range names {
+		if err := awaitReady(ctx, c, name); err != nil {
+			return fmt.Errorf("waiting for cluster %s to be ready: %w", name, err)
+		}
+		o.printf("  %s: ready", name)
+		if o.machines == 0 {
+			continue
+		}
+		for _, object := range localfleet.Workers(name, int32(o.machines), o.versionOf(i)) {
+			if err := c.Create(ctx, object); err != nil {
+				return fmt.Errorf("creating %T %s/%s: %w", object, name, object.GetName(), err)
+			}
+		}
+	}
+	if o.machines == 0 {
+		return nil
+	}
+	for _, name := range names {
+		if err := awaitMachines(ctx, c, name, int32(o.machines)); err != nil {
+			return fmt.Errorf("waiting for the machines of cluster %s: %w", name, err)
+		}
+		o.printf("  %s: %s ready", name, plural.Count(o.machines, "machine"))
+	}
+	return awaitCounts(ctx, c, names, int32(o.machines))
+}
+
+// versionOf is the kubelet version for the cluster of that index: they take turns.
+func (o *upOptions) versionOf(index int) string {
+	if len(o.versions) == 0 {
+		return ""
+	}
+	return o.versions[index%len(o.versions)]
+}
+
+func awaitReady(ctx context.Context, c client.WithWatch, name string) error {
+	return cmdutil.Until(ctx, c, &v1alpha1.ClusterList{}, client.ObjectKey{Name: name}, &v1alpha1.Cluster{},
+		func(cluster *v1alpha1.Cluster) (bool, error) {
+			return meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ReadyCondition), nil
+		})
+}
+
+func awaitMachines(ctx context.Context, c client.WithWatch, cluster string, want int32) error {
+	return cmdutil.Until(ctx, c, &v1alpha1.MachineDeploymentList{},
+		client.ObjectKey{Namespace: cluster, Name: localfleet.WorkersName}, &v1alpha1.MachineDeployment{},
+		func(deployment *v1alpha1.MachineDeployment) (bool, error) {
+			stalled := meta.FindStatusCondition(deployment.Status.Conditions, v1alpha1.StalledCondition)
+			if stalled != nil && stalled.Status == metav1.ConditionTrue && stalled.ObservedGeneration == deployment.Generation {
+				return false, cmdutil.Refusal("the machine deployment %s makes no progress: %s", deployment.Name, stalled.Message)
+			}
+			return deployment.Status.ReadyReplicas == want, nil
+		})
+}
+
+// awaitCounts waits until the Clusters say how many Machines are ready, as the commands do that a user tries next. The hub
+// writes the counts some seconds later; the fleet is up all the same when it takes longer than countsTimeout.
+func awaitCounts(ctx context.Context, c client.WithWatch, names []string, want int32) error {
+	limited, cancel := context.WithTimeout(ctx, countsTimeout)
+	defer cancel()
+	for _, name := range names {
+		err := cmdutil.Until(limited, c, &v1alpha1.ClusterList{}, client.ObjectKey{Name: name}, &v1alpha1.Cluster{},
+			func(cluster *v1alpha1.Cluster) (bool, error) {
+				return cluster.Status.Machines != nil && cluster.Status.Machines.Ready >= want, nil
+			})
+		if err != nil && (ctx.Err() != nil || limited.Err() == nil) {
+			return fmt.Errorf("waiting for the counts of cluster %s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+//go:build linux
+
+package local
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+	"github.com/hollowfleet/hollowfleet/internal/joining"
+)
+
+// askTimeout bounds the question to a hub that may be away.
+const askTimeout = 5 * time.Second
+
+type format string
+
+const (
+	formatJSON format = "json"
+	formatYAML format = "yaml"
+	formatWide format = "wide"
+)
+
+var formats = []format{formatJSON, formatYAML, formatWide}
+
+func newStatus(hub *cmdutil.Hub, dir *string) *cobra.Command {
+	var output format
+	command := &cobra.Command{
+		Use: "status", Short: "Show the processes and clusters of a fleet on this machine",
+		Long: `Show the processes and clusters of a fleet on this machine. The exit code is 3 if there is none, and 1 if one of its
+processes does not run, or the file system of its directory is full. With -o wide it also tells the agents' versions and why a cluster is not ready.`,
+		Example: `  kubectl hollow local status
+
+  # The hub's kubeconfig, for a script
+  export KUBECONFIG=$(kubectl hollow local status -o json | jq -r .hub.kubeconfig)`,
+		Args: cmdutil.Args(cobra.NoArgs),
+		RunE: func(command *cobra.Command, _ []string) error {
+			report, err := readReport(*dir)
+			if err != nil {
+				return err
+			}
+			if err := showReport(command.Context(), hub.Out, report, output); err != nil {
+				return err
+			}
+			return errors.Join(endedError(report, *dir), checkDisk(report.Dir))
+		},
+	}
+	cmdutil.ChoiceP(command, &output, "output", "o", cmdutil.OutputUsage(formats...), formats...)
+	return command
+}
+
+func showReport(ctx context.Context, out io.Writer, report localfleet.Report, output format) error {
+	var (
+		content []byte
+		err     error
+	)
+	switch output {
+	case formatJSON:
+		content, err = json.MarshalIndent(report, "", "  ")
+		content = append(content, '\n')
+	case formatYAML:
+		content, err = yaml.Marshal(report)
+	default:
+		return showTables(ctx, out, report, output == formatWide)
+	}
+	if err == nil {
+		_, err = out.Write(content)
+	}
+	return err
+}
+
+func showTables(ctx context.Context, out io.Writer, report localfleet.Report, wide bool) error {
+	fmt.Fprintf(out, "Fleet in %s\n\n", report.Dir)
+	if err := printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(processTable(report), out); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	return printers.NewTablePrinter(printers.PrintOptions{Wide: wide}).PrintObj(clusterTable(report, askHub(ctx, report)), out)
+}
+
+func processTable(report localfleet.Report) *metav1.Table {
+	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Process", "PID", "State", "Health", "Metrics", "Log")}
+	for _, process := range report.Processes {
+		state := "runs"
+		if !process.Alive {
+			state = "ENDED"
+		}
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{process.Name, process.PID, state, cmp.Or(process.Health, "-"), cmp.Or(process.Metrics, "-"), process.Log}})
+	}
+	return table
+}
+
+func clusterTable(report localfleet.Report, clusters map[string]v1alpha1.Cluster) *metav1.Table {
+	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Cluster", "Kubernetes", "Ready", "Machines", "Server", "Kubeconfig", "+Agent", "+Message")}
+	for _, plane := range append([]localfleet.ControlPlane{report.Hub}, report.Clusters...) {
+		ready, machines, agent, message := "-", "-", "-", ""
+		if cluster, known := clusters[plane.Name]; known {
+			if condition := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ReadyCondition); condition != nil {
+				ready = string(condition.Status)
+				if condition.Status != metav1.ConditionTrue {
+					message = condition.Message
+				}
+			}
+			agent = cmp.Or(cluster.Status.AgentVersion, agent)
+			if counts := cluster.Status.Machines; counts != nil {
+				machines = fmt.Sprintf("%d/%d", counts.Ready, counts.Total)
+			}
+		}
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
+			plane.Name, cmp.Or(plane.Version, "-"), ready, machines, cmp.Or(plane.Server, "-"), cmp.Or(plane.Kubeconfig, "-"), agent, message,
+		}})
+	}
+	return table
+}
+
+// askHub returns the Clusters as the hub knows them; none if it does not answer, which the processes explain.
+func askHub(ctx context.Context, report localfleet.Report) map[string]v1alpha1.Cluster {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	known := map[string]v1alpha1.Cluster{}
+	list := &v1alpha1.ClusterList{}
+	if report.Hub.Kubeconfig == "" {
+		return known
+	}
+	c, err := hubClient(report.Hub.Kubeconfig)
+	if err != nil || c.List(ctx, list) != nil {
+		return known
+	}
+	for _, cluster := range list.Items {
+		known[cluster.Name] = cluster
+	}
+	return known
+}
+
+// endedError is the error of a fleet of which a process does not run.
+func endedError(report localfleet.Report, dir string) error {
+	for _, process := range report.Processes {
+		if !process.Alive {
+			return fmt.Errorf("%s does not run (its log: %s): end the fleet with %s", process.Name, process.Log, writtenCommand("down", dir))
+		}
+	}
+	if !report.Ready {
+		return cmdutil.Refusal("the fleet is still starting")
+	}
+	return nil
+}
+
+// printSummary tells what the fleet offers.
+func (o *upOptions) printSummary() error {
+	report, err := localfleet.ReadReport(o.dir)
+	if err != nil {
+		return err
+	}
+	say, first := o.hub.Say, report.Clusters[0]
+	say("\nThe fleet is up. Its kubeconfigs:\n")
+	for _, plane := range append([]localfleet.ControlPlane{report.Hub}, report.Clusters...) {
+		say("  %-4s %s", plane.Name, plane.Kubeconfig)
+	}
+	say("\nTry:\n\n  export KUBECONFIG=%s", joining.ShellQuote(report.Hub.Kubeconfig))
+	say("  kubectl hollow cluster list\n  kubectl get fleet -A")
+	if o.machines > 0 {
+		say("  kubectl -n %s scale machinedeployment %s --replicas %d", first.Name, localfleet.WorkersName, o.machines+2)
+	}
+	say("  kubectl --kubeconfig %s get nodes -o wide", joining.ShellQuote(first.Kubeconfig))
+	say("\nEnd it:\n\n  %s", writtenCommand("down", o.dir))
+	return nil
+}
+
+const followPoll = 100 * time.Millisecond
+
+// followKeeper shows the keeper's progress until the fleet is up or the keeper has ended.
+func followKeeper(ctx context.Context, keeper *process.Process, dir string, out io.Writer) error {
+	// A keeper that fails removes the fleet's directory with its log: an open file can be read all the same.
+	file, err := os.Open(keeper.LogFile())
+	if err != nil {
+		return fmt.Errorf("following the start of the fleet: %w", err)
+	}
+	defer file.Close()
+	log := &tail{file: file, out: out}
+	ticker := time.NewTicker(followPoll)
+	defer ticker.Stop()
+	for {
+		// First the state: what the log says after that is complete.
+		state, stateErr := localfleet.ReadState(dir)
+		if err := log.showNews(); err != nil {
+			return err
+		}
+		if stateErr == nil && state.Ready {
+			return nil
+		}
+		select {
+		case <-keeper.Done():
+			return errors.Join(log.showNews(), fmt.Errorf("starting the fleet: %s", log.lastFailure()))
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// tail passes the lines of a growing log on, and keeps the error at its end.
+type tail struct {
+	file io.Reader
+	out  io.Writer
+	rest string
+	bad  []string
+}
+
+func (t *tail) showNews() error {
+	content, err := io.ReadAll(t.file)
+	if err != nil {
+		return fmt.Errorf("following the start of the fleet: %w", err)
+	}
+	lines := strings.Split(t.rest+string(content), "\n")
+	t.rest = lines[len(lines)-1]
+	for _, line := range lines[:len(lines)-1] {
+		message, failed := strings.CutPrefix(line, "error: ")
+		if failed || len(t.bad) > 0 {
+			t.bad = append(t.bad, message)
+			continue
+		}
+		fmt.Fprintf(t.out, "  %s\n", line)
+	}
+	return nil
+}
+
+func (t *tail) lastFailure() string {
+	if len(t.bad) == 0 {
+		return "its keeper ended without a word"
+	}
+	return strings.Join(t.bad, "\n")
+}

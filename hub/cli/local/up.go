@@ -1,0 +1,258 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
+)
+
+const (
+	upExample = `  # A hub and three workload clusters with three machines each
+  kubectl hollow local up
+
+  # Five clusters with ten machines each, whose kubelets report three versions
+  kubectl hollow local up --clusters 5 --machines 10 \
+    --kubelet-version v1.35.4 --kubelet-version v1.36.2 --kubelet-version v1.37.1
+
+  # A second fleet beside the first
+  kubectl hollow local up --dir /tmp/other --clusters 1
+
+  # In a script: a fleet that ends with it, whatever happens, and where its kubeconfigs are
+  kubectl hollow local up --dir /tmp/test --while-pid $$ -o json > fleet.json`
+
+	// downTimeout bounds the end of a fleet that did not come up.
+	downTimeout = 2 * time.Minute
+
+	mostClusters, mostMachines = 200, 10000
+)
+
+// programs are what a fleet is made of.
+var programs = []string{"hub", "agent", "simcluster", "hollow-node"}
+
+type upOptions struct {
+	hub *cmdutil.Hub
+	dir string
+	// temporary says that the directory was made for this fleet and is to be removed with it.
+	temporary bool
+	binDir    string
+	clusters  int
+	machines  int
+	versions  []string
+	timeout   time.Duration
+	// owner is the ID of the process that the fleet is for; 0 if the fleet is to stay.
+	owner     int
+	hubArgs   []string
+	agentArgs []string
+	output    format
+	// progress takes what is told while the fleet starts: standard output is for the result alone if that has a format.
+	progress io.Writer
+}
+
+func newUp(hub *cmdutil.Hub, dir *string) *cobra.Command {
+	o := &upOptions{hub: hub}
+	command := &cobra.Command{
+		Use: "up", Short: "Start a fleet on this machine",
+		Long: localLong + `
+
+Clusters are called c1, c2 and so on; each gets a MachineDeployment "workers". Clusters join as any other does: with
+a join token, and a certificate that the hub signs.
+
+The directory of --dir must be empty, or not exist yet. The fleet marks it as its own. If it does not come up, and with
+"local down", the files that it made are removed and no others.
+
+With -o the command prints what "local status" prints in that format, and tells its progress on standard error.`,
+		Example: upExample, Args: cmdutil.Args(cobra.NoArgs),
+		RunE: func(command *cobra.Command, _ []string) error {
+			o.dir = *dir
+			return o.run(command.Context())
+		},
+	}
+	flags := command.Flags()
+	flags.IntVar(&o.clusters, "clusters", 3, "number of workload clusters")
+	flags.IntVar(&o.machines, "machines", 3, "number of machines in each cluster; 0 makes no MachineDeployment")
+	flags.StringArrayVar(&o.versions, "kubelet-version", nil, "kubelet version that the Nodes report, such as v1.36.2; given several times, clusters take turns (default: that of the code)")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "give up, and end what was started, after this time")
+	flags.StringVar(&o.binDir, "bin-dir", besideMe(), "directory of the programs hub, agent, simcluster and hollow-node")
+	flags.BoolVar(&o.temporary, "temporary-dir", false, "remove the directory itself with the fleet, if nothing else is in it, also when it was there before")
+	addOwner(command, &o.owner)
+	addProgramArgs(command, &o.hubArgs, &o.agentArgs)
+	cmdutil.ChoiceP(command, &o.output, "output", "o", cmdutil.OutputUsage(formats...), formats...)
+	return command
+}
+
+// besideMe is the directory of this program; empty if it cannot be told.
+func besideMe() string {
+	path, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		path = resolved
+	}
+	return filepath.Dir(path)
+}
+
+func (o *upOptions) validateFlags() error {
+	if o.clusters < 1 || o.clusters > mostClusters {
+		return cmdutil.Usage("--clusters: want 1 to %d, got %d", mostClusters, o.clusters)
+	}
+	if o.machines < 0 || o.machines > mostMachines {
+		return cmdutil.Usage("--machines: want 0 to %d, got %d", mostMachines, o.machines)
+	}
+	for _, text := range o.versions {
+		if _, err := version.ParseSemantic(text); err != nil {
+			return cmdutil.Usage("--kubelet-version: %q is no version: write it as v1.36.2", text)
+		}
+	}
+	for _, name := range programs {
+		if _, err := os.Stat(filepath.Join(o.binDir, name)); err != nil {
+			return fmt.Errorf("program %s is not in %s: run make build, or name its directory with --bin-dir", name, o.binDir)
+		}
+	}
+	return nil
+}
+
+// takeDirectory takes the directory before anything is written, and returns its ID.
+func (o *upOptions) takeDirectory() (string, error) {
+	id, err := localfleet.Take(o.dir, o.temporary)
+	switch {
+	case errors.Is(err, localfleet.ErrTaken):
+		return "", cmdutil.Refusal("--dir: %w, or what is left of one: see %s, or end it with %s", err, writtenCommand("status", o.dir), writtenCommand("down", o.dir))
+	case errors.Is(err, localfleet.ErrUnusable):
+		return "", cmdutil.Refusal("--dir: %w; choose a directory that is empty or does not exist yet", err)
+	case err != nil:
+		return "", fmt.Errorf("--dir: %w", err)
+	}
+	return id, nil
+}
+
+// clusterNames are those of the workload clusters.
+func (o *upOptions) clusterNames() []string {
+	var names []string
+	for i := range o.clusters {
+		names = append(names, fmt.Sprintf("c%d", i+1))
+	}
+	return names
+}
+
+func (o *upOptions) run(ctx context.Context) error {
+	var err error
+	if o.dir, err = filepath.Abs(o.dir); err != nil {
+		return fmt.Errorf("finding --dir: %w", err)
+	}
+	if err := o.validateFlags(); err != nil {
+		return err
+	}
+	if err := checkOpenFiles(); err != nil {
+		return err
+	}
+	owner, err := ownerOf(o.owner)
+	if err != nil {
+		return err
+	}
+	ctx, stop := whileRuns(ctx, owner)
+	defer stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, cmdutil.Timeout("the fleet is not up after %s; it has been ended", o.timeout))
+	defer cancel()
+	if o.progress = o.hub.Out; o.output != "" {
+		o.progress = o.hub.ErrOut
+	}
+	id, err := o.takeDirectory()
+	if err != nil {
+		return err
+	}
+	o.printf("Starting a hub and %s in %s", plural.Count(o.clusters, "workload cluster"), o.dir)
+	if shortage := inotifyShortage("/proc", o.clusters); shortage != "" {
+		fmt.Fprintln(o.hub.ErrOut, shortage)
+	}
+	keeper, err := o.startKeeper(id)
+	if err != nil {
+		return errors.Join(err, o.clearFailed(ctx))
+	}
+	if err := followKeeper(ctx, keeper, o.dir, o.progress); err != nil {
+		return o.giveUp(ctx, keeper, err)
+	}
+	if err := o.createMachines(ctx); err != nil {
+		return o.giveUp(ctx, keeper, err)
+	}
+	if o.output != "" {
+		return o.printReport(ctx)
+	}
+	return o.printSummary()
+}
+
+// printf tells of the progress.
+func (o *upOptions) printf(format string, args ...any) { fmt.Fprintf(o.progress, format+"\n", args...) }
+
+// printReport prints the fleet for a script.
+func (o *upOptions) printReport(ctx context.Context) error {
+	report, err := localfleet.ReadReport(o.dir)
+	if err != nil {
+		return err
+	}
+	return showReport(ctx, o.hub.Out, report, o.output)
+}
+
+// giveUp ends what was started.
+func (o *upOptions) giveUp(ctx context.Context, keeper *process.Process, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	failed := o.clearFailed(ctx, keeper)
+	stopped := keeper.Stop(downTimeout)
+	if errors.Is(failed, localfleet.ErrUnusable) {
+		failed = o.clearFailed(ctx) // The keeper was just removing the files itself.
+	}
+	return errors.Join(err, stopped, failed)
+}
+
+// clearFailed ends and removes a fleet that did not come up. It may be gone already: its keeper does that too.
+func (o *upOptions) clearFailed(ctx context.Context, keeper ...*process.Process) error {
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTimeout)
+	defer cancel()
+	left, err := localfleet.Down(ending, o.dir, keeper...)
+	sayLeft(o.printf, left)
+	if errors.Is(err, localfleet.ErrNoFleet) {
+		return nil
+	}
+	return err
+}
+
+// startKeeper starts this program again, as one that outlives the command.
+func (o *upOptions) startKeeper(id string) (*process.Process, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
+	}
+	args := []string{"local", keepName, "--dir", o.dir, "--" + dirIDFlag, id, "--bin-dir", o.binDir}
+	for _, name := range o.clusterNames() {
+		args = append(args, "--cluster", name)
+	}
+	for _, arg := range o.hubArgs {
+		args = append(args, "--hub-arg", arg)
+	}
+	for _, arg := range o.agentArgs {
+		args = append(args, "--agent-arg", arg)
+	}
+	if o.owner != 0 {
+		args = append(args, "--"+ownerFlag, strconv.Itoa(o.owner))
+	}
+	return process.Start(process.Spec{
+		Name: localfleet.KeeperName, Path: program, Args: args, LogFile: localfleet.LogFile(o.dir, localfleet.KeeperName), Detached: true,
+	})
+}

@@ -1,0 +1,55 @@
+package rollout
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+)
+
+func newPause(hub *cmdutil.Hub) *cobra.Command {
+	return newChangingCommand(hub, &cobra.Command{
+		Use: "pause", Short: "Stop a rollout where it is",
+		Long: `Stop a rollout where it is.
+
+Of a paused MachineDeployment no Machine is replaced because of its template until the rollout is resumed. Scaling goes on,
+and Machines that fail or get lost are replaced. Of a paused MachineFleet no MachineDeployment is changed; clusters in which
+the rollout has begun finish it.`,
+		Example: `  kubectl hollow rollout pause machinefleet workers
+  kubectl hollow rollout pause machinedeployment workers -n c1`,
+	}, both, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+		return nil, s.setPaused(ctx, true, "paused", "is paused already")
+	})
+}
+
+func newResume(hub *cmdutil.Hub) *cobra.Command {
+	return newChangingCommand(hub, &cobra.Command{
+		Use: "resume", Short: "Let a paused rollout go on",
+		Example: `  kubectl hollow rollout resume machinefleet workers
+  kubectl hollow rollout resume machinedeployment workers -n c1`,
+	}, both, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+		return nil, s.setPaused(ctx, false, "resumed", "is not paused")
+	})
+}
+
+func (s *subject) setPaused(ctx context.Context, paused bool, done, already string) error {
+	field := s.pausedField()
+	if *field == paused {
+		s.printf("%s", already)
+		return nil
+	}
+	if err := s.changeObject(ctx, func() { *field = paused }); err != nil {
+		return err
+	}
+	s.printf("%s", done)
+	return nil
+}
+
+// pausedField is the object's field of that name.
+func (s *subject) pausedField() *bool {
+	if s.fleet != nil {
+		return &s.fleet.Spec.Paused
+	}
+	return &s.deployment.Spec.Paused
+}

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+)
+
+// NewSupportBundle returns "support-bundle".
+func NewSupportBundle(hub *cmdutil.Hub) *cobra.Command {
+	var path string
+	command := &cobra.Command{
+		Use: "support-bundle", Short: "Write all objects and events of the fleet into one archive, for a bug report",
+		Long: `Write an archive with what a bug report needs: versions, the objects of all of Hollowfleet's kinds, the events about them, and
+the Leases of hub and agents. There is no Secret in it. The configuration of MachineClasses and Machines is in it as it is: read it before you
+pass the archive on. What you may not read is left out and listed in problems.txt.`,
+		Example: `  kubectl hollow support-bundle
+  kubectl hollow support-bundle --output-file /tmp/bundle.tar.gz`,
+		Args: cmdutil.Args(cobra.NoArgs),
+		RunE: func(command *cobra.Command, _ []string) error {
+			if path == "" {
+				path = "hollowfleet-support-" + time.Now().UTC().Format("20060102-150405") + ".tar.gz"
+			}
+			return writeBundle(command.Context(), hub, path)
+		},
+	}
+	command.Flags().StringVar(&path, "output-file", "", "the archive to write (default: hollowfleet-support-TIME.tar.gz); it must not exist yet")
+	return command
+}
+
+// writeBundle writes the archive to path, which must not exist.
+func writeBundle(ctx context.Context, hub *cmdutil.Hub, path string) (err error) {
+	c, err := hub.Client()
+	if err != nil {
+		return err
+	}
+	versions := newVersionDocument()
+	unasked := versions.addHubVersions(ctx, hub)
+	if unasked != nil && !apierrors.IsForbidden(unasked) {
+		return unasked
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return cmdutil.Refusal("--output-file: %s exists already: name another file", path)
+	}
+	if err != nil {
+		return fmt.Errorf("creating --output-file: %w", err)
+	}
+	defer func() {
+		if err = errors.Join(err, file.Close()); err != nil {
+			err = errors.Join(err, os.Remove(path)) // It is not whole.
+		}
+	}()
+	archive := newBundle(file, time.Now())
+	switch {
+	case unasked != nil:
+		archive.problems = append(archive.problems, "versions.txt: "+unasked.Error())
+	case versions.Hub != nil && strings.HasPrefix(versions.Hub.Problem, notLooked):
+		archive.problems = append(archive.problems, "versions.txt: the hub: "+versions.Hub.Problem)
+	}
+	if err := archive.collectFiles(ctx, c, versions.formatText()); err != nil {
+		return err
+	}
+	if err := archive.closeArchive(); err != nil {
+		return err
+	}
+	hub.Say("Wrote %s", path)
+	for _, problem := range archive.problems {
+		hub.Note("Left out: %s", problem)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/discovery"
+
+	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+)
+
+// NewVersion returns "version".
+func NewVersion(hub *cmdutil.Hub) *cobra.Command {
+	var clientOnly bool
+	var output documentOutput
+	command := &cobra.Command{
+		Use: "version", Short: "Show the versions of this program, of the hub and of its API server",
+		Long: `Show the version of this program, that of the hub that works, and that of its API server. The versions of agents are in
+kubectl hollow cluster list.`,
+		Example: `  kubectl hollow version
+
+  # Without asking the hub
+  kubectl hollow version --client`,
+		Args: cmdutil.Args(cobra.NoArgs),
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := output.checkFormat(); err != nil {
+				return err
+			}
+			versions := newVersionDocument()
+			if !clientOnly {
+				if err := versions.addHubVersions(command.Context(), hub); err != nil {
+					return err
+				}
+			}
+			if output.format != "" {
+				return output.printDocument(hub.Out, versions)
+			}
+			fmt.Fprint(hub.Out, versions.formatText())
+			return nil
+		},
+	}
+	command.Flags().BoolVar(&clientOnly, "client", false, "only the version of this program")
+	output.addFlag(command)
+	return command
+}
+
+// addHubVersions adds the versions of the hub that works, and of its API server. A user who may not read the Lease of the hub is told so in
+// place of its version.
+func (d *versionDocument) addHubVersions(ctx context.Context, hub *cmdutil.Hub) error {
+	c, err := hub.Client()
+	if err != nil {
+		return err
+	}
+	if d.APIServer, err = serverVersion(hub); err != nil {
+		return err
+	}
+	state, err := cmdutil.ReadHubState(ctx, c, time.Now())
+	switch {
+	case apierrors.IsForbidden(err):
+		d.Hub = new(documentOfHub(cmdutil.HubState{Version: cmdutil.UnknownVersion}, rootCause(err)))
+	case err != nil:
+		return err
+	default:
+		d.Hub = new(documentOfHub(state, ""))
+	}
+	return nil
+}
+
+func (d *versionDocument) formatText() string {
+	text := "Client: " + d.Client + "\n"
+	if d.Hub == nil {
+		return text
+	}
+	working := d.Hub.Version
+	if d.Hub.Problem != "" {
+		working += " (" + d.Hub.Problem + ")"
+	}
+	return text + fmt.Sprintf("Hub: %s\nAPI server: %s\n", working, d.APIServer)
+}
+
+func serverVersion(hub *cmdutil.Hub) (string, error) {
+	config, err := hub.Config()
+	if err != nil {
+		return "", err
+	}
+	asking, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return "", fmt.Errorf("making a client of the hub: %w", err)
+	}
+	info, err := asking.ServerVersion()
+	if err != nil {
+		return "", fmt.Errorf("asking the API server for its version: %w", err)
+	}
+	return info.GitVersion, nil
+}
