@@ -146,7 +146,7 @@ func (b *bootstrap) identifyAgent(ctx context.Context, direct *clients.Direct) e
 			return true, clientcert.CheckIdentity(b.ClusterName, review.Status.UserInfo)
 		case refusals == hubidentity.RefusalsToDeny:
 			// Every identity may ask unless an administrator has taken that right away; RBAC decides then alone.
-			b.Log.Info("Going on without knowing who this agent is on the hub", "Cluster", b.ClusterName, "why", err.Error())
+			b.Log.Info("Continuing without knowing who this agent is on the hub", "Cluster", b.ClusterName, "why", err.Error())
 			return true, nil
 		}
 		if outcome := freeze.Classify(err); outcome != said {

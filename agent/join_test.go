@@ -147,7 +147,7 @@ func TestAnAgentKnowsWhenTheOneBeforeItCouldAct(t *testing.T) {
 
 	second := start(t, "restart-1", nil)
 	second.waitThawed()
-	second.Eventually(intervals).WithTimeout(agenttest.Wait).Should(HaveLen(2), "it goes on where the other one ended")
+	second.Eventually(intervals).WithTimeout(agenttest.Wait).Should(HaveLen(2), "it continues where the other one ended")
 	now := intervals()
 	second.Expect(now[0]).To(Equal(handed[0]))
 	second.Expect(now[1].From).To(BeTemporally(">=", handed[0].To))

@@ -13,7 +13,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/metricpage"
 )
 
-var update = flag.Bool("update", false, "write docs/metrics.md anew")
+var update = flag.Bool("update", false, "write docs/metrics.md again")
 
 func scrape(g Gomega, address string) *metricpage.Scrape {
 	response, err := http.Get("http://" + address + "/metrics") //nolint:noctx // a test's own server on loopback

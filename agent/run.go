@@ -115,7 +115,7 @@ func workOn(ctx context.Context, b *bootstrap, w *worker) error {
 		if !beginsAnew(err) || ctx.Err() != nil {
 			return err
 		}
-		b.Log.Info("Dropping the caches and making them anew", "why", err.Error())
+		b.Log.Info("Dropping the caches and recreating them", "why", err.Error())
 	}
 }
 

@@ -200,11 +200,11 @@ func TestRunRefusesBadOptions(t *testing.T) {
 		"a short lifetime":            {agent.Options{ClusterName: "c1", HubKubeconfig: "x", CertificateLifetime: time.Minute}, "--certificate-lifetime: want 10m0s to"},
 		"no way to the hub at all":    {agent.Options{ClusterName: "c1", TargetKubeconfig: admin, BootstrapKubeconfig: "/nonexistent", CredentialDir: t.TempDir()}, "/nonexistent: no such file or directory; and there is no credential in directory"},
 		"a bad namespace":             {agent.Options{ClusterName: "c1", HubKubeconfig: "x", HostNamespace: "a/b"}, `--host-namespace: "a/b"`},
-		"no deletions after a thaw":   {agent.Options{ClusterName: "c1", HubKubeconfig: "x", ThawDeletionsPerMinute: -1}, "--thaw-deletions-per-minute: want at least 1, got -1"},
+		"no deletions after a freeze": {agent.Options{ClusterName: "c1", HubKubeconfig: "x", ThawDeletionsPerMinute: -1}, "--thaw-deletions-per-minute: want at least 1, got -1"},
 		"a negative thaw period":      {agent.Options{ClusterName: "c1", HubKubeconfig: "x", ThawPeriod: -time.Second}, "--thaw-period: want more than 0, got -1s"},
 		"a taint of another kind":     {agent.Options{ClusterName: "c1", HubKubeconfig: "x", HollowTaint: "always"}, `--hollow-taint: want Auto, Always or Never, got "always"`},
 		"a short freeze":              {agent.Options{ClusterName: "c1", HubKubeconfig: "x", FreezeAfter: time.Millisecond}, "--freeze-after: want at least 1s"},
-		"no target outside a cluster": {agent.Options{ClusterName: "c1", HubKubeconfig: admin}, "--target-kubeconfig: no kubeconfig given, and this is no pod"},
+		"no target outside a cluster": {agent.Options{ClusterName: "c1", HubKubeconfig: admin}, "--target-kubeconfig: no kubeconfig given, and this is not a pod"},
 		"a missing file":              {agent.Options{ClusterName: "c1", HubKubeconfig: "/nonexistent", TargetKubeconfig: admin}, `--hub-kubeconfig: loading kubeconfig "/nonexistent"`},
 		"a second hollow":             {agent.Options{ClusterName: "c1", HubKubeconfig: "x", Drivers: drivers("hollow")}, `provider "hollow" is built in`},
 	}
@@ -291,8 +291,8 @@ func TestRunAsksAgainWhoItIsOfAHubThatRefuses(t *testing.T) {
 		ended    types.GomegaMatcher
 		log      string
 	}{
-		"for a moment, as one that starts":         {2, MatchError(ContainSubstring(`want "hollowfleet.io:agent:c1"`)), "Waiting to know who this agent is"},
-		"for good, and goes on without knowing it": {math.MaxInt64, BeNil(), "Going on without knowing who this agent is"},
+		"for a moment, as one that starts":           {2, MatchError(ContainSubstring(`want "hollowfleet.io:agent:c1"`)), "Waiting to know who this agent is"},
+		"for good, and continues without knowing it": {math.MaxInt64, BeNil(), "Continuing without knowing who this agent is"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, log := NewWithT(t), &lockedBuffer{}

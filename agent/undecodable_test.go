@@ -74,7 +74,7 @@ func TestAMachineThatCannotBeDecodedStopsNoOther(t *testing.T) {
 		pod := &corev1.Pod{}
 		_ = f.exists(pod, hostNamespace, good.Name)()
 		return pod.UID
-	}).WithTimeout(agenttest.Wait).ShouldNot(Or(BeEmpty(), Equal(goodPod.UID)), "its pod is made anew")
+	}).WithTimeout(agenttest.Wait).ShouldNot(Or(BeEmpty(), Equal(goodPod.UID)), "its pod is recreated")
 	f.machine("undecodable-young")
 	f.Eventually(f.exists(&corev1.Pod{}, hostNamespace, "undecodable-young")).WithTimeout(agenttest.Wait).Should(Succeed())
 	f.Expect(f.admin.Delete(context.Background(), good)).To(Succeed())

@@ -24,7 +24,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/metricpage"
 )
 
-var update = flag.Bool("update", false, "write docs/metrics.md anew")
+var update = flag.Bool("update", false, "write docs/metrics.md again")
 
 // libraries are the metrics of libraries that alerts and dashboards may use.
 var libraries = []string{

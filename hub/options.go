@@ -108,7 +108,7 @@ func (o Options) completeOptions() (Options, error) {
 	case o.SafetyDown < 0:
 		return o, errors.New("--safety-down must be 1 or more")
 	case o.SafetyDown > o.SafetyUp:
-		return o, fmt.Errorf("--safety-down must be at most --safety-up, which is %d: else a MachineSet that froze would not thaw "+
+		return o, fmt.Errorf("--safety-down must be at most --safety-up, which is %d: else a MachineSet that froze would not unfreeze "+
 			"with as many Machines as were asked for", o.SafetyUp)
 	case o.SafetyPeriod < 0:
 		return o, errors.New("--machine-safety-overshooting-period must be more than 0s")

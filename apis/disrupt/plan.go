@@ -111,7 +111,7 @@ func Decode(data []byte) (Plan, error) {
 		Version string `json:"version"`
 	}
 	if err := json.Unmarshal(data, &versioned); err != nil {
-		return Plan{}, fmt.Errorf("plan: no JSON object of a plan: remove the annotation %s, and the agent writes it anew: %w", Annotation, err)
+		return Plan{}, fmt.Errorf("plan: not a JSON object of a plan: remove the annotation %s, and the agent rewrites it: %w", Annotation, err)
 	}
 	if err := checkVersion(versioned.Version); err != nil {
 		return Plan{}, err

@@ -89,7 +89,7 @@ func (t Timing) Validate() error {
 	case !once && t.Repeat != 1 && t.Jitter.Duration > t.HealthyFor.Duration:
 		return fmt.Errorf("jitter: %s are more than the %s of healthyFor, so that windows could overlap: shorten it, or set repeat to 1", t.Jitter.Duration, t.HealthyFor.Duration)
 	case t.HealthyFor.Duration+t.Jitter.Duration >= t.End.Sub(t.Start.Time):
-		return fmt.Errorf("healthyFor, jitter: the first window could begin %s after start, which is not before the end: shorten them, or set a later end", t.HealthyFor.Duration+t.Jitter.Duration)
+		return fmt.Errorf("healthyFor, jitter: the first window could start %s after start, which is not before the end: shorten them, or set a later end", t.HealthyFor.Duration+t.Jitter.Duration)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (t Timing) validateLength() error {
 	case t.Start.IsZero():
 		return errors.New("start: required, such as 2026-01-31T12:00:00Z")
 	case t.End.IsZero():
-		return fmt.Errorf("end: required, so that the node is well again whatever becomes of its agent: set a time at most %s after start", MaxLength)
+		return fmt.Errorf("end: required, so that the node is healthy again whatever happens to its agent: set a time at most %s after start", MaxLength)
 	case length <= 0 || length > MaxLength:
 		return fmt.Errorf("end: want a time after start, and at most %s after it, got %s", MaxLength, length)
 	case t.Start.Nanosecond() != 0 || t.End.Nanosecond() != 0:

@@ -43,7 +43,7 @@ func TestWindowsDoNotOverlapAndEndByTheEnd(t *testing.T) {
 				earliest = windows[i-1].End
 			}
 			if w.Start.Before(earliest) {
-				t.Fatalf("window %d begins at %s, want not before %s", i, w.Start, earliest)
+				t.Fatalf("window %d starts at %s, want not before %s", i, w.Start, earliest)
 			}
 			if length := w.End.Sub(w.Start); w.End.Before(e.End.Time) && length != e.UnhealthyFor.Duration {
 				t.Fatalf("window %d lasts %s, want %s", i, length, e.UnhealthyFor.Duration)

@@ -38,7 +38,7 @@ says how a machine is, "kubectl scale machinedeployment NAME" scales.
   # Roll a kubelet version out over the clusters of a fleet
   kubectl hollow upgrade fleet/workers --kubelet v1.37.1 --wait
 
-  # Stop creating and deleting in a cluster, and let it go on
+  # Stop creating and deleting in a cluster, and let it continue
   kubectl hollow freeze cluster c1 --reason "storage maintenance"
   kubectl hollow unfreeze cluster c1`
 

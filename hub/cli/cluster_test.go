@@ -316,7 +316,7 @@ func TestDenyEndsWatchesWhenAsked(t *testing.T) {
 		r := f.hollow("cluster deny NAME --end-watches --timeout 300ms")
 		g.Expect(r.code).To(Equal(5))
 		g.Expect(r.errOut).To(ContainSubstring("has its access still"))
-	}).WithTimeout(patience).Should(Succeed(), "it does not end what could begin anew")
+	}).WithTimeout(patience).Should(Succeed(), "it does not end what could start over")
 
 	f.Expect(f.client.Delete(t.Context(), binding)).To(Succeed())
 	before := f.categories()

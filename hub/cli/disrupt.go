@@ -21,7 +21,7 @@ func NewDisrupt(hub *cmdutil.Hub) *cobra.Command {
 	return cmdutil.Group(&cobra.Command{
 		Use: "disrupt", Short: "Let Nodes fail, in many clusters at once",
 		Long: `Let Nodes fail on purpose: not ready, cut off, killed, under pressure, with slow requests. A NodeDisruption says which and how;
-whatever becomes of hub and agents, each fault ends by itself.`,
+whatever happens to hub and agents, each fault ends by itself.`,
 	}, newDisruptCreate(hub), newDisruptList(hub), newDisruptStop(hub), newDisruptPause(hub, true), newDisruptPause(hub, false))
 }
 
@@ -58,9 +58,9 @@ func disruptionTable(disruptions []v1alpha1.NodeDisruption, now time.Time) *meta
 // newDisruptPause returns "pause" or "resume".
 func newDisruptPause(hub *cmdutil.Hub, paused bool) *cobra.Command {
 	var dryRun *cmdutil.DryRun
-	use, short, did := "resume", "Let a paused NodeDisruption go on where it would be without the pause", "resumed"
+	use, short, did := "resume", "Let a paused NodeDisruption continue where it would be without the pause", "resumed"
 	if paused {
-		use, short, did = "pause", "Restore the Nodes of a NodeDisruption, which can go on later", "paused"
+		use, short, did = "pause", "Restore the Nodes of a NodeDisruption, which can continue later", "paused"
 	}
 	command := &cobra.Command{
 		Use: use + " NAME", Short: short, Long: short + ".",

@@ -258,7 +258,7 @@ func (d *disruptCreate) followRuns(ctx context.Context, telling *cmdutil.Hub, c 
 	stop()
 	done.Wait()
 	if err != nil {
-		telling.Note("The disruption goes on. To see how far it is: kubectl hollow disrupt list. To end it: kubectl hollow disrupt stop %s", disruption.Name)
+		telling.Note("The disruption continues. To see how far it is: kubectl hollow disrupt list. To end it: kubectl hollow disrupt stop %s", disruption.Name)
 		return fmt.Errorf("following the disruption: %w", err)
 	}
 	telling.Say("%s: %s", disruption.Status.Phase, disruption.Status.Message)

@@ -56,12 +56,12 @@ func (f *disruptFlags) addFlags(command *cobra.Command) {
 	flags.StringArrayVar(&f.faults, "fault", nil, "what goes wrong: NotReady, FreezeHeartbeat[:Lease|Status], Flap:NOTREADY/READY, Kill, Reboot, Pressure:Memory, Condition:TYPE, "+
 		"SlowAPI:LATENCY, APIErrors[:PERCENT], PodStartDelay:DELAY, PodStartFail[:PERCENT], NeverJoin; may be given several times")
 	flags.DurationVar(&f.duration, "for", 0, "how long the disruption lasts, 1s to 720h")
-	flags.DurationVar(&f.startAfter, "start-after", 0, "when it begins")
+	flags.DurationVar(&f.startAfter, "start-after", 0, "when it starts")
 	flags.DurationVar(&f.healthyFor, "healthy-for", 0, "how long Nodes are well before each window")
 	flags.DurationVar(&f.unhealthyFor, "unhealthy-for", 0, "how long a window is; default one window until the end")
-	flags.DurationVar(&f.jitter, "jitter", 0, "up to how much later each window begins")
-	flags.Int32Var(&f.repeat, "repeat", 0, "how many windows there are; default as many as begin in time")
-	flags.StringVar(&f.schedule, "schedule", "", `begin again and again, by the five fields of crontab in UTC, such as "0 3 * * *"`)
+	flags.DurationVar(&f.jitter, "jitter", 0, "up to how much later each window starts")
+	flags.Int32Var(&f.repeat, "repeat", 0, "how many windows there are; default as many as start in time")
+	flags.StringVar(&f.schedule, "schedule", "", `start again and again, by the five fields of crontab in UTC, such as "0 3 * * *"`)
 	flags.StringArrayVar(&f.expect, "expect", nil, "what has to become of each Node in time: condition=TYPE:STATUS@1m, taint=KEY[:EFFECT]@1m, evicted@5m, replaced@10m; may be given several times")
 	flags.VisitAll(func(flag *pflag.Flag) { f.all = append(f.all, flag) })
 }

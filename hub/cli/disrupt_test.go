@@ -120,14 +120,14 @@ func TestStopWaitsForTheNodes(t *testing.T) {
 	f := newFixture(t)
 	f.succeeds("disrupt create NAME --clusters a=b --fault NotReady --for 1m")
 	f.restores(f.disruptionRun(), 3)
-	f.Expect(f.succeeds("disrupt stop NAME")).To(MatchRegexp(`(?s)paused, to restore its Nodes.*waiting for 3 Nodes of %[1]s.*its Nodes are well again.*deleted.*its runs are gone`, f.name))
+	f.Expect(f.succeeds("disrupt stop NAME")).To(MatchRegexp(`(?s)paused, to restore its Nodes.*waiting for 3 Nodes of %[1]s.*its Nodes are healthy again.*deleted.*its runs are gone`, f.name))
 	_, err := f.disruption()
 	f.Expect(apierrors.IsNotFound(err)).To(BeTrue())
 
 	f = newFixture(t)
 	f.succeeds("disrupt create NAME --clusters a=b --fault NotReady --for 1m")
 	f.restores(f.disruptionRun(), 2)
-	f.stops(5, "the Nodes were not seen to be well again after 3s: 1 Node of "+f.name, "disrupt stop NAME --timeout 3s")
+	f.stops(5, "the Nodes were not seen to be healthy again after 3s: 1 Node of "+f.name, "disrupt stop NAME --timeout 3s")
 	_, err = f.disruption()
 	f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it is deleted all the same")
 }
@@ -194,7 +194,7 @@ func TestFollowingADisruptionHasAnExitCode(t *testing.T) {
 		})
 	}
 	f := newFixture(t)
-	f.stops(5, "The disruption goes on. To see how far it is: kubectl hollow disrupt list. To end it: kubectl hollow disrupt stop "+f.name, "disrupt create NAME --clusters x=NAME --fault Kill --for 1m --wait --timeout 1s")
+	f.stops(5, "The disruption continues. To see how far it is: kubectl hollow disrupt list. To end it: kubectl hollow disrupt stop "+f.name, "disrupt create NAME --clusters x=NAME --fault Kill --for 1m --wait --timeout 1s")
 }
 
 func TestADryRunShowsWhatWouldBeHitAndLeavesNothing(t *testing.T) {

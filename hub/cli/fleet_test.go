@@ -131,8 +131,8 @@ func TestAnUpgradeIsFollowedToItsEnd(t *testing.T) {
 	var r run
 	f.Eventually(result).WithTimeout(patience).Should(Receive(&r))
 	f.Expect(r.code).To(Equal(130), r.errOut)
-	f.Expect(r.errOut).To(And(ContainSubstring("The rollout goes on. To follow it again: kubectl hollow rollout status machinefleet "+f.name), HaveSuffix("interrupted\n")))
-	f.Expect(f.kubelet()).To(Equal("v1.37.1"), "the upgrade goes on")
+	f.Expect(r.errOut).To(And(ContainSubstring("The rollout continues. To follow it again: kubectl hollow rollout status machinefleet "+f.name), HaveSuffix("interrupted\n")))
+	f.Expect(f.kubelet()).To(Equal("v1.37.1"), "the upgrade continues")
 
 	screen = newTerminal(t)
 	go func() { result <- f.hollowOn(t.Context(), screen.file, "rollout status fleet/NAME --timeout 2m") }()
@@ -223,7 +223,7 @@ func TestAFleetIsPausedAndResumed(t *testing.T) {
 	f.Expect(f.succeeds("rollout pause machinefleet NAME")).To(ContainSubstring("is paused already"))
 	r := f.hollow("upgrade fleet/NAME --kubelet v1.37.1")
 	f.Expect(r.code).To(Equal(0), r.errOut)
-	f.Expect(r.errOut).To(ContainSubstring("Nothing begins for now: spec.paused is set"))
+	f.Expect(r.errOut).To(ContainSubstring("Nothing starts for now: spec.paused is set"))
 	f.reconcile()
 	f.Expect(f.stops(4, "rollout resume machinefleet", "rollout status fleet/NAME --watch=false")).To(ContainSubstring("is paused, 0 of 2 clusters updated"))
 	f.Expect(f.stops(4, "rollout resume machinefleet", "rollout status fleet/NAME")).To(ContainSubstring("is paused"), "it does not wait")
@@ -236,7 +236,7 @@ func TestAFleetIsFrozenAndUnfrozen(t *testing.T) {
 	f.Expect(f.succeeds("freeze fleet NAME --reason audit --wait=false")).To(ContainSubstring("frozen by admin"))
 	r := f.hollow("upgrade fleet/NAME --kubelet v1.37.1")
 	f.Expect(r.code).To(Equal(0), r.errOut)
-	f.Expect(r.errOut).To(ContainSubstring("Nothing begins for now: "))
+	f.Expect(r.errOut).To(ContainSubstring("Nothing starts for now: "))
 	f.reconcile()
 	f.Expect(f.hollow("fleet list").out).To(ContainSubstring("(ManualFreeze)"))
 	d := &v1alpha1.MachineDeployment{}
@@ -310,7 +310,7 @@ func TestADryRunShowsWhenAWindowOpens(t *testing.T) {
 // Claim: `rollout undo` never goes forward. Broken: what was gone back from counts as earlier; only the last one is remembered; each that was passed counts as gone back from; an aborted revision counts as earlier. Also: TestUndoAfterUndoGoesFurtherBack, TestUndoGoesPastARevisionThatWasAborted.
 func TestAFleetGoesBackToAnEarlierTemplate(t *testing.T) {
 	f := newFleetFixture(t)
-	f.fails(3, "has no revision before its present template; it has none", "rollout undo fleet/NAME")
+	f.fails(3, "has no revision before its current template; it has none", "rollout undo fleet/NAME")
 	f.settle()
 	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")
 	f.reconcile()
@@ -333,7 +333,7 @@ func TestAFleetGoesBackToAnEarlierTemplate(t *testing.T) {
 	f.settle()
 	f.Expect(f.succeeds("rollout status fleet/NAME")).To(ContainSubstring("has rolled out: 2 of 2 clusters updated"))
 	f.Expect(f.succeeds("rollout undo fleet/NAME --to-revision 3")).To(ContainSubstring("has the template of revision 3 already"))
-	f.fails(3, "has no revision before its present template that it has not been rolled back from; it has 2, 3", "rollout undo fleet/NAME")
+	f.fails(3, "has no revision before its current template that it has not been rolled back from; it has 2, 3", "rollout undo fleet/NAME")
 	f.Expect(f.kubelet()).To(Equal("v1.36.2"), "it does not go forward to what it has gone back from")
 
 	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")

@@ -78,7 +78,7 @@ func TestUnfreezeSaysThatTheRestTakesSeconds(t *testing.T) {
 	f.report(v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonRelisting)
 	r := f.hollow("unfreeze cluster NAME")
 	f.Expect(r.code).To(Equal(0), r.errOut)
-	f.Expect(r.errOut).To(And(ContainSubstring("goes on in a few seconds (Relisting)"), Not(ContainSubstring("stays frozen"))))
+	f.Expect(r.errOut).To(And(ContainSubstring("continues in a few seconds (Relisting)"), Not(ContainSubstring("stays frozen"))))
 }
 
 func TestFreezePrintsTheObjectAndTellsMoreWhenWide(t *testing.T) {

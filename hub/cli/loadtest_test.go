@@ -140,7 +140,7 @@ func TestFollowingALoadTestPrintsResultsAndHasAnExitCode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			f.hubTests(v1alpha1.LoadTestStatus{ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseRunning, Message: "2 of 2 runs go on"}, c.status)
+			f.hubTests(v1alpha1.LoadTestStatus{ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseRunning, Message: "2 of 2 runs are in progress"}, c.status)
 			r := f.hollow("loadtest run density --name NAME")
 			f.Expect(r.code).To(Equal(c.code), r.errOut)
 			f.Expect(r.out).To(ContainSubstring(c.out))
@@ -230,13 +230,13 @@ func TestEachClusterHasALineOrABar(t *testing.T) {
 			f.whenMade()
 			f.loadRun(hubtest.Cluster(t, f.client).Name, running)
 			f.loadRun(hubtest.Cluster(t, f.client).Name, evil)
-			f.hubTests(v1alpha1.LoadTestStatus{ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseRunning, Clusters: 2, Message: "2 of 2 runs go on"})
+			f.hubTests(v1alpha1.LoadTestStatus{ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseRunning, Clusters: 2, Message: "2 of 2 runs are in progress"})
 			f.pause(time.Second) // A terminal shows a state for a moment.
 			f.hubTests(passed())
 		}()
 		if !bars {
 			out := f.succeeds("loadtest run density --name NAME")
-			f.Expect(out).To(And(ContainSubstring("Running: 2 of 2 runs go on"), MatchRegexp(`  \S+: Running: create \(1/2\): 12 requests, 1 failed, 4 of 5 pods have been Ready`)))
+			f.Expect(out).To(And(ContainSubstring("Running: 2 of 2 runs are in progress"), MatchRegexp(`  \S+: Running: create \(1/2\): 12 requests, 1 failed, 4 of 5 pods have been Ready`)))
 			continue
 		}
 		screen := newTerminal(t)
@@ -305,7 +305,7 @@ func TestAnImportThatLeavesSomethingOutFailsAndWritesTheRest(t *testing.T) {
 	r := f.hollow("loadtest import " + config)
 	f.Expect(r.code).To(Equal(1))
 	f.Expect(r.errOut).To(And(ContainSubstring("left out: jobs[0].objects[1]: 3 Secret objects: random.yml has {{ randAlphaNum 8 }}"), ContainSubstring("changed: jobs[0].hooks"),
-		ContainSubstring("1 lines above begin with")))
+		ContainSubstring("1 lines above start with")))
 	imported := write("imported.yaml", r.out)
 	f.Expect(f.succeeds("loadtest run --no-wait --name "+f.name+" -f "+imported)).To(ContainSubstring("created"), "the API server takes it as it is")
 

@@ -66,7 +66,7 @@ func decodeHistogram(data []byte) (histogram *hdrhistogram.Histogram, err error)
 	}
 	defer func() {
 		if broken := recover(); broken != nil {
-			histogram, err = nil, fmt.Errorf("the counts are no counts: %v", broken)
+			histogram, err = nil, fmt.Errorf("the counts are not counts: %v", broken)
 		}
 	}()
 	return hdrhistogram.Decode(data)

@@ -31,7 +31,7 @@ type Options struct {
 // AddFlags adds a flag for each option.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Endpoint, "otlp-endpoint", o.Endpoint, "URL of an OTLP/gRPC receiver such as https://collector:4317; http:// for one without TLS (default $OTEL_EXPORTER_OTLP_ENDPOINT, else localhost:4317; the other OTEL_EXPORTER_OTLP_* variables are read too)")
-	flags.Float64Var(&o.SamplingRatio, "trace-sampling-ratio", o.SamplingRatio, "part of the traces to send, 0 to 1; a trace that began elsewhere is sent if it was sampled there; 0 makes no spans")
+	flags.Float64Var(&o.SamplingRatio, "trace-sampling-ratio", o.SamplingRatio, "part of the traces to send, 0 to 1; a trace that started elsewhere is sent if it was sampled there; 0 makes no spans")
 	flags.DurationVar(&o.MetricsInterval, "otlp-metrics-interval", o.MetricsInterval, "how often to send the metrics to the receiver too, 1s or more; 0 for never")
 }
 

@@ -56,7 +56,7 @@ func TestASpanBelongsToTheTraceOfItsObject(t *testing.T) {
 	for _, span := range spans {
 		g.Expect(span.SpanContext().TraceID().String()).To(Equal(traceID))
 	}
-	g.Expect(telemetry.Of(object)).To(Equal("00-"+traceID+"-"+spans[0].SpanContext().SpanID().String()+"-01"), "the next one goes on from here")
+	g.Expect(telemetry.Of(object)).To(Equal("00-"+traceID+"-"+spans[0].SpanContext().SpanID().String()+"-01"), "the next one continues from here")
 }
 
 // Claim: Repeated work starts a linked trace. Broken: it continues as a child, seen with the first; no link; the agent does not tell what repeats (the hub's not broken alone). Also: hub/internal/machinedeployment TestALaterStepBeginsATraceWithALink; agent/internal/machine TestTheAgentGoesOnWithTheTraceOfTheMachine.

@@ -38,7 +38,7 @@ func (d *demo) freeze(ctx context.Context) error {
 	if err := member.component(ctx, "resume", apiServer); err != nil {
 		return fmt.Errorf("resuming the API server of %s: %w", member.Name, err)
 	}
-	d.say("let the API server of %s go on", member.Name)
+	d.say("let the API server of %s continue", member.Name)
 	d.expect(ctx, "Cluster "+member.Name+" thaws", "hub", wait, d.frozen(member.Name, metav1.ConditionFalse))
 	d.expectMachines(ctx, member, 4)
 	return nil

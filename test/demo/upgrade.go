@@ -53,7 +53,7 @@ func (d *demo) upgrade(ctx context.Context) error {
 		d.expect(ctx, "Nodes report the new kubelet version", member.Name, wait, nodesReport(member, upgradeVersion))
 		d.expectMachines(ctx, member, machines)
 	}
-	d.expect(ctx, canary.Name+" had succeeded before the others began", "hub", wait, d.canaryFirst(canary, cut, loaded))
+	d.expect(ctx, canary.Name+" had succeeded before the others started", "hub", wait, d.canaryFirst(canary, cut, loaded))
 	d.expectWorkload(ctx, loaded)
 	d.expect(ctx, fmt.Sprintf("never fewer than %d pods were available", workloadBudget), loaded.Name, wait, count().atLeast(workloadBudget))
 	return nil
@@ -72,9 +72,9 @@ func (d *demo) cutOff(ctx context.Context, member *member, meanwhile func()) err
 	d.say("paused the agent of %s (process %d)", member.Name, agent)
 	meanwhile()
 	if err := syscall.Kill(agent, syscall.SIGCONT); err != nil {
-		return fmt.Errorf("letting the agent of %s (process %d) go on: %w", member.Name, agent, err)
+		return fmt.Errorf("letting the agent of %s (process %d) continue: %w", member.Name, agent, err)
 	}
-	d.say("let the agent of %s go on", member.Name)
+	d.say("let the agent of %s continue", member.Name)
 	return nil
 }
 
@@ -83,7 +83,7 @@ func (d *demo) expectHeld(ctx context.Context, cut, other *member) {
 	d.expect(ctx, "Cluster "+cut.Name+" freezes", "hub", wait, d.frozen(cut.Name, metav1.ConditionTrue))
 	d.expect(ctx, "MachineFleet "+deploymentName+" holds "+cut.Name, "hub", wait, d.held(cut.Name))
 	d.expect(ctx, "no Machine comes or goes in "+cut.Name, "hub", wait, d.unchanged(cut.Name))
-	d.expect(ctx, "MachineFleet "+deploymentName+" goes on in "+other.Name, "hub", 2*wait, d.updated(other.Name))
+	d.expect(ctx, "MachineFleet "+deploymentName+" continues in "+other.Name, "hub", 2*wait, d.updated(other.Name))
 	d.expect(ctx, "MachineFleet "+deploymentName+" waits for "+cut.Name, "hub", wait, d.fleetWaits())
 }
 

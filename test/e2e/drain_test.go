@@ -34,7 +34,7 @@ func standsADrain() {
 		Eventually(readyKubelets(ctx, c2)).Should(ConsistOf(kubelets))
 		figure("from the beginning of the drain until all Nodes are Ready again, by other pods", seconds(started))
 		Expect(machineUIDs(ctx, "c2")).To(Equal(machinesBefore), "no Machine is replaced")
-		Expect(nodeUIDs(ctx, c2)).To(Equal(nodesBefore), "no Node is registered anew")
+		Expect(nodeUIDs(ctx, c2)).To(Equal(nodesBefore), "no Node is registered again")
 		shellIn(ctx, c2.kubeconfig, "kubectl uncordon "+c2.podNodeName()+"\n")
 	})
 }

@@ -24,7 +24,7 @@ func outlivesReleases() {
 		Expect(world(ctx)).To(Equal(before))
 	})
 
-	It("should freeze where the agent is uninstalled, and go on with the next one", func(ctx SpecContext) {
+	It("should freeze where the agent is uninstalled, and continue with the next one", func(ctx SpecContext) {
 		before := world(ctx)
 		run(ctx, "helm --kubeconfig c1.kubeconfig uninstall agent --namespace "+agentNamespace+" --wait\n")
 		Eventually(condition(ctx, "c1", v1alpha1.FrozenCondition)).Should(HavePrefix("True AgentSilent"))
@@ -36,7 +36,7 @@ func outlivesReleases() {
 		Expect(world(ctx)).To(Equal(before))
 	})
 
-	It("should keep all nodes when the hub is uninstalled, and go on when it is installed again", func(ctx SpecContext) {
+	It("should keep all nodes when the hub is uninstalled, and continue when it is installed again", func(ctx SpecContext) {
 		before := world(ctx)
 		Expect(run(ctx, "! helm uninstall hub --namespace "+hubNamespace+" --timeout 2m 2>&1\n"+
 			"kubectl --namespace "+hubNamespace+" logs job/hollowfleet-clusters-are-left\n")).To(ContainSubstring("still has Clusters (c1, c2"))

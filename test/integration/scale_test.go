@@ -68,7 +68,7 @@ var _ = Describe("A MachineDeployment", func() {
 		fleet.Scale(ctx, deployment, 0)
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
 			g.Expect(len(fleettest.NodesOf(ctx, g, member, "agentkill")) + len(fleet.MachinesOf(ctx, g, member, "agentkill"))).To(BeNumerically("<", 8))
-		}).Should(Succeed(), "the deletions have begun")
+		}).Should(Succeed(), "the deletions have started")
 		Expect(member.Agent.Signal(syscall.SIGKILL)).To(Succeed())
 		Eventually(member.Agent.Done()).Should(BeClosed())
 		Expect(fleet.StartAgent(ctx, member)).To(Succeed())

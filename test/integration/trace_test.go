@@ -103,7 +103,7 @@ func expectTree(g Gomega, spans []otlp.Span, machine *v1alpha1.Machine, created 
 	g.Expect(deployment.Attributes).To(HaveKeyWithValue("hollowfleet.machine_deployment", "traced"))
 	g.Expect(set.Parent).To(Equal(deployment.ID))
 	g.Expect(create.Parent).To(Equal(set.ID))
-	g.Expect(create.ID).To(Equal(created), "the Machine says from where its agent goes on")
+	g.Expect(create.ID).To(Equal(created), "the Machine says from where its agent continues")
 	before := create
 	for _, name := range []string{"Machine.CreateInstance", "Node.Register", "Machine.SetProviderID", "Machine.ReportReady"} {
 		span := only(g, spans, name)

@@ -69,7 +69,7 @@ a certificate, keeps both where --credential-dir or --credential-secret says, an
 The agent is frozen, and changes nothing, until each of them has answered three times in a row, and whenever one has
 not answered for --freeze-after. It is also frozen while another agent of the same cluster holds the cluster's Lease:
 of two agents one works and the other stands by. It is ready (/readyz) all the same; /frozenz says why it is frozen.
-Before its first act after a freeze it lists its world anew, and for --thaw-period it drains or removes no more than
+Before its first act after a freeze it lists its world again, and for --thaw-period it drains or removes no more than
 --thaw-deletions-per-minute of the machines that were there before within any minute.
 
 Hub and agent may be one minor version apart. An agent that is further from its hub stays frozen (VersionSkew); /readyz, the

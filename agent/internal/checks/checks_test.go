@@ -364,7 +364,7 @@ func TestNothingIsReadWhileFrozenButOnceBeforeTheThaw(t *testing.T) {
 	b.frozen = nil
 	b.mu.Unlock()
 	b.clock.Step(interval)
-	b.Eventually(b.asked).WithTimeout(agenttest.Wait).ShouldNot(BeEmpty(), "it goes on after the thaw")
+	b.Eventually(b.asked).WithTimeout(agenttest.Wait).ShouldNot(BeEmpty(), "it continues after the thaw")
 	cancel()
 	b.Expect(<-stopped).To(Succeed())
 }

@@ -87,7 +87,7 @@ func (m *Manager) explainError(as hubIdentity, err error) error {
 	case as == joiningIdentity && apierrors.IsUnauthorized(err):
 		return fmt.Errorf("a good join token: the hub does not know the one at %s; it has expired, was removed, or is for another hub: %s: %w", m.Bootstrap, remedy, err)
 	case as == ownIdentity && apierrors.IsUnauthorized(err):
-		return fmt.Errorf("a new credential: the hub does not accept the present one: %w", err)
+		return fmt.Errorf("a new credential: the hub does not accept the current one: %w", err)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%s: %s: %w", describePermission(err, onHub), m.hubRemedy(as, err, remedy), err)
 	case m.credentialKind() == serviceAccountToken && apierrors.IsNotFound(err):

@@ -206,5 +206,5 @@ func (m *Manager) storePendingKey(ctx context.Context, pending []byte) error {
 // continueWithoutStore says that the store fails. An agent that has a credential works and renews without it: waiting for a store
 // that stays away could cost it the way back to the hub.
 func (m *Manager) continueWithoutStore(err error) {
-	m.setWaiting("", fmt.Sprintf("Going on without the store of the credential, trying again; it needs %v", explainStoreError(err)))
+	m.setWaiting("", fmt.Sprintf("Continuing without the store of the credential, trying again; it needs %v", explainStoreError(err)))
 }

@@ -131,7 +131,7 @@ func TestRotationFailsNoRequest(t *testing.T) {
 		keys[string(key)] = true
 		b.Expect(b.request().Spec.Username).To(Equal(v1alpha1.AgentUserPrefix+b.cluster), "asked for with its own certificate")
 		before := l.done.Load()
-		b.Eventually(l.done.Load).WithTimeout(agenttest.Wait).Should(BeNumerically(">", before+100), "requests go on")
+		b.Eventually(l.done.Load).WithTimeout(agenttest.Wait).Should(BeNumerically(">", before+100), "requests continue")
 		b.clock.SetTime(b.manager.heldNow().RenewAt)
 	}
 	// The watch that started with the first certificate still brings events.
@@ -149,7 +149,7 @@ func TestACertificateThatIsNotRenewedInTimeIsAskedForUntilItComes(t *testing.T) 
 	b.soon(func() bool { return b.counted(resultDenied) == 1 }, "a denial")
 	config, _, err := b.manager.Current()
 	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(b.get(config)).To(Succeed(), "the present one is used meanwhile")
+	b.Expect(b.get(config)).To(Succeed(), "the current one is used meanwhile")
 	b.approveAll()
 	b.pass(5*time.Minute, 5*time.Second, func() bool { return b.counted(resultIssued) == 2 }, "a new credential")
 }

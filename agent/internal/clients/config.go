@@ -44,7 +44,7 @@ func LoadConfig(path, userAgent string) (*rest.Config, error) {
 	var err error
 	if path == "" {
 		if config, err = rest.InClusterConfig(); err != nil {
-			return nil, fmt.Errorf("no kubeconfig given, and this is no pod: %w", err)
+			return nil, fmt.Errorf("no kubeconfig given, and this is not a pod: %w", err)
 		}
 	} else if config, err = clientcmd.BuildConfigFromFlags("", path); err != nil {
 		return nil, fmt.Errorf("loading kubeconfig %q: %w", path, err)

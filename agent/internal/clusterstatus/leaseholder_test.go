@@ -175,10 +175,10 @@ func TestACopyOfARunningAgentStops(t *testing.T) {
 			g.Expect(to).To(ContainSubstring("another process"))
 			copied.clock.Step(time.Hour)
 			copied.read(r, duration)
-			g.Expect(copied.intended).To(BeNil(), "not after the Lease has expired either: it has to start anew")
+			g.Expect(copied.intended).To(BeNil(), "not after the Lease has expired either: it has to start over")
 			one.read(r, duration)
 			one.finish(r, true)
-			g.Expect(one.acts()).To(BeTrue(), "the other one goes on")
+			g.Expect(one.acts()).To(BeTrue(), "the other one continues")
 		})
 	}
 }

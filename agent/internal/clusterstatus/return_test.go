@@ -148,7 +148,7 @@ func TestAnAgentThatComesBackFrozenSaysSoBeforeItRenews(t *testing.T) {
 // Each answer takes as long as one of a probe may, and there are five of them.
 func TestAnAgentComesBackToAHubThatIsSlow(t *testing.T) {
 	g, b := cutOff(t)
-	g.Eventually(b.link.failed(&b.link.unread)).WithTimeout(agenttest.Wait).Should(BeNumerically(">", 0), "a renewal has failed, and the Lease is read anew")
+	g.Eventually(b.link.failed(&b.link.unread)).WithTimeout(agenttest.Wait).Should(BeNumerically(">", 0), "a renewal has failed, and the Lease is read again")
 	b.link.mend(4 * time.Second)
 	g.Eventually(b.link.renewals).WithTimeout(2 * agenttest.Wait).ShouldNot(BeEmpty())
 }

@@ -221,7 +221,7 @@ func (c *Controller) OnThaw(checker freeze.Checker, changes <-chan struct{}) fun
 func (c *Controller) wakeAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	requests := &certificatesv1.CertificateSigningRequestList{}
 	if err := c.Target.List(ctx, requests); err != nil {
-		klog.FromContext(ctx).Error(err, "Waking the certificate requests after the thaw failed")
+		klog.FromContext(ctx).Error(err, "Waking the certificate requests after the freeze failed")
 		return
 	}
 	for i := range requests.Items {

@@ -107,7 +107,7 @@ func nodeOf(csr *certificatesv1.CertificateSigningRequest) (string, error) {
 	}
 	name, ok := strings.CutPrefix(request.Subject.CommonName, nodeUserPrefix)
 	if !ok || name == "" {
-		return "", fmt.Errorf("common name %q is no node's", request.Subject.CommonName)
+		return "", fmt.Errorf("common name %q is not a node's", request.Subject.CommonName)
 	}
 	if !slices.Equal(request.Subject.Organization, []string{nodesGroup}) {
 		return "", fmt.Errorf("organization is %q, want only %q", request.Subject.Organization, nodesGroup)

@@ -81,7 +81,7 @@ func TestNeverJoinHitsMachinesThatComeWhileItRuns(t *testing.T) {
 	g.Expect(run.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionRunning), HaveField("Selected", BeEquivalentTo(2)),
 		HaveField("Injected", BeEquivalentTo(2)), HaveField("Observed", BeEquivalentTo(2)), HaveField("Recovered", BeZero())))
 	g.Expect(run.Status.Message).To(ContainSubstring("2 so far"))
-	g.Expect(run.Status.Nodes[0].InjectedAt.Time).To(BeTemporally("~", came, time.Second), "not when the run began")
+	g.Expect(run.Status.Nodes[0].InjectedAt.Time).To(BeTemporally("~", came, time.Second), "not when the run started")
 
 	w.pass(time.Minute)
 	w.join("a")

@@ -36,7 +36,7 @@ func (w *World) startRun(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDi
 	}
 	warnings := effect.Warnings()
 	if hasNeverJoin(run) {
-		warnings = append(warnings, fmt.Sprintf("NeverJoin also hits Machines that come while the run is going on; %d that it could hit now are about to join", w.aboutToJoin(run)))
+		warnings = append(warnings, fmt.Sprintf("NeverJoin also hits Machines that come while the run is in progress; %d that it could hit now are about to join", w.aboutToJoin(run)))
 	}
 	status.Preview = previewOf(selected, warnings)
 	preview := strings.Join(append([]string{"would hit " + nameNodes(selected)}, warnings...), "; ")
@@ -45,9 +45,9 @@ func (w *World) startRun(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDi
 	case run.Spec.Paused:
 		status.Message = "paused: " + preview
 	case w.Frozen:
-		status.Message = "the agent is frozen, and begins no disruption: " + preview
+		status.Message = "the agent is frozen, and starts no disruption: " + preview
 	case w.Now.Before(due.Add(-lead)):
-		status.Message = fmt.Sprintf("begins at %s: %s", due.UTC().Format(time.RFC3339), preview)
+		status.Message = fmt.Sprintf("starts at %s: %s", due.UTC().Format(time.RFC3339), preview)
 	case len(selected) == 0 && !hasNeverJoin(run):
 		status.Phase, status.Message = v1alpha1.NodeDisruptionFailed, "spec.target: no Node is hit: "+w.explainNoTarget(run)
 	default:
@@ -281,7 +281,7 @@ func nameNodes(names []string) string {
 
 // describeStart says when Nodes start to fail.
 func describeStart(nodes int, at time.Time) string {
-	return fmt.Sprintf("%s: the faults begin at %s", countNodes(nodes), at.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s: the faults start at %s", countNodes(nodes), at.UTC().Format(time.RFC3339))
 }
 
 // countNodes is a number of Nodes in words.

@@ -205,7 +205,7 @@ func (w *World) currentPhase(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.N
 		}
 		return v1alpha1.NodeDisruptionRunning, message
 	case run.Spec.Paused:
-		return v1alpha1.NodeDisruptionPaused, "paused: the Nodes are restored. Set spec.paused to false to go on"
+		return v1alpha1.NodeDisruptionPaused, "paused: the Nodes are restored. Set spec.paused to false to continue"
 	case w.Now.Before(begins):
 		return v1alpha1.NodeDisruptionPending, describeStart(int(status.Selected), begins) + arrivalsMessage(run, status)
 	default:
@@ -223,7 +223,7 @@ func (w *World) progressAfterEnd(status *v1alpha1.NodeDisruptionRunStatus) (v1al
 	case w.Frozen || w.Answered.Before(ends):
 		return v1alpha1.NodeDisruptionRunning, "the faults are over; what has become of the Nodes is not known until the cluster's API server answers and the agent is not frozen"
 	case status.Selected == 0:
-		return v1alpha1.NodeDisruptionFailed, "no Node was hit: NeverJoin hits Machines that come while the run is going on, and none of the target did: create Machines between its start and its end, or let it last longer"
+		return v1alpha1.NodeDisruptionFailed, "no Node was hit: NeverJoin hits Machines that come while the run is in progress, and none of the target did: create Machines between its start and its end, or let it last longer"
 	case status.Injected == 0:
 		return v1alpha1.NodeDisruptionFailed, fmt.Sprintf("none of %d Nodes was disrupted%s", status.Selected, whyNone(status.Nodes)) + w.describeBlindTime(begins, ends)
 	case ill == 0 || waited >= recovery:

@@ -88,7 +88,7 @@ func TestARunBeginsIsObservedAndEnds(t *testing.T) {
 	g.Expect(w.planned()).To(BeEmpty(), "the status is written before any plan")
 	w.work()
 	g.Expect(w.planned()).To(Equal([]string{"m00", "m01"}))
-	g.Expect(run.Status.StartTime.Time).To(BeTemporally(">=", w.Now.Add(lead)), "the plan is there before it begins")
+	g.Expect(run.Status.StartTime.Time).To(BeTemporally(">=", w.Now.Add(lead)), "the plan is there before it starts")
 	plan, err := disrupt.Decode([]byte(w.Pods["m00"].Plan))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(plan.Entries).To(ConsistOf(And(HaveField("Run", "outage"), HaveField("UID", "uid-outage"), HaveField("End.Time", BeTemporally("==", run.Status.EndTime.Time)))))
@@ -169,7 +169,7 @@ func TestNothingBeginsWhileFrozen(t *testing.T) {
 	g.Expect(run.Status.Message).To(ContainSubstring("frozen"))
 	w.Frozen = false
 	w.work()
-	g.Expect(run.Status.StartTime.Time).To(BeTemporally(">", w.Now), "it begins after the thaw, whole")
+	g.Expect(run.Status.StartTime.Time).To(BeTemporally(">", w.Now), "it starts after the thaw, whole")
 }
 
 func TestTheTargetIsChosen(t *testing.T) {

@@ -194,7 +194,7 @@ func TestWhatAPauseInterruptsIsUnknown(t *testing.T) {
 	w.work()
 	w.pass(20 * time.Second)
 	w.work()
-	g.Expect(run.Status.Verdict).To(BeEmpty(), "a pause before the fault begins is none")
+	g.Expect(run.Status.Verdict).To(BeEmpty(), "a pause before the fault starts is none")
 	run.Spec.Paused = true
 	w.pass(2 * time.Minute)
 	w.work()

@@ -139,7 +139,7 @@ func TestARunThatCannotBeWrittenKeepsNoMachineWaitingForGood(t *testing.T) {
 	b.clock.Step(patience)
 	plan, err := b.PlanFor(t.Context(), machine)
 	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(plan).To(BeEmpty(), "what the hub does not know does not begin")
+	b.Expect(plan).To(BeEmpty(), "what the hub does not know does not start")
 }
 
 // Any other run makes no request of its own for a Machine, nor does NeverJoin for one that has joined.

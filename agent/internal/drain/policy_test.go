@@ -69,7 +69,7 @@ func TestJudge(t *testing.T) {
 		"should look exactly at the deadline":            {Round{Leaving: []string{"ns/a"}}, timeout - 7*time.Second, false, v1alpha1.ReasonDraining, "waiting for pod ns/a", 7 * time.Second},
 		"should say why a pod was refused":               {Round{Refused: refused, Leaving: []string{"ns/c"}}, 0, false, v1alpha1.ReasonDraining, "waiting for 3 pods (ns/a, ns/b, ns/c): too", time.Second},
 		"should give up at the deadline":                 {Round{Refused: refused}, timeout, true, v1alpha1.ReasonDrainTimedOut, "the drain was given up after 1h0m0s, its timeout: 2 pods (ns/a, ns/b) left", 0},
-		"should go on at once with pods that had no turn": {
+		"should continue at once with pods that had no turn": {
 			Round{Refused: refused[:1], More: true}, timeout / 2, false, v1alpha1.ReasonDraining, "waiting for pod ns/b: would violate the budget", time.Second,
 		},
 		"should give each pod its turn at the deadline, too": {

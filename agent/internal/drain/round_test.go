@@ -85,7 +85,7 @@ func TestARoundHoldsPodsBackThatComeBack(t *testing.T) {
 	g.Expect(s.evicted).To(Equal([]string{"web-2"}))
 	d.Forget("n")
 	round(podOf("web", "web-3"))
-	g.Expect(s.evicted).To(Equal([]string{"web-3"}), "the next drain of the Node begins anew")
+	g.Expect(s.evicted).To(Equal([]string{"web-3"}), "the next drain of the Node starts over")
 }
 
 func TestARoundNamesTheFinalizersOfPodsThatLeave(t *testing.T) {

@@ -65,7 +65,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		}, []string{"reason"}),
 		freezes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hollowfleet_agent_freezes_total",
-			Help: "Freezes that began, by their first reason.",
+			Help: "Freezes that started, by their first reason.",
 		}, []string{"reason"}),
 		probes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hollowfleet_agent_probes_total",
@@ -77,7 +77,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		}, []string{"method"}),
 		limited: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hollowfleet_agent_thaw_limited_machines_total",
-			Help: "Machines that had to wait before they were drained or removed, because of the limit after a thaw.",
+			Help: "Machines that had to wait before they were drained or removed, because of the limit after a freeze.",
 		}),
 		blocked: map[string]bool{},
 	}

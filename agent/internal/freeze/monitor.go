@@ -223,7 +223,7 @@ func (m *Monitor) notifySubscribers() {
 	if state.Frozen {
 		m.options.Log.Info("Freezing: nothing is created, changed or deleted", "reason", state.Reason, "message", state.Message)
 	} else {
-		m.options.Log.Info("Thawing: every API server has proven healthy and no freeze is ordered", "frozenFor", frozenFor.Round(time.Second))
+		m.options.Log.Info("Unfreezing: every API server has proven healthy and no freeze is ordered", "frozenFor", frozenFor.Round(time.Second))
 	}
 	for _, subscriber := range subscribers {
 		select {

@@ -51,7 +51,7 @@ func TestEndpoint(t *testing.T) {
 		"should freeze by time alone, without a probe coming back": {
 			{0, OK, false}, {1 * s, OK, false}, {2 * s, OK, true}, {31999 * time.Millisecond, "", true}, {32 * s, "", false},
 		},
-		"should be frozen when a process goes on after it was stopped, although the first answer is good": {
+		"should be frozen when a process continues after it was stopped, although the first answer is good": {
 			{0, OK, false}, {1 * s, OK, false}, {2 * s, OK, true}, {120 * s, OK, false}, {121 * s, OK, false}, {122 * s, OK, true},
 		},
 		"should not thaw while flapping": {

@@ -76,7 +76,7 @@ func TestPace(t *testing.T) {
 		w.clock.Step(30 * time.Second)
 		w.thaw()
 		g.Expect(w.wait("d")).To(Equal(30*time.Second), "the place of one that has not been let through is free again")
-		g.Expect(w.wait("a")).To(Equal(30*time.Second), "each thaw asks anew")
+		g.Expect(w.wait("a")).To(Equal(30*time.Second), "each thaw asks again")
 		g.Expect(w.wait("c")).To(Equal(90 * time.Second))
 	})
 	t.Run("should not hold up what was made since the thaw, until the next one", func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestNoMinuteHasMoreThanTheLimit(t *testing.T) {
 		}
 		for i := range machines {
 			if let[types.UID(fmt.Sprint(i))] != w.number {
-				t.Fatalf("machine %d waits for ever", i)
+				t.Fatalf("machine %d waits forever", i)
 			}
 		}
 	})

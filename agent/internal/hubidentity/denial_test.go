@@ -50,7 +50,7 @@ func TestBarred(t *testing.T) {
 		"should not believe in silence after a denial":       {[]answer{in, {nil, denied}, away}, "Cluster c1 is denied"},
 		"should deny no agent that was never let in":         {[]answer{{errForbidden, nil}, {errForbidden, nil}, {errForbidden, nil}}, ""},
 		"should let in who is accepted again":                {[]answer{in, {nil, denied}, refused, in}, ""},
-		"should count anew after that":                       {[]answer{in, refused, refused, refused, in, refused, refused}, ""},
+		"should count again after that":                      {[]answer{in, refused, refused, refused, in, refused, refused}, ""},
 		"should bar who is denied again":                     {[]answer{in, {nil, denied}, in, refused, refused, refused}, "the hub refuses this agent"},
 		"should not take an old Cluster for news of today's": {[]answer{in, {errForbidden, denied}}, ""},
 	}
@@ -96,12 +96,12 @@ func TestAdmission(t *testing.T) {
 		g.Expect(ended).To(Receive(MatchError(ErrShutOut)))
 		late := run()
 		synctest.Wait()
-		g.Expect(late).To(Receive(MatchError(ErrShutOut)), "what begins after that ends at once")
+		g.Expect(late).To(Receive(MatchError(ErrShutOut)), "what starts after that ends at once")
 
 		probed(v1alpha1.AcceptanceAccepted)
 		again := run()
 		synctest.Wait()
-		g.Expect(again).NotTo(Receive(), "what begins once it is let in goes on")
+		g.Expect(again).NotTo(Receive(), "what starts once it is let in continues")
 		probed(v1alpha1.AcceptanceDenied)
 		g.Expect(again).To(Receive(MatchError(ErrShutOut)))
 

@@ -208,7 +208,7 @@ func describeFinding(known Hub, s Observation, reason string) string {
 	text := ""
 	switch reason {
 	case v1alpha1.ReasonHubChanged:
-		text = fmt.Sprintf("Cluster %s is not the one that this agent worked for: its UID is %s and was %s, so it was made anew, or this is another hub",
+		text = fmt.Sprintf("Cluster %s is not the one that this agent worked for: its UID is %s and was %s, so it was recreated, or this is another hub",
 			s.Cluster, s.Hub.ClusterUID, known.ClusterUID)
 	case v1alpha1.ReasonHubRestored:
 		text = fmt.Sprintf("the hub has gone back in time: it had confirmed a renewal of the Lease of cluster %s at %s, and now %s; it was restored from a backup, or has lost the Lease",

@@ -104,7 +104,7 @@ func (v *Verifier) Instances(count func(context.Context) (int, error)) {
 
 // ErrBroken says that the hub does not continue from where it was: what was read from it before is not to be used any
 // more, and its watches may continue for hours without telling what is missing since.
-var ErrBroken = errors.New("the hub does not go on from where it was")
+var ErrBroken = errors.New("the hub does not continue from where it was")
 
 // Continuity returns a runnable that ends with ErrBroken when the hub breaks off after this call.
 func (v *Verifier) Continuity() manager.Runnable {
@@ -304,7 +304,7 @@ func (v *Verifier) logOutcome(before, now Memory, outcome Outcome, sight Observa
 	case Met:
 		log.Info("Getting acquainted with the hub", "instances", sight.Instances)
 	case NothingToLose:
-		log.Info("Working for a hub that is not the one of before, because the cluster has no instance to lose", "known", before.Hub)
+		log.Info("Working for a hub that is not the previous one, because the cluster has no instance to lose", "known", before.Hub)
 	case Found:
 		log.Info("Finding a strange hub: nothing is created or deleted until a person acknowledges it",
 			"finding", now.Finding.ID, "reason", now.Finding.Reason, "message", now.Finding.Message)

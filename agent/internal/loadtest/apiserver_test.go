@@ -44,7 +44,7 @@ func TestWhatTheAPIServerHasCounted(t *testing.T) {
 	g.Expect(posts.P50.Duration).To(BeNumerically("~", 100*time.Millisecond, time.Millisecond))
 	g.Expect(posts.P90.Duration).To(BeNumerically("~", time.Second, 10*time.Millisecond))
 	g.Expect(posts.Max.Duration).To(BeNumerically("~", time.Hour, 10*time.Second), "above all buckets")
-	g.Expect(measured[key("GET", "nodes")].TotalCount()).To(BeEquivalentTo(7), "an API server that was started again counts anew")
+	g.Expect(measured[key("GET", "nodes")].TotalCount()).To(BeEquivalentTo(7), "an API server that was started again counts again")
 	g.Expect(measured[key("LIST", "pods")].TotalCount()).To(BeEquivalentTo(3), "new ones")
 	_, err = parseServerCounts(strings.NewReader(head + "apiserver_request_sli_duration_seconds_bucket{ 3\n"))
 	g.Expect(err).To(MatchError(ContainSubstring("parsing metrics")))

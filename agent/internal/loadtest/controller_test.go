@@ -97,7 +97,7 @@ func TestWhatIsRefused(t *testing.T) {
 			b.Expect(status.Failure).To(ContainSubstring(test.want))
 			b.Expect(status.Message).To(ContainSubstring(test.want))
 			b.Expect(status.Verdict).To(Equal(v1alpha1.LoadMissed))
-			b.Expect(status.StartTime).To(BeNil(), "it has never begun")
+			b.Expect(status.StartTime).To(BeNil(), "it has never started")
 			b.Expect(b.namespaces(run)).To(BeEmpty())
 		})
 	}
@@ -192,7 +192,7 @@ func TestAFreezeEndsARunAndKeepsWhatItMadeUntilTheThaw(t *testing.T) {
 	b := newBed(t)
 	run := b.long(nil)
 	b.freeze(&freeze.Error{Reason: v1alpha1.ReasonHubUnreachable, Message: "no answer"})
-	b.Eventually(b.status(run)).Should(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseCleaningUp), HaveField("Message", ContainSubstring("when the agent thaws"))))
+	b.Eventually(b.status(run)).Should(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseCleaningUp), HaveField("Message", ContainSubstring("when the agent is unfrozen"))))
 	b.Expect(run.Status.Failure).To(Equal("frozen: HubUnreachable: no answer"))
 	b.Expect(measuredIn(run.Status, v1alpha1.LoadAPIRequest, "POST")).To(BeEquivalentTo(5), "what was measured is kept")
 	b.Expect(b.namespaces(run)).To(HaveLen(1))
@@ -307,7 +307,7 @@ func TestARunThatVanishesEndsAndIsNotCleanedUp(t *testing.T) {
 	b.merge(run, `{"metadata":{"finalizers":null}}`)
 	b.Expect(b.admin.Delete(t.Context(), run)).To(Succeed())
 	next := b.create("next", configMap, nil, creates(1))
-	b.Expect(b.over(next).Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted), "the one before has ended, because one goes on at a time")
+	b.Expect(b.over(next).Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted), "the one before has ended, because one runs at a time")
 	run.UID = uid
 	b.Expect(b.namespaces(run)).To(HaveLen(1), "that a run is not there is no order to remove anything")
 }

@@ -98,6 +98,6 @@ func TestPhasesOfAStepAreApart(t *testing.T) {
 		}
 	}
 	g.Expect(offsetPart(1, 3, 0, 2)).NotTo(Equal(offsetPart(2, 3, 0, 2)), "the seed decides")
-	g.Expect(offsetPart(1, 3, 0, 1)).To(BeZero(), "a phase alone begins at once")
+	g.Expect(offsetPart(1, 3, 0, 1)).To(BeZero(), "a phase alone starts at once")
 	g.Expect(newPacer(v1alpha1.LoadTuning{Type: v1alpha1.LoadPoisson, QPS: 10}, 1, 1, 0, 0).withOffset(0.5).offset).To(BeZero(), "random times are apart already")
 }

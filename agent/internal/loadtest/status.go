@@ -130,7 +130,7 @@ func (x *execution) reportProgress(run *v1alpha1.LoadTestRun, status *v1alpha1.L
 	case v1alpha1.LoadTestRunPhasePrepared:
 		message = "waits for spec.startTime"
 		if run.Spec.StartTime != nil {
-			message = "begins at " + run.Spec.StartTime.UTC().Format(time.RFC3339)
+			message = "starts at " + run.Spec.StartTime.UTC().Format(time.RFC3339)
 		}
 	case v1alpha1.LoadTestRunPhaseRunning:
 		message = fmt.Sprintf("step %s, %d of %d are done", cmp.Or(status.Progress.Step, "1"), status.Progress.Steps, status.Progress.StepsTotal)

@@ -18,7 +18,7 @@ const mostAttempts = 2
 // reportWaiting says of a run what it waits for.
 func (c *Controller) reportWaiting(ctx context.Context, run, first *v1alpha1.LoadTestRun) error {
 	if run.Spec.Stopped {
-		return c.neverBegun(ctx, run, "stopped before it began")
+		return c.neverBegun(ctx, run, "stopped before it started")
 	}
 	status := *run.Status.DeepCopy()
 	what := "which is older and not over"
@@ -60,9 +60,9 @@ func (c *Controller) carryOut(ctx, life context.Context, run *v1alpha1.LoadTestR
 	status := *run.Status.DeepCopy()
 	switch {
 	case run.Spec.Stopped:
-		return c.neverBegun(ctx, run, "stopped before it began")
+		return c.neverBegun(ctx, run, "stopped before it started")
 	case frozen != "":
-		setPhase(run, &status, v1alpha1.LoadTestRunPhasePending, "the agent begins when it thaws: "+frozen, c.Clock.Now())
+		setPhase(run, &status, v1alpha1.LoadTestRunPhasePending, "the agent starts when it is unfrozen: "+frozen, c.Clock.Now())
 		return c.writeStatus(ctx, run, status)
 	}
 	// An agent that cannot find what a run made could never remove it.
@@ -168,7 +168,7 @@ func (c *Controller) cleanUpRun(ctx context.Context, run *v1alpha1.LoadTestRun, 
 		return c.writeStatus(ctx, run, status)
 	}
 	if frozen != "" {
-		setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, "what the run made is removed when the agent thaws: "+frozen, c.Clock.Now())
+		setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, "what the run made is removed when the agent is unfrozen: "+frozen, c.Clock.Now())
 		return c.writeStatus(ctx, run, status)
 	}
 	left, err := c.cleanUp(ctx, run)
@@ -203,7 +203,7 @@ func (c *Controller) removeRun(ctx context.Context, run *v1alpha1.LoadTestRun, f
 		phase = v1alpha1.LoadTestRunPhaseCleaningUp
 	}
 	if frozen != "" {
-		setPhase(run, &status, phase, "what the run made is removed when the agent thaws: "+frozen, c.Clock.Now())
+		setPhase(run, &status, phase, "what the run made is removed when the agent is unfrozen: "+frozen, c.Clock.Now())
 		return c.writeStatus(ctx, run, status)
 	}
 	left, err := c.cleanUp(ctx, run)

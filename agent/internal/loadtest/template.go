@@ -72,7 +72,7 @@ func (t *objectTemplate) renderWith(forced decisions, namespace string, index, i
 	}
 	object := &unstructured.Unstructured{}
 	if err := json.Unmarshal(content, &object.Object); err != nil {
-		return nil, fmt.Errorf("the YAML is no object: %w", err)
+		return nil, fmt.Errorf("the YAML is not an object: %w", err)
 	}
 	if err := t.checkObject(object); err != nil {
 		return nil, err

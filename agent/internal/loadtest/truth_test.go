@@ -165,5 +165,5 @@ func TestWatchesThatAreInterruptedAreCounted(t *testing.T) {
 	fourth := begin()
 	fake.Add(&corev1.Pod{})
 	fourth.Stop()
-	g.Eventually(fourth.ResultChan()).Should(BeClosed(), "nobody takes the event, and nothing waits for ever")
+	g.Eventually(fourth.ResultChan()).Should(BeClosed(), "nobody takes the event, and nothing waits forever")
 }

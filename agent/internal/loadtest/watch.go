@@ -87,7 +87,7 @@ func (e *engine) startWatches(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return fmt.Errorf("the watches of pods and of what the templates make have not begun within %s", syncTimeout)
+		return fmt.Errorf("the watches of pods and of what the templates make have not started within %s", syncTimeout)
 	}
 	e.watching.markStarted()
 	return nil

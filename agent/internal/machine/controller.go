@@ -184,7 +184,7 @@ func (d Deps) missingFields() []string {
 		{"clients of the target", d.Target != nil && d.TargetReader != nil},
 		{"drivers", len(d.Drivers) > 0},
 		{"certificate requests", d.Requests != nil},
-		{"the freeze state, its refresh, the downtime and the limit after a thaw", d.Freeze != nil && d.Refresh != nil && d.Downtime != nil && d.ThawLimiter != nil},
+		{"the freeze state, its refresh, the downtime and the limit after a freeze", d.Freeze != nil && d.Refresh != nil && d.Downtime != nil && d.ThawLimiter != nil},
 		{"a drainer", d.Drain != nil},
 		{"the target's version", d.ServerVersion != nil},
 		{"a way to wake machines", d.Wake != nil},

@@ -35,7 +35,7 @@ func TestDrainIsInterrupted(t *testing.T) {
 		b.Expect(b.instances()).To(HaveLen(1))
 		b.evicting, b.frozen.frozen = nil, false
 		b.reconcile(machine)
-		b.Expect(left()).To(BeZero(), "the drain goes on after the thaw")
+		b.Expect(left()).To(BeZero(), "the drain continues after the thaw")
 	})
 	t.Run("should take a freeze at the deadline for a freeze", func(t *testing.T) {
 		b := newBed(t)
@@ -62,7 +62,7 @@ func TestDrainIsInterrupted(t *testing.T) {
 		b.reconcile(machine)
 		b.Expect(b.node(machine.Name).Annotations).NotTo(HaveKey(v1alpha1.NodeCordonedAnnotation))
 	})
-	t.Run("should go on after a crash in the middle", func(t *testing.T) {
+	t.Run("should continue after a crash in the middle", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("drain-crash")
 		b.ready(machine)

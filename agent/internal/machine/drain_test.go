@@ -143,7 +143,7 @@ func TestDrain(t *testing.T) {
 		b.Expect(b.instances()).To(BeEmpty(), "nothing else is to be waited for")
 	})
 	// Edge case: The holding budget is not named.
-	t.Run("should keep a disruption budget, and go on when it allows", func(t *testing.T) {
+	t.Run("should keep a disruption budget, and continue when it allows", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("drain-budget")
 		b.ready(machine)
@@ -262,7 +262,7 @@ func TestDrainDeadline(t *testing.T) {
 		b.clock.SetTime(machine.DeletionTimestamp.Add(3 * time.Hour))
 		b.reconcile(machine)
 		b.Expect(b.leaving(pod)).To(BeTrue())
-		b.Expect(b.instances()).To(HaveLen(1), "the agent has just begun, whatever its clock says")
+		b.Expect(b.instances()).To(HaveLen(1), "the agent has just started, whatever its clock says")
 		b.clock.Step(time.Hour)
 		b.reconcile(machine)
 		b.start()

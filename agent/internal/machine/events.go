@@ -44,7 +44,7 @@ func storyOf(before, after v1alpha1.MachineStatus) []reconciler.Event {
 	case after.ErrorReason != "" && (after.ErrorReason != before.ErrorReason || after.ErrorMessage != before.ErrorMessage):
 		story = append(story, reconciler.WarningEvent(after.ErrorReason, "Reconcile", after.ErrorMessage))
 	case after.ErrorReason == "" && (before.ErrorReason == v1alpha1.ErrorCreationTimeout || before.ErrorReason == v1alpha1.ErrorHealthTimeout):
-		story = append(story, reconciler.NormalEvent(eventRecovered, "Reconcile", "The machine is well again after "+before.ErrorReason))
+		story = append(story, reconciler.NormalEvent(eventRecovered, "Reconcile", "The machine is healthy again after "+before.ErrorReason))
 	default:
 		story = append(story, healthTurn(before, after)...)
 	}
@@ -91,7 +91,7 @@ func healthTurn(before, after v1alpha1.MachineStatus) []reconciler.Event {
 	case was.Status == metav1.ConditionTrue && is.Status == metav1.ConditionFalse:
 		return []reconciler.Event{reconciler.WarningEvent(is.Reason, "Observe", "The machine is not well any more: "+cmp.Or(is.Message, is.Reason))}
 	case was.Status == metav1.ConditionFalse && is.Status == metav1.ConditionTrue:
-		return []reconciler.Event{reconciler.NormalEvent(is.Reason, "Observe", "The machine is well again after "+was.Reason)}
+		return []reconciler.Event{reconciler.NormalEvent(is.Reason, "Observe", "The machine is healthy again after "+was.Reason)}
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ func (r *recorder) sendChanges(machine *v1alpha1.Machine, before v1alpha1.Machin
 
 // recordRepair tells that a Machine's instance was recreated.
 func (r *recorder) recordRepair(machine *v1alpha1.Machine, why string) {
-	r.sendEvent(machine, reconciler.WarningEvent(eventRepaired, "Repair", "Making the instance anew: "+why))
+	r.sendEvent(machine, reconciler.WarningEvent(eventRepaired, "Repair", "Recreating the instance: "+why))
 }
 
 func (r *recorder) sendEvent(machine *v1alpha1.Machine, e reconciler.Event) {

@@ -13,7 +13,7 @@ import (
 )
 
 func TestFrozen(t *testing.T) {
-	t.Run("should create nothing, and go on reporting", func(t *testing.T) {
+	t.Run("should create nothing, and keep reporting", func(t *testing.T) {
 		b := newBed(t)
 		b.frozen.frozen = true
 		machine := b.create("frozen-new", func(m *v1alpha1.Machine) { m.Finalizers = nil })

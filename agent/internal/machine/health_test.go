@@ -114,9 +114,9 @@ func TestHealth(t *testing.T) {
 		b.Expect(b.events()).To(BeEmpty(), "told once")
 		b.setReady(node, corev1.ConditionTrue)
 		b.reconcile(machine)
-		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Normal Healthy The machine is well again after UnhealthyNodeCondition")))
+		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Normal Healthy The machine is healthy again after UnhealthyNodeCondition")))
 	})
-	t.Run("should count the creation anew when the user has put the configuration right", func(t *testing.T) {
+	t.Run("should count the creation again when the user has put the configuration right", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("health-fixed", func(m *v1alpha1.Machine) {
 			m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "fixed"}}
@@ -163,7 +163,7 @@ func TestVersionSkew(t *testing.T) {
 	made := len(b.driver.Calls())
 	b.reconcile(old)
 	b.Expect(old.Status.ErrorReason).To(BeEmpty(), "a node that ran is not lost to an upgrade of its API server")
-	b.Expect(b.driver.Calls()).To(HaveLen(made+1), "its instance is made anew")
+	b.Expect(b.driver.Calls()).To(HaveLen(made+1), "its instance is recreated")
 	b.read(old)
 	old.Spec.Versions.Kubelet = "v1.36.0"
 	b.Expect(b.admin.Update(b.t.Context(), old)).To(Succeed())

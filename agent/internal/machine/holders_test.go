@@ -89,7 +89,7 @@ func TestADeletionNamesWhoHoldsIt(t *testing.T) {
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineNodeReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeDeleting))
 		b.release(node)
 		b.reconcile(machine)
-		b.Expect(b.gone(machine)).To(BeTrue(), "it goes on when the holder has let go")
+		b.Expect(b.gone(machine)).To(BeTrue(), "it continues when the holder has let go")
 	})
 	t.Run("should name the finalizers of the pod, as the driver tells them", func(t *testing.T) {
 		b := newBed(t)
@@ -137,7 +137,7 @@ func TestANameThatIsTakenIsSaidAtOnceAndIsNoError(t *testing.T) {
 	b.Expect(machine).To(haveCondition(v1alpha1.MachinePodRunningCondition, metav1.ConditionFalse, v1alpha1.ReasonNameConflict))
 	b.Expect(b.message(machine, v1alpha1.ReadyCondition)).To(ContainSubstring("exists that no agent made"))
 	b.reconcile(machine)
-	b.Expect(b.instances()).To(HaveLen(1), "it goes on when the name is free")
+	b.Expect(b.instances()).To(HaveLen(1), "it continues when the name is free")
 }
 
 // stall reconciles a Machine that makes no progress until that is written, also if one of the reconciliations meets a conflict.

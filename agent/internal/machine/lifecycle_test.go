@@ -100,7 +100,7 @@ func TestLifecycle(t *testing.T) {
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineNodeReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNotFound))
 		b.Expect(b.driver.Calls()).To(HaveLen(1), "the kubelet registers again by itself")
 	})
-	t.Run("should make a lost instance anew", func(t *testing.T) {
+	t.Run("should make a lost instance again", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("life-lost")
 		b.ready(machine)

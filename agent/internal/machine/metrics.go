@@ -25,7 +25,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		repairs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hollowfleet_agent_instance_repairs_total",
-			Help: "Instances that were made anew because the one before was lost or had ended (cause).",
+			Help: "Instances that were recreated because the one before was lost or had ended (cause).",
 		}, []string{"cause"}),
 		orphanedInstances: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hollowfleet_agent_orphaned_instances",

@@ -63,7 +63,7 @@ func TestOwnership(t *testing.T) {
 		b.Expect(b.gone(machine)).To(BeTrue())
 		b.expectUntouched(node, pod)
 	})
-	t.Run("should make no instance beside a node of its name, say why, and begin when that node is gone", func(t *testing.T) {
+	t.Run("should make no instance beside a node of its name, say why, and start when that node is gone", func(t *testing.T) {
 		for name, cached := range map[string]bool{"beside-seen": true, "beside-unseen": false} {
 			b := newBed(t)
 			node, pod := b.realNode(name, realID)

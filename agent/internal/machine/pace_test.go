@@ -78,7 +78,7 @@ func TestAfterAThaw(t *testing.T) {
 		b.reconcile(held)
 		b.Expect(b.pace.asked).To(BeZero())
 	})
-	t.Run("should let an update wait that has not begun", func(t *testing.T) {
+	t.Run("should let an update wait that has not started", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("pace-update")
 		b.ready(machine)
@@ -107,7 +107,7 @@ func TestAfterAThaw(t *testing.T) {
 		b.end(second)
 		b.pace.wait = time.Minute
 		b.reconcile(machine)
-		b.Expect(b.driver.Calls()).To(Equal([]string{"Create pace-begun"}), "updated before its turn")
+		b.Expect(b.driver.Calls()).To(Equal([]string{"Create pace-started"}), "updated before its turn")
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonThawLimited))
 		b.pace.wait = 0
 		b.reconcile(machine)

@@ -21,21 +21,21 @@ func TestDrainingSince(t *testing.T) {
 		conditions told
 		goesOn     bool
 	}{
-		"under way":                               {told{metav1.ConditionFalse, v1alpha1.ReasonDraining, v1alpha1.ReasonDraining, 2}, true},
-		"under way, held by a budget":             {told{metav1.ConditionFalse, v1alpha1.ReasonMisconfiguredBudget, v1alpha1.ReasonDraining, 2}, true},
-		"under way, the spec changed meanwhile":   {told{metav1.ConditionFalse, v1alpha1.ReasonDraining, v1alpha1.ReasonDraining, 1}, true},
-		"given up":                                {told{metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonDraining, 2}, true},
-		"given up, and the update fails":          {told{metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonUpdateFailed, 2}, true},
-		"given up for another spec":               {told{metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonDraining, 1}, false},
-		"given up for another spec that failed":   {told{metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonUpdateFailed, 1}, false},
-		"given up, and the update was made":       {told{metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonUpdating, 2}, false},
-		"through":                                 {told{metav1.ConditionTrue, v1alpha1.ReasonDrained, v1alpha1.ReasonDraining, 2}, false},
-		"through, and the update fails":           {told{metav1.ConditionTrue, v1alpha1.ReasonDrained, v1alpha1.ReasonUpdateFailed, 2}, false},
-		"broken off by an invalid configuration":  {told{metav1.ConditionFalse, v1alpha1.ReasonDraining, v1alpha1.ReasonUpdateFailed, 2}, false},
-		"ordered and taken back":                  {told{metav1.ConditionFalse, v1alpha1.ReasonDraining, v1alpha1.ReasonUpdating, 2}, false},
-		"of an update that has its turn no more":  {told{metav1.ConditionFalse, v1alpha1.ReasonDraining, v1alpha1.ReasonAwaitingUpdate, 2}, false},
-		"of an update that is not known":          {told{metav1.ConditionFalse, v1alpha1.ReasonDraining, "", 2}, false},
-		"never begun, though an update is on now": {told{"", "", v1alpha1.ReasonDraining, 2}, false},
+		"under way":                                 {told{metav1.ConditionFalse, v1alpha1.ReasonDraining, v1alpha1.ReasonDraining, 2}, true},
+		"under way, held by a budget":               {told{metav1.ConditionFalse, v1alpha1.ReasonMisconfiguredBudget, v1alpha1.ReasonDraining, 2}, true},
+		"under way, the spec changed meanwhile":     {told{metav1.ConditionFalse, v1alpha1.ReasonDraining, v1alpha1.ReasonDraining, 1}, true},
+		"given up":                                  {told{metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonDraining, 2}, true},
+		"given up, and the update fails":            {told{metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonUpdateFailed, 2}, true},
+		"given up for another spec":                 {told{metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonDraining, 1}, false},
+		"given up for another spec that failed":     {told{metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonUpdateFailed, 1}, false},
+		"given up, and the update was made":         {told{metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonUpdating, 2}, false},
+		"through":                                   {told{metav1.ConditionTrue, v1alpha1.ReasonDrained, v1alpha1.ReasonDraining, 2}, false},
+		"through, and the update fails":             {told{metav1.ConditionTrue, v1alpha1.ReasonDrained, v1alpha1.ReasonUpdateFailed, 2}, false},
+		"broken off by an invalid configuration":    {told{metav1.ConditionFalse, v1alpha1.ReasonDraining, v1alpha1.ReasonUpdateFailed, 2}, false},
+		"ordered and taken back":                    {told{metav1.ConditionFalse, v1alpha1.ReasonDraining, v1alpha1.ReasonUpdating, 2}, false},
+		"of an update that has its turn no more":    {told{metav1.ConditionFalse, v1alpha1.ReasonDraining, v1alpha1.ReasonAwaitingUpdate, 2}, false},
+		"of an update that is not known":            {told{metav1.ConditionFalse, v1alpha1.ReasonDraining, "", 2}, false},
+		"never started, though an update is on now": {told{"", "", v1alpha1.ReasonDraining, 2}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -83,9 +83,9 @@ func TestDecide(t *testing.T) {
 				o.Instance.UpToDate, o.Update = false, Update{Unsupported: "no way", Cordoned: true}
 			}, []Action{UncordonNode},
 		},
-		"should wait for its turn":                        {func(o *Observation) { o.Instance.UpToDate, o.Update.Waiting = false, "others" }, nil},
-		"should go on with an update that has begun":      {func(o *Observation) { begun(o); o.Update.Waiting = "others" }, []Action{DrainNode, UpdateInstance}},
-		"should make anew what the update has taken away": {func(o *Observation) { begun(o); o.Instance = nil }, []Action{CreateInstance}},
+		"should wait for its turn":                         {func(o *Observation) { o.Instance.UpToDate, o.Update.Waiting = false, "others" }, nil},
+		"should continue with an update that has started":  {func(o *Observation) { begun(o); o.Update.Waiting = "others" }, []Action{DrainNode, UpdateInstance}},
+		"should make again what the update has taken away": {func(o *Observation) { begun(o); o.Instance = nil }, []Action{CreateInstance}},
 		"should wait for the node after the update": {
 			func(o *Observation) { begun(o); o.Instance.UpToDate, o.Node.Status.Conditions = true, nil }, nil,
 		},

@@ -77,7 +77,7 @@ func TestRollCall(t *testing.T) {
 		c.Expect(c.look()).To(BeEmpty())
 		c.Expect(c.left(2)).To(Equal(3))
 	})
-	t.Run("should not count a look that began before", func(t *testing.T) {
+	t.Run("should not count a look that started before", func(t *testing.T) {
 		c := newCaller(t)
 		c.waker.Wake("roll-a")
 		c.during = func() {
@@ -96,7 +96,7 @@ func TestRollCall(t *testing.T) {
 		c.Expect(err).NotTo(HaveOccurred())
 		c.Expect(c.left(3)).To(Equal(3), "it answered for the freeze before")
 	})
-	t.Run("should try again what could not be told, and not for ever", func(t *testing.T) {
+	t.Run("should try again what could not be told, and not forever", func(t *testing.T) {
 		c := newCaller(t)
 		c.left(1)
 		c.err = errors.New("the hub refuses it")

@@ -18,7 +18,7 @@ import (
 // TestScars has failures of other machine controllers; docs/contributing/edge-cases.md lists all of them.
 func TestScars(t *testing.T) {
 	// Edge case: MCM #81–#88, #718, #346: Pending machines time out after a freeze.
-	t.Run("MCM #81–#88, #718, #346: should not fail a pending machine right after a thaw", func(t *testing.T) {
+	t.Run("MCM #81–#88, #718, #346: should not fail a pending machine right after a freeze", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("pending-thaw")
 		b.clock.SetTime(machine.CreationTimestamp.Time)
@@ -142,7 +142,7 @@ func (b *bed) restart(handed freeze.Uptime) *freeze.Monitor {
 }
 
 func TestARestartNeitherForcesADrainNorBeginsItAnew(t *testing.T) {
-	t.Run("MCM #563: should go on where the agent before left a deletion", func(t *testing.T) {
+	t.Run("MCM #563: should continue where the agent before left a deletion", func(t *testing.T) {
 		b := newBed(t)
 		first := b.restart(nil)
 		machine := b.create("restart-deletion")
@@ -167,7 +167,7 @@ func TestARestartNeitherForcesADrainNorBeginsItAnew(t *testing.T) {
 		b.Expect(b.instances()).To(BeEmpty(), "the time of the agents before counts")
 		b.remove(machine)
 	})
-	t.Run("MCM #563: should go on where the agent before left an update in place", func(t *testing.T) {
+	t.Run("MCM #563: should continue where the agent before left an update in place", func(t *testing.T) {
 		b := newBed(t)
 		first := b.restart(nil)
 		machine := b.create("restart-update")

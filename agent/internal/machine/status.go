@@ -203,7 +203,7 @@ func readyOf(status v1alpha1.MachineStatus, in Input) metav1.Condition {
 			deleting.Reason = v1alpha1.ReasonHeldByFinalizers
 		}
 		if in.Frozen && in.Held == "" {
-			deleting.Reason, deleting.Message = v1alpha1.ReasonAwaitingThaw, "the cluster is frozen: the deletion waits for the thaw"
+			deleting.Reason, deleting.Message = v1alpha1.ReasonAwaitingThaw, "the cluster is frozen: the deletion waits until it is unfrozen"
 		}
 		return deleting
 	}

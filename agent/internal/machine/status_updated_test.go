@@ -47,7 +47,7 @@ func TestUpdated(t *testing.T) {
 		"should drain":                                  {after(), draining, "False/Draining", v1alpha1.MachineUpdating},
 		"should stay when it freezes in a drain":        {after(draining), func(in *Input) { outdated(in); in.Frozen = true }, "False/Draining", v1alpha1.MachineUpdating},
 		"should update":                                 {after(draining), updating, "False/Updating", v1alpha1.MachineUpdating},
-		"should go on while the instance is gone":       {after(draining, updating), gone, "False/Updating", v1alpha1.MachineUpdating},
+		"should continue while the instance is gone":    {after(draining, updating), gone, "False/Updating", v1alpha1.MachineUpdating},
 		"should not take a lost instance for an update": {after(), gone, "True/UpToDate", v1alpha1.MachineRunning},
 		"should wait until the node is Ready":           {after(draining, updating, gone), unready, "False/Updating", v1alpha1.MachineUpdating},
 		"should wait until the version is the new one": {
@@ -191,7 +191,7 @@ func TestPhasesOfALife(t *testing.T) {
 		{"an update waits for its turn", func(in *Input) { outdated(in); in.Update.Waiting = "others" }, v1alpha1.MachineRunning},
 		{"the node is drained for the update", draining, v1alpha1.MachineUpdating},
 		{"the instance is updated", func(in *Input) { outdated(in); in.Updating = true }, v1alpha1.MachineUpdating},
-		{"the instance is made anew", func(in *Input) { in.Instance = nil; unready(in) }, v1alpha1.MachineUpdating},
+		{"the instance is recreated", func(in *Input) { in.Instance = nil; unready(in) }, v1alpha1.MachineUpdating},
 		{"the update takes too long", late, v1alpha1.MachineFailed},
 		{"the node is Ready with the update", func(*Input) {}, v1alpha1.MachineRunning},
 		{"it is deleted", func(in *Input) { in.Machine.DeletionTimestamp = &deleted }, v1alpha1.MachineTerminating},

@@ -46,7 +46,7 @@ func updatedCondition(in Input) (state metav1.ConditionStatus, reason, message s
 		if !begun {
 			return "", "", ""
 		}
-		return metav1.ConditionFalse, v1alpha1.ReasonUpdating, "the instance is being made anew"
+		return metav1.ConditionFalse, v1alpha1.ReasonUpdating, "the instance is being recreated"
 	case !in.Instance.UpToDate:
 		return outOfDate(in, begun)
 	case in.Update.Cordoned, begun && !Settled(in.Observation):

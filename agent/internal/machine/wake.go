@@ -57,7 +57,7 @@ func (w *Waker) Start(ctx context.Context, queue workqueue.TypedRateLimitingInte
 func (w *Waker) wakeAll(ctx context.Context) {
 	machines := &v1alpha1.MachineList{}
 	if err := w.reader.List(ctx, machines, client.InNamespace(w.namespace), client.UnsafeDisableDeepCopy); err != nil {
-		klog.FromContext(ctx).Error(err, "Waking the machines after the thaw failed")
+		klog.FromContext(ctx).Error(err, "Waking the machines after the freeze failed")
 		return
 	}
 	for i := range machines.Items {
@@ -197,7 +197,7 @@ func (r *PreThawSync) markAnswered(ctx context.Context, machine string, owed *an
 		return
 	}
 	if !told {
-		klog.FromContext(ctx).Info("The hub could not be told of a machine before the thaw", "tries", owed.tries)
+		klog.FromContext(ctx).Info("The hub could not be told of a machine before the freeze ended", "tries", owed.tries)
 	}
 	delete(r.open, machine)
 }

@@ -105,7 +105,7 @@ func TestSyncMakesNoNode(t *testing.T) {
 	_, err := Sync(context.Background(), c, node, DesiredOf(machine, true), Changes{Apply: true})
 	g.Expect(err).To(HaveOccurred())
 	err = c.Get(context.Background(), client.ObjectKeyFromObject(node), &corev1.Node{})
-	g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "bringing a Node in line that is gone has made it anew: %v", err)
+	g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "bringing a Node in line that is gone has made it again: %v", err)
 }
 
 func TestSyncDoesNotOverwriteTaintsThatItHasNotSeen(t *testing.T) {

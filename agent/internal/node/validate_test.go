@@ -54,7 +54,7 @@ func TestValidate(t *testing.T) {
 				return
 			}
 			if !errors.Is(err, driver.ErrInvalidConfiguration) || !strings.HasPrefix(err.Error(), test.want) {
-				t.Errorf("Validate = %v, want an invalid configuration that begins with %q", err, test.want)
+				t.Errorf("Validate = %v, want an invalid configuration that starts with %q", err, test.want)
 			}
 		})
 	}

@@ -246,7 +246,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		}),
 		rebuilds: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hollowfleet_agent_relist_cache_rebuilds_total",
-			Help: "Times that the caches were made anew because an API server had gone back to an older state.",
+			Help: "Times that the caches were recreated because an API server had gone back to an older state.",
 		}),
 	}
 	registerer.MustRegister(m.duration, m.behind, m.rebuilds)

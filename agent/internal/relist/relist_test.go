@@ -300,7 +300,7 @@ func TestRelister(t *testing.T) {
 		b.clock.Step(againStart)
 		b.waitThawed(1)
 	})
-	t.Run("should have the hub told before the thaw, by caches that are right", func(t *testing.T) {
+	t.Run("should have the hub told before the freeze ended, by caches that are right", func(t *testing.T) {
 		b := newBed(t)
 		var said []string
 		answers := []func() (int, error){

@@ -16,7 +16,7 @@ import (
 )
 
 const acknowledgeLong = `Let a cluster's agent work for this hub, after it found the hub to be another than the one that it knew: its Cluster
-was made anew (HubChanged), it was restored from a backup (HubRestored), or it has no Machine any more although the
+was recreated (HubChanged), it was restored from a backup (HubRestored), or it has no Machine any more although the
 cluster has instances of some (HubEmpty). Until then the agent is frozen.
 
 The command shows what the agent found and asks. Then the agent goes by what the hub says: Machines that are being

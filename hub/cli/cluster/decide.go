@@ -97,9 +97,9 @@ Nothing else is deleted: the cluster's namespace, its Machines, its Nodes and wh
 until the cluster is accepted again or its objects are deleted.
 
 The agent itself ends the watches that it has open. A client that has stolen its credential would not, and an API server
-asks only at the begin of a watch whether it is allowed. With --end-watches they are ended too, by a change of the
+asks only at the start of a watch whether it is allowed. With --end-watches they are ended too, by a change of the
 CustomResourceDefinitions that is taken back at once. It ends all watches of these kinds: the hub and all agents
-list them anew. You need the right to change CustomResourceDefinitions.`,
+list them again. You need the right to change CustomResourceDefinitions.`,
 		Example: `  kubectl hollow cluster deny c1
 
   # The credential of its agent may be in wrong hands

@@ -21,7 +21,7 @@ const (
 	defaultTimeout = 30 * time.Second
 
 	freezeLong = `Freeze a cluster, a MachineDeployment or a MachineSet by hand: until it is unfrozen, its controller creates, replaces and
-deletes nothing. Machines that run go on running, and are watched.
+deletes nothing. Machines that run keep running, and are watched.
 
 The freeze of a cluster stops its agent, too: a deletion or a drain that was ordered waits. That of a MachineDeployment or a
 MachineSet does not: the agent carries out what is ordered, such as the deletion of a Machine. Freeze the cluster to stop
@@ -248,7 +248,7 @@ func (t *freezeTarget) userName() string {
 func (t *freezeTarget) patchAnnotations(ctx context.Context, change func(map[string]string)) error {
 	before, ok := t.object.DeepCopyObject().(client.Object)
 	if !ok {
-		return fmt.Errorf("copying %s: it is no object", t.name)
+		return fmt.Errorf("copying %s: it is not an object", t.name)
 	}
 	annotations := t.object.GetAnnotations()
 	if annotations == nil {
@@ -313,7 +313,7 @@ func (t *freezeTarget) frozenAbove(ctx context.Context) (bool, error) {
 func (t *freezeTarget) printResult() {
 	if frozen := frozenCondition(t.object); frozen != nil && frozen.Status == metav1.ConditionTrue {
 		if frozen.Reason == v1alpha1.ReasonRelisting || frozen.Reason == v1alpha1.ReasonStarting {
-			t.hub.Note("%s goes on in a few seconds (%s): %s", t.name, frozen.Reason, frozen.Message)
+			t.hub.Note("%s continues in a few seconds (%s): %s", t.name, frozen.Reason, frozen.Message)
 			return
 		}
 		t.hub.Note("%s stays frozen (%s): %s", t.name, frozen.Reason, frozen.Message)

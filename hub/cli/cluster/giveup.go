@@ -115,7 +115,7 @@ func heldLoadTestRuns(ctx context.Context, c client.Client, namespace string) ([
 func removeFinalizer(ctx context.Context, c client.Client, object client.Object, finalizer string) error {
 	before, ok := object.DeepCopyObject().(client.Object)
 	if !ok {
-		return fmt.Errorf("copying %T: it is no object", object)
+		return fmt.Errorf("copying %T: it is not an object", object)
 	}
 	controllerutil.RemoveFinalizer(object, finalizer)
 	return client.IgnoreNotFound(c.Patch(ctx, object, reconciler.MergeFromWithLock(before)))

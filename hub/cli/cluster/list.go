@@ -50,7 +50,7 @@ and the versions of Kubernetes and of the agent.`,
 		RunE: func(command *cobra.Command, names []string) error { return o.run(command.Context(), hub, names) },
 	}
 	command.Flags().StringVarP(&o.selector, "selector", "l", "", "only clusters with these labels, such as stage=test")
-	command.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on listing clusters that change, until interrupted")
+	command.Flags().BoolVarP(&o.watch, "watch", "w", false, "keep listing clusters that change, until interrupted")
 	o.output = cmdutil.NewTableOutput(command)
 	return command
 }

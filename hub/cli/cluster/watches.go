@@ -59,7 +59,7 @@ func endWatches(ctx context.Context, hub *cmdutil.Hub, c client.Client, timeout 
 	if err := errors.Join(err, markAll(back, c, false)); err != nil {
 		return err
 	}
-	hub.Say("all watches of clusters, machine classes and machines ended; who may begins them anew")
+	hub.Say("all watches of clusters, machine classes and machines ended; who may starts them again")
 	return nil
 }
 

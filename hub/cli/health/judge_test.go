@@ -133,7 +133,7 @@ func TestJudgement(t *testing.T) {
 			change(fleet(is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingApproval), unreached), func(f *v1alpha1.MachineFleet) { f.Status.Clusters.Held = 1 }),
 			Problem, ReasonClusters, "",
 		},
-		"a first rollout that goes on":               {fleet(rolling, unreached), InProgress, v1alpha1.ReasonRollingOut, ""},
+		"a first rollout that continues":             {fleet(rolling, unreached), InProgress, v1alpha1.ReasonRollingOut, ""},
 		"a fleet that is ready and not reached":      {fleet(ready, unreached), Problem, v1alpha1.ReasonAwaitingRollout, ""},
 		"a fleet without clusters":                   {fleet(is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNoClusterSelected), available), Problem, v1alpha1.ReasonNoClusterSelected, ""},
 		"a machine that is ready":                    {machine(v1alpha1.MachineRunning, ready), Healthy, "", ""},

@@ -61,7 +61,7 @@ func lifetimeOfLoadTest(o *v1alpha1.LoadTest) lifetime {
 	}
 	switch s := &o.Status; s.Phase {
 	case v1alpha1.LoadTestPhasePending, v1alpha1.LoadTestPhasePreparing:
-		return lasts(o.Spec.PrepareTimeout.Duration+slack, s.PrepareTime, created).orElse(next, "the hub should have begun it, or given it up, by now: %s", remedy)
+		return lasts(o.Spec.PrepareTimeout.Duration+slack, s.PrepareTime, created).orElse(next, "the hub should have started it, or given it up, by now: %s", remedy)
 	case v1alpha1.LoadTestPhaseRunning:
 		most := longestLoad // That of a preset is in its runs.
 		if o.Spec.Load != nil {

@@ -89,13 +89,13 @@ func TestWhatTakesLongerThanItsSpecAllowsIsAProblem(t *testing.T) {
 			}), InProgress, "Preparing", "",
 		},
 
-		"a run within its timeout":     {loadRun(v1alpha1.LoadTestRunPhaseRunning, func(r *v1alpha1.LoadTestRun) { r.Status.StartTime = since(24 * time.Minute) }), InProgress, "Running", ""},
-		"a run past its timeout":       {loadRun(v1alpha1.LoadTestRunPhaseRunning, func(r *v1alpha1.LoadTestRun) { r.Status.StartTime = since(26 * time.Minute) }), Problem, ReasonTakesLong + ": Running", ""},
-		"a run whose removal is stuck": {loadRun(v1alpha1.LoadTestRunPhaseCleaningUp, func(r *v1alpha1.LoadTestRun) { r.Status.EndTime = since(time.Hour) }), Problem, ReasonTakesLong + ": CleaningUp", ""},
-		"a run that is removing":       {loadRun(v1alpha1.LoadTestRunPhaseCleaningUp, func(r *v1alpha1.LoadTestRun) { r.Status.EndTime = since(time.Minute) }), InProgress, "CleaningUp", ""},
-		"a run that nobody starts":     {loadRun(v1alpha1.LoadTestRunPhasePrepared, nil), Problem, ReasonTakesLong + ": Prepared", ""},
-		"a run that was prepared now":  {loadRun(v1alpha1.LoadTestRunPhasePrepared, func(r *v1alpha1.LoadTestRun) { r.CreationTimestamp = ago(time.Minute) }), InProgress, "Prepared", ""},
-		"a run that should have begun": {loadRun(v1alpha1.LoadTestRunPhasePrepared, func(r *v1alpha1.LoadTestRun) { r.Spec.StartTime = since(6 * time.Minute) }), Problem, ReasonTakesLong + ": Prepared", ""},
+		"a run within its timeout":       {loadRun(v1alpha1.LoadTestRunPhaseRunning, func(r *v1alpha1.LoadTestRun) { r.Status.StartTime = since(24 * time.Minute) }), InProgress, "Running", ""},
+		"a run past its timeout":         {loadRun(v1alpha1.LoadTestRunPhaseRunning, func(r *v1alpha1.LoadTestRun) { r.Status.StartTime = since(26 * time.Minute) }), Problem, ReasonTakesLong + ": Running", ""},
+		"a run whose removal is stuck":   {loadRun(v1alpha1.LoadTestRunPhaseCleaningUp, func(r *v1alpha1.LoadTestRun) { r.Status.EndTime = since(time.Hour) }), Problem, ReasonTakesLong + ": CleaningUp", ""},
+		"a run that is removing":         {loadRun(v1alpha1.LoadTestRunPhaseCleaningUp, func(r *v1alpha1.LoadTestRun) { r.Status.EndTime = since(time.Minute) }), InProgress, "CleaningUp", ""},
+		"a run that nobody starts":       {loadRun(v1alpha1.LoadTestRunPhasePrepared, nil), Problem, ReasonTakesLong + ": Prepared", ""},
+		"a run that was prepared now":    {loadRun(v1alpha1.LoadTestRunPhasePrepared, func(r *v1alpha1.LoadTestRun) { r.CreationTimestamp = ago(time.Minute) }), InProgress, "Prepared", ""},
+		"a run that should have started": {loadRun(v1alpha1.LoadTestRunPhasePrepared, func(r *v1alpha1.LoadTestRun) { r.Spec.StartTime = since(6 * time.Minute) }), Problem, ReasonTakesLong + ": Prepared", ""},
 		"a run that was just created": {loadRun(v1alpha1.LoadTestRunPhasePending, func(r *v1alpha1.LoadTestRun) {
 			r.CreationTimestamp = ago(time.Second)
 			r.Status.Conditions[0].LastTransitionTime = metav1.Unix(0, 0)
@@ -128,7 +128,7 @@ func TestWhatTakesLongerThanItsSpecAllowsIsAProblem(t *testing.T) {
 		"a run that starts later":      {runOf(v1alpha1.NodeDisruptionPending, 9*time.Minute, nil), Waiting, "Pending", ""},
 		"one whose agent is silent":    {change(runOf(v1alpha1.NodeDisruptionRunning, time.Hour, since(time.Minute)), func(r *v1alpha1.NodeDisruptionRun) { r.Namespace = "silent" }), Problem, v1alpha1.ReasonAgentSilent, ""},
 		"one that was over before it":  {change(runOf(v1alpha1.NodeDisruptionCompleted, time.Hour, since(time.Hour)), func(r *v1alpha1.NodeDisruptionRun) { r.Namespace = "silent" }), Healthy, "", ""},
-		"one that begins with it gone": {change(runOf(v1alpha1.NodeDisruptionPending, time.Minute, nil), func(r *v1alpha1.NodeDisruptionRun) { r.Namespace = "silent" }), Problem, v1alpha1.ReasonAgentSilent, ""},
+		"one that starts with it gone": {change(runOf(v1alpha1.NodeDisruptionPending, time.Minute, nil), func(r *v1alpha1.NodeDisruptionRun) { r.Namespace = "silent" }), Problem, v1alpha1.ReasonAgentSilent, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -101,7 +101,7 @@ func TestJUnitFailsExactlyIfTheExitCodeIsNotZero(t *testing.T) {
 		}, true},
 		"invalid":       {func(r *report) { r.Verdict, r.Invalid = v1alpha1.LoadInvalid, 1; r.Runs[0].Invalid = []string{"x"} }, true},
 		"no thresholds": {func(r *report) { r.Verdict, r.Threshold = "", nil }, false},
-		"not begun":     {func(r *report) { r.Phase, r.Verdict = v1alpha1.LoadTestPhaseFailed, ""; r.Runs = nil }, true},
+		"not started":   {func(r *report) { r.Phase, r.Verdict = v1alpha1.LoadTestPhaseFailed, ""; r.Runs = nil }, true},
 		"not over":      {func(r *report) { r.Phase, r.Verdict = v1alpha1.LoadTestPhaseRunning, "" }, true},
 	} {
 		t.Run(name, func(t *testing.T) {

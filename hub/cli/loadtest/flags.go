@@ -37,7 +37,7 @@ func (f *runFlags) addFlags(command *cobra.Command) {
 	flags.Int32Var(&f.podsPerNode, "pods-per-node", 0, "how many pods there are for each hollow Node, instead of --pods")
 	flags.Int32Var(&f.many, "namespaces", 0, "over how many namespaces they are spread; default 1")
 	flags.Int32Var(&f.qps, "qps", 0, "how many requests are made in a second in each cluster; default that of the preset")
-	flags.DurationVar(&f.duration, "duration", 0, "how long goes on what goes on for a time; default that of the preset")
+	flags.DurationVar(&f.duration, "duration", 0, "duration of the timed phases; default: the preset's own")
 	flags.StringArrayVar(&f.thresholds, "threshold", nil, "what has to hold, in place of the preset's: 'PodReady.P99<=5s', 'APIRequest.POST.pods.P99<=1s', "+
 		"'Errors<=1%'; may be given several times")
 	flags.StringVar(&f.disruptFile, "disrupt-file", "", "file with a NodeDisruption, of which spec says which Nodes fail during the test and how")

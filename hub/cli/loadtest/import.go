@@ -20,7 +20,7 @@ func newImport(hub *cmdutil.Hub) *cobra.Command {
 		Long: `Read a configuration of kube-burner with its object templates, and write a LoadTest that does the same to standard output: each job
 becomes a step, and its churn another one. No cluster is asked.
 
-Everything that the LoadTest does in another way is named on standard error, a line each, which begins with what became of it:
+Everything that the LoadTest does in another way is named on standard error, a line each, which starts with what was done with it:
   left out   part of the load, or a threshold, is not carried out
   changed    it is carried out, but not as kube-burner does it
   needs      it is carried out once you have done something in the clusters
@@ -49,7 +49,7 @@ written, if the file is not a configuration of kube-burner, or nothing is left o
 				return err
 			}
 			if left := result.LeftOut(); left > 0 {
-				return fmt.Errorf("the LoadTest does not have all of %s: %d lines above begin with \"%s\"", args[0], left, kubeburner.LeftOut)
+				return fmt.Errorf("the LoadTest does not have all of %s: %d lines above start with \"%s\"", args[0], left, kubeburner.LeftOut)
 			}
 			return nil
 		},

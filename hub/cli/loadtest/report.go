@@ -33,7 +33,7 @@ func newReport(hub *cmdutil.Hub) *cobra.Command {
 	command := &cobra.Command{
 		Use: "report NAME", Short: "Write what a LoadTest has measured: as text, a page, JSON or JUnit",
 		Long: `Write what a LoadTest has measured, in all clusters together and in each: how long what took, errors, whether the simulator was the
-bottleneck, and what is missing. Of a test that goes on it is what the agents have reported so far.
+bottleneck, and what is missing. Of a test that is still running it is what the agents have reported so far.
 
 html is one page without scripts that needs no network: percentiles, times over the course of the test with the faults of Nodes in
 them, and a map of all clusters. json has all of it, with the results in the form of clusterloader2 (PerfData) too; compare takes it

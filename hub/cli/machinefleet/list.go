@@ -28,7 +28,7 @@ revision, have failed or are held because they are frozen or not Ready. -o wide 
 			return list.Run(command.Context(), hub, found, func() *metav1.Table { return listTable(found.Items, time.Now()) })
 		},
 	}
-	list = cmdutil.NewList(command, "No MachineFleets. config/samples has one to begin with.")
+	list = cmdutil.NewList(command, "No MachineFleets. config/samples has one to start with.")
 	return command
 }
 

@@ -23,10 +23,10 @@ var policies = map[string]v1alpha1.RollbackPolicy{
 func newAbort(hub *cmdutil.Hub) *cobra.Command {
 	var rollback string
 	c := newChangingCommand(hub, &cobra.Command{
-		Use: "abort", Short: "End the rollout of a MachineFleet's present template, and roll clusters back",
-		Long: `End the rollout of a MachineFleet's present template: it is begun in no further cluster, and what was begun goes on, unless it is
+		Use: "abort", Short: "End the rollout of a MachineFleet's current template, and roll clusters back",
+		Long: `End the rollout of a MachineFleet's current template: it is started in no further cluster, and what was started continues, unless it is
 rolled back. That writes spec.abortedRevision, and with --rollback spec.rollbackPolicy, in one request: with failed, the clusters
-that have failed get back the template that they had before, and with all every cluster in which the template was begun. Without
+that have failed get back the template that they had before, and with all every cluster in which the template was started. Without
 the flag the fleet's policy holds.
 
 The exit code is 4 if the template has reached every cluster, or is not being rolled out. "kubectl hollow rollout retry" takes the
@@ -72,7 +72,7 @@ func notAbortable(of *v1alpha1.MachineFleet, revision string) string {
 	progressing := meta.FindStatusCondition(status.Conditions, v1alpha1.ProgressingCondition)
 	switch {
 	case status.Revision != revision || progressing == nil:
-		return "the hub has not looked at its present template yet: try again, or give it another template"
+		return "the hub has not looked at its current template yet: try again, or give it another template"
 	case progressing.Reason == v1alpha1.ReasonRolloutComplete:
 		return "the rollout of revision " + revision + " is complete: to go back, kubectl hollow rollout undo machinefleet " + of.Name
 	case progressing.Reason == v1alpha1.ReasonRolledBack && counts.Updated+counts.Soaking+counts.Progressing+counts.Failed == 0:

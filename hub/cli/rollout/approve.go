@@ -28,8 +28,8 @@ func newApprove(hub *cmdutil.Hub) *cobra.Command {
 		all    bool
 	)
 	c := newChangingCommand(hub, &cobra.Command{
-		Use: "approve", Short: "Let the present rollout of a MachineFleet be applied to a group that waits for approval",
-		Long: `Let the present rollout of a MachineFleet be applied to a group of clusters whose approval is Required. The approval is a
+		Use: "approve", Short: "Let the current rollout of a MachineFleet be applied to a group that waits for approval",
+		Long: `Let the current rollout of a MachineFleet be applied to a group of clusters whose approval is Required. The approval is a
 FleetApproval with your name. It counts for this rollout of these templates only: other templates, templates that are gone back to, and a
 retry need another one. Without --group it is the one group that waits; if several do, they are listed and nothing is approved.
 
@@ -73,7 +73,7 @@ func (s *subject) awaitRollout(ctx context.Context) error {
 				return shown(f), nil
 			})
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			return cmdutil.Refusal("%s cannot be approved: the hub has not looked at its present spec yet", s.fullName())
+			return cmdutil.Refusal("%s cannot be approved: the hub has not looked at its current spec yet", s.fullName())
 		}
 		if err != nil {
 			return err

@@ -13,9 +13,9 @@ func newPause(hub *cmdutil.Hub) *cobra.Command {
 		Use: "pause", Short: "Stop a rollout where it is",
 		Long: `Stop a rollout where it is.
 
-Of a paused MachineDeployment no Machine is replaced because of its template until the rollout is resumed. Scaling goes on,
+Of a paused MachineDeployment no Machine is replaced because of its template until the rollout is resumed. Scaling continues,
 and Machines that fail or get lost are replaced. Of a paused MachineFleet no MachineDeployment is changed; clusters in which
-the rollout has begun finish it.`,
+the rollout has started finish it.`,
 		Example: `  kubectl hollow rollout pause machinefleet workers
   kubectl hollow rollout pause machinedeployment workers -n c1`,
 	}, both, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
@@ -25,7 +25,7 @@ the rollout has begun finish it.`,
 
 func newResume(hub *cmdutil.Hub) *cobra.Command {
 	return newChangingCommand(hub, &cobra.Command{
-		Use: "resume", Short: "Let a paused rollout go on",
+		Use: "resume", Short: "Let a paused rollout continue",
 		Example: `  kubectl hollow rollout resume machinefleet workers
   kubectl hollow rollout resume machinedeployment workers -n c1`,
 	}, both, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {

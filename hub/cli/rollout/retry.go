@@ -15,12 +15,12 @@ import (
 
 func newRetry(hub *cmdutil.Hub) *cobra.Command {
 	return newChangingCommand(hub, &cobra.Command{
-		Use: "retry", Short: "Start the present template of a MachineFleet again where it failed, and by the gates of the present spec",
-		Long: `Start the present template of a MachineFleet again in the clusters that have failed with it, were not in time, or were rolled
+		Use: "retry", Short: "Start the current template of a MachineFleet again where it failed, and by the gates of the current spec",
+		Long: `Start the current template of a MachineFleet again in the clusters that have failed with it, were not in time, or were rolled
 back, each in its wave, as far as there is room. Clusters in which it succeeded are left alone. That sets spec.retriedAt, and unsets
 spec.abortedRevision.
 
-From then on only the present spec says when clusters start: groups, approvals, windows and bounds with which the rollout
+From then on only the current spec says when clusters start: groups, approvals, windows and bounds with which the rollout
 started hold no longer where they were edited since.
 
 The exit code is 4 if every cluster has the template.`,
@@ -39,7 +39,7 @@ func (s *subject) retryRollout(ctx context.Context, now time.Time) error {
 	aborted := s.fleet.Spec.AbortedRevision == revision
 	switch {
 	case s.fleet.Status.Revision != revision:
-		return cmdutil.Refusal("%s cannot be tried again: the hub has not looked at its present template yet", s.fullName())
+		return cmdutil.Refusal("%s cannot be tried again: the hub has not looked at its current template yet", s.fullName())
 	case !aborted && counts.Updated >= counts.Selected:
 		return cmdutil.Refusal("%s cannot be tried again: no cluster has failed with revision %s or was rolled back from it, and none waits for it", s.fullName(), revision)
 	}
@@ -49,7 +49,7 @@ func (s *subject) retryRollout(ctx context.Context, now time.Time) error {
 	s.printf("retried: revision %s starts again in %s that failed or were rolled back; %d wait by the spec as it is now", revision,
 		plural.Count(int(counts.Failed+counts.RollingBack+counts.RolledBack), "cluster"), counts.Waiting)
 	if s.fleet.Spec.Paused {
-		s.hub.Note("It is paused: nothing is begun until kubectl hollow rollout resume %s", s.commandArguments())
+		s.hub.Note("It is paused: nothing is started until kubectl hollow rollout resume %s", s.commandArguments())
 	}
 	return nil
 }

@@ -101,7 +101,7 @@ func (s *subject) followRollout(ctx context.Context, timeout time.Duration) erro
 	case limited.Err() == nil:
 		return err
 	case ctx.Err() != nil:
-		s.hub.Note("The rollout goes on. To follow it again: kubectl hollow rollout status %s", s.commandArguments())
+		s.hub.Note("The rollout continues. To follow it again: kubectl hollow rollout status %s", s.commandArguments())
 		return err
 	}
 	return cmdutil.Timeout("%s has not rolled out within %s: %s", s.fullName(), timeout, s.withReason(s.currentProgress().progressLine()))

@@ -151,9 +151,9 @@ func (s *subject) previousTemplate(kept []fleet.Template, current string) (int64
 		}
 	}
 	if len(kept) == 0 {
-		return 0, cmdutil.NotFound("%s has no revision before its present template; it has none", s.fullName())
+		return 0, cmdutil.NotFound("%s has no revision before its current template; it has none", s.fullName())
 	}
-	return 0, cmdutil.NotFound("%s has no revision before its present template that it has not been rolled back from; it has %s: choose one with --to-revision",
+	return 0, cmdutil.NotFound("%s has no revision before its current template that it has not been rolled back from; it has %s: choose one with --to-revision",
 		s.fullName(), templateNumbers(kept))
 }
 

@@ -23,7 +23,7 @@ func newUndo(hub *cmdutil.Hub) *cobra.Command {
 		Use: "undo", Short: "Go back to an earlier revision of a MachineFleet or a MachineDeployment",
 		Long: `Go back to an earlier revision: its template becomes that of the object, and rolls out like any other change, by the
 object's strategy and within its bounds. Without --to-revision it is the one before the current. Clusters of a MachineFleet that
-still have the template, or were rolled back to it, are not begun a second time. A MachineFleet goes back to an older kubelet than a
+still have the template, or were rolled back to it, are not started a second time. A MachineFleet goes back to an older kubelet than a
 cluster has only with --allow-downgrade, or if its spec.allowDowngrade is set.
 
 A paused object gets the template too, but replaces nothing until it is resumed.`,

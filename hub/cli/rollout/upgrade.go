@@ -38,7 +38,7 @@ func NewUpgrade(hub *cmdutil.Hub) *cobra.Command {
 		Use: "upgrade", Short: "Roll a kubelet version out over the clusters of a MachineFleet, or in one MachineDeployment",
 		Long: `Roll a kubelet version out. That of a MachineFleet goes from cluster to cluster in the waves of spec.rolloutStrategy.
 
-Before anything is written it is checked whether the fleet would begin: a version that is older than what the fleet has
+Before anything is written it is checked whether the fleet would start: a version that is older than what the fleet has
 (unless spec.allowDowngrade is set), a spec that cannot be used, or a version with which no cluster can start is refused with exit
 code 4, also with --dry-run; --force writes the last of these all the same. If some clusters do not support the version, or are
 frozen or not Ready, they are named, and the others are upgraded.
@@ -165,7 +165,7 @@ func (s *subject) previewUpgrade(ctx context.Context, wanted *v1alpha1.MachineFl
 		}
 	}
 	if p.Problem != nil {
-		s.hub.Note("Nothing begins for now: %s", p.Problem.Message)
+		s.hub.Note("Nothing starts for now: %s", p.Problem.Message)
 	}
 	for _, m := range p.Members {
 		switch {

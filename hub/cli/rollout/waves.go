@@ -51,7 +51,7 @@ func describeStart(m fleet.Member) string {
 	case m.Phase == plan.Succeeded:
 		return "has it"
 	case m.Phase != plan.ToApply:
-		return "has begun"
+		return "has started"
 	case m.Begins:
 		return "at once"
 	case len(m.Blocked) > 0:

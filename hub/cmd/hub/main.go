@@ -65,7 +65,7 @@ workload clusters join and makes the Machines that are asked for; each workload 
 Several hubs may run at once: one is elected and works, the others wait.
 
 Exit codes: 0 after SIGTERM or SIGINT; 1 after a failure, such as a lost election, or when its API server has gone
-back to an older state, after which it has to be started anew; 2 for a command line that cannot be understood.`
+back to an older state, after which it has to be started again; 2 for a command line that cannot be understood.`
 
 const example = `  # Install the kinds and roles once, then run a hub.
   hub install --kubeconfig hub.kubeconfig
@@ -108,7 +108,7 @@ func newCommand(ctx context.Context, logs io.Writer) *cobra.Command {
 	flags.Var((*seconds)(&options.Heartbeat.GraceSeconds), "heartbeat-grace", "how long an agent may be silent, for Clusters that do not say; default 40s")
 	options.SafetyUp, options.SafetyDown, options.SafetyPeriod = hub.DefaultSafetyUp, hub.DefaultSafetyDown, hub.DefaultSafetyPeriod
 	flags.Var((*positive)(&options.SafetyUp), "safety-up", "how many Machines more than were asked for (replicas and surge) freeze a MachineSet and its MachineDeployment")
-	flags.Var((*positive)(&options.SafetyDown), "safety-down", "how many Machines fewer than that let them thaw; at most --safety-up")
+	flags.Var((*positive)(&options.SafetyDown), "safety-down", "how many Machines fewer than that let them unfreeze; at most --safety-up")
 	flags.Var((*period)(&options.SafetyPeriod), "machine-safety-overshooting-period", "how often all MachineSets are looked through for too many Machines, beside at each Machine that comes")
 	flags.IntVar(&options.Concurrency, "concurrency", hub.DefaultConcurrency, "objects of each kind to work on at once")
 	flags.DurationVar(&options.ShutdownTimeout, "shutdown-timeout", hub.DefaultShutdownTimeout, "longest time to finish what is under way after SIGTERM")

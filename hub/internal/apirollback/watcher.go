@@ -144,7 +144,7 @@ func (w *Watcher) checkVersions(ctx context.Context, cached string) (well bool, 
 	}
 	if isNewer(w.seen, list.ResourceVersion) {
 		if w.doubted {
-			return false, fmt.Errorf("%w: Machines were seen at version %s, and are listed at %s; this process has to start anew", ErrWentBack, w.seen, list.ResourceVersion)
+			return false, fmt.Errorf("%w: Machines were seen at version %s, and are listed at %s; this process has to start over", ErrWentBack, w.seen, list.ResourceVersion)
 		}
 		w.Log.Info("Finding the API server older than before; looking again", "seen", w.seen, "listed", list.ResourceVersion)
 		w.doubted = true

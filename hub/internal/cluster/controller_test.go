@@ -271,7 +271,7 @@ func TestAgentThatFallsSilentFreezesItsCluster(t *testing.T) {
 	f.Expect(frozen.Status).To(Equal(metav1.ConditionTrue))
 	f.Expect(frozen.Reason).To(Equal(v1alpha1.ReasonAgentSilent))
 	f.Expect(f.told()).To(ContainElement(HavePrefix("Warning " + v1alpha1.ReasonAgentSilent)))
-	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeFalse(), "it has to be heard anew")
+	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeFalse(), "it has to be heard again")
 
 	// It is back, and says what it has come to know of the world.
 	renew()

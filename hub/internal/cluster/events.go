@@ -101,7 +101,7 @@ func skewEvent(before, after *metav1.Duration) (reconciler.Event, bool) {
 		direction = "behind"
 	}
 	return reconciler.WarningEvent("ClockSkew", "Observe", fmt.Sprintf(
-		"The clock of the agent is %s %s the hub's: set it, or certificates and tokens begin and end at the wrong time",
+		"The clock of the agent is %s %s the hub's: set it, or certificates and tokens start and end at the wrong time",
 		after.Duration.Abs(), direction)), true
 }
 

@@ -122,7 +122,7 @@ func TestAnotherHolderIsNoLatecomer(t *testing.T) {
 	given.Spec.HolderIdentity = new("")
 	g.Expect(h.observeLease(given, false, start)).To(BeFalse())
 	g.Expect(h.isRenewed("c")).To(BeFalse(), "an agent that stops gives its Lease up")
-	g.Expect(h.observeLease(renewal(3), false, start)).To(BeTrue(), "its successor has begun by saying what it knows")
+	g.Expect(h.observeLease(renewal(3), false, start)).To(BeTrue(), "its successor has started by saying what it knows")
 	g.Expect(h.isRenewed("c")).To(BeTrue())
 }
 

@@ -25,7 +25,7 @@ func TestSpentToken(t *testing.T) {
 		"should not take an agent that is silent for one": {func(_ *certificatesv1.CertificateSigningRequest, c *v1alpha1.Cluster) {
 			c.Status.Conditions[0].Status = metav1.ConditionUnknown
 		}, ""},
-		"should not take the agent of before for the one that joins": {func(_ *certificatesv1.CertificateSigningRequest, c *v1alpha1.Cluster) {
+		"should not take the previous agent for the one that joins": {func(_ *certificatesv1.CertificateSigningRequest, c *v1alpha1.Cluster) {
 			c.Status.Conditions[0].LastTransitionTime = metav1.NewTime(approved.Add(-time.Second))
 		}, ""},
 		"should leave a renewal alone": {func(r *certificatesv1.CertificateSigningRequest, _ *v1alpha1.Cluster) {

@@ -56,12 +56,12 @@ func Decide(w *World) Decision {
 	d.Status.NextScheduleTime, d.Status.Preview = nil, nil
 	chosen, err := metav1.LabelSelectorAsSelector(&w.Disruption.Spec.ClusterSelector)
 	if err != nil {
-		d.failDisruption(w, fmt.Sprintf("spec.clusterSelector: %v: create the disruption anew with a correct one", err))
+		d.failDisruption(w, fmt.Sprintf("spec.clusterSelector: %v: create the disruption again with a correct one", err))
 		return d
 	}
 	due, next, err := w.dueTimes()
 	if err != nil {
-		d.failDisruption(w, fmt.Sprintf("spec.schedule: %v: create the disruption anew with the five fields of crontab, such as 0 3 * * *", err))
+		d.failDisruption(w, fmt.Sprintf("spec.schedule: %v: create the disruption again with the five fields of crontab, such as 0 3 * * *", err))
 		return d
 	}
 	previews, current, earlier := w.sortRuns(due)

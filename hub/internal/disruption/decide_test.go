@@ -115,7 +115,7 @@ func TestPausePausesAllRuns(t *testing.T) {
 	w := world(2)
 	w.Disruption.Spec.Paused = true
 	w.work()
-	g.Expect(w.Runs).To(BeEmpty(), "nothing begins while it is paused")
+	g.Expect(w.Runs).To(BeEmpty(), "nothing starts while it is paused")
 	w.Disruption.Spec.Paused = false
 	w.work()
 	g.Expect(w.Runs).To(HaveLen(2))
@@ -143,7 +143,7 @@ func TestADryRunShowsAndBeginsNothing(t *testing.T) {
 		And(HaveField("Cluster", "c00"), HaveField("Selected", BeEquivalentTo(2))), And(HaveField("Cluster", "c02"), HaveField("Warnings", ConsistOf(ContainSubstring("frozen"))))))
 	w.Disruption.Spec.DryRun = false
 	w.work()
-	g.Expect(w.names()).To(ConsistOf("c00/outage", "c01/outage"), "the previews are gone, and the disruption begins")
+	g.Expect(w.names()).To(ConsistOf("c00/outage", "c01/outage"), "the previews are gone, and the disruption starts")
 	g.Expect(w.Disruption.Status.Preview).To(BeEmpty())
 }
 
@@ -224,7 +224,7 @@ func TestScheduledRuns(t *testing.T) {
 			}
 			d := w.work()
 			if len(d.Create) > 0 && going > 0 {
-				t.Fatalf("runs begin while %d go on", going)
+				t.Fatalf("runs start while %d are in progress", going)
 			}
 			for _, run := range d.Create {
 				if name := run.Namespace + run.Name; seen[name] {

@@ -26,9 +26,9 @@ func TestADryRunOfACommandExpires(t *testing.T) {
 		"a copy":                           {mark: "other-dry-run-abcde 90s"},
 		"with a mark that says no time":    {mark: "NAME"},
 		"with a mark that says nothing":    {mark: "NAME soon"},
-		"with a mark for ever":             {mark: "NAME 10000h"},
+		"with a mark forever":              {mark: "NAME 10000h"},
 		"with a time that is past at once": {mark: "NAME -1h"},
-		"begun since":                      {mark: "NAME 90s", spec: func(spec *v1alpha1.NodeDisruptionSpec) { spec.DryRun = false }},
+		"started since":                    {mark: "NAME 90s", spec: func(spec *v1alpha1.NodeDisruptionSpec) { spec.DryRun = false }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 1, func(spec *v1alpha1.NodeDisruptionSpec) {

@@ -131,15 +131,15 @@ func (d *Decision) describeProgress(w *World, phases map[v1alpha1.NodeDisruption
 	case spec.Paused && over+phases[v1alpha1.NodeDisruptionPaused] < int(s.Clusters):
 		s.Phase, s.Message = v1alpha1.NodeDisruptionPaused, fmt.Sprintf("is to be paused: the Nodes of %d of %d runs are restored", over+phases[v1alpha1.NodeDisruptionPaused], s.Clusters)
 	case spec.Paused:
-		s.Phase, s.Message = v1alpha1.NodeDisruptionPaused, "paused: the Nodes are restored. Set spec.paused to false to go on"
+		s.Phase, s.Message = v1alpha1.NodeDisruptionPaused, "paused: the Nodes are restored. Set spec.paused to false to continue"
 	case spec.DryRun && s.Clusters == 0:
-		s.Phase, s.Message = v1alpha1.NodeDisruptionPending, "a dry run: status.preview says what would be hit. Set spec.dryRun to false to begin"
+		s.Phase, s.Message = v1alpha1.NodeDisruptionPending, "a dry run: status.preview says what would be hit. Set spec.dryRun to false to start"
 	case s.LastScheduleTime == nil:
 		s.Phase, s.Message = v1alpha1.NodeDisruptionPending, "no runs were due yet"
 	case len(d.Create) > 0:
 		s.Phase, s.Message = v1alpha1.NodeDisruptionPending, "runs are made in "+plural.Count(len(d.Create), "cluster")
 	case s.Clusters == 0:
-		s.Phase, s.Message = v1alpha1.NodeDisruptionFailed, "spec.clusterSelector: no cluster is chosen that is not frozen: correct it, or thaw them, and create the disruption anew"
+		s.Phase, s.Message = v1alpha1.NodeDisruptionFailed, "spec.clusterSelector: no cluster is chosen that is not frozen: correct it, or unfreeze them, and create the disruption again"
 	case over < int(s.Clusters):
 		s.Phase = v1alpha1.NodeDisruptionPending
 		if phases[v1alpha1.NodeDisruptionRunning] > 0 || over > 0 {

@@ -82,7 +82,7 @@ func TestACopyOfAMachineDeploymentIsNotTheFleets(t *testing.T) {
 			f.reconcile()
 			adopted := ownRecord(f.fleet, f.deployment(1))
 			f.Expect(adopted).NotTo(BeNil())
-			f.Expect(adopted.Phase).To(Equal(plan.Progressing), "it begins like any other")
+			f.Expect(adopted.Phase).To(Equal(plan.Progressing), "it starts like any other")
 			f.Expect(adopted.plannedRecord().Since).NotTo(BeTemporally("<", before))
 			f.Expect(adopted.Group).To(BeEmpty())
 			f.Expect(adopted.Deployment).To(Equal(f.deployment(1).UID))

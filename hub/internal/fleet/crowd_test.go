@@ -376,10 +376,10 @@ func (c *crowd) expectFew(cost cost) {
 	c.t.Helper()
 	writes, reads := cost.writes, cost.reads
 	c.Expect(float64(total(writes))/float64(crowdSize)).To(BeNumerically("<=", 6), "writes for each cluster: %v", writes)
-	c.Expect(writes["patch MachineDeployment"]).To(BeNumerically("<=", 3*crowdSize), "begun, soaking, succeeded: %v, of which the API server refused %v", writes, cost.refused)
+	c.Expect(writes["patch MachineDeployment"]).To(BeNumerically("<=", 3*crowdSize), "started, soaking, succeeded: %v, of which the API server refused %v", writes, cost.refused)
 	decisions := reads["list *v1alpha1.ClusterList"]
 	c.Expect(decisions).To(BeNumerically(">", 0), "%v", reads)
 	looks := reads["get *v1alpha1.MachineFleet"] + reads["get *v1alpha1.Cluster"]
 	c.Expect(total(reads)-looks).To(BeNumerically("<=", 3*decisions), "each decision that changes something lists the Clusters and the MachineDeployments, and the first one the kept templates: %v", reads)
-	c.Expect(looks).To(BeNumerically("<=", 2*crowdSize+2*decisions), "before a cluster is begun, it and the fleet are looked at once more: %v", reads)
+	c.Expect(looks).To(BeNumerically("<=", 2*crowdSize+2*decisions), "before a cluster is started, it and the fleet are looked at once more: %v", reads)
 }

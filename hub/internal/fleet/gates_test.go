@@ -202,7 +202,7 @@ func TestARevisionThatIsBegunAgainTakesANewSnapshot(t *testing.T) {
 			f.reconcile()
 			f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Progressing v1.37.0, Succeeded v1.36.2"), "the canary of now")
 			f.Expect(f.members()).To(Equal(map[int]string{0: "", 1: "canary", 2: ""}))
-			f.Expect(f.templates()).To(Equal([]string{"1 v1.36.2", "3 v1.37.0"}), "it counts as begun last")
+			f.Expect(f.templates()).To(Equal([]string{"1 v1.36.2", "3 v1.37.0"}), "it counts as started last")
 		})
 	}
 }

@@ -108,5 +108,5 @@ func TestATemplateThatCannotBeKeptHoldsNothingElseUp(t *testing.T) {
 	f.restart()
 	f.edit(1, func(d *v1alpha1.MachineDeployment) { d.Spec.Template.Spec.Versions.Kubelet = "v1.35.0" })
 	f.Expect(f.try()).To(MatchError(ContainSubstring("refused by the test")))
-	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"), "the fleet takes its field back, and begins nothing")
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"), "the fleet takes its field back, and starts nothing")
 }

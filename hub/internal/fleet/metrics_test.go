@@ -76,7 +76,7 @@ func TestMetricsFollowARollout(t *testing.T) {
 	f.reconcile()
 	began := float64(f.clock.Now().UnixMilli()) / 1000
 	f.status()
-	f.expectMetrics("begun in the first cluster", map[string]float64{
+	f.expectMetrics("started in the first cluster", map[string]float64{
 		"unobserved": 0, "clusters{Progressing}": 1, "clusters{Waiting}": 2, "selected_clusters": 3, "current_wave": 1, "waves": 2, "rollout_complete": 0,
 		"rollout_start_timestamp_seconds": began, "last_progress_timestamp_seconds": began, "soak_remaining_seconds": -1, "breached": 0, "held_clusters": 0,
 	})

@@ -225,7 +225,7 @@ func (m *member) replicasFromLabel(key string) {
 		}
 	}
 	m.unusable = &problem{v1alpha1.ReasonInvalidReplicasLabel, fmt.Sprintf(
-		"spec.replicasFromLabel: label %s of Cluster %s is %q, which is no number from 0 to %d: correct or remove the label", key, m.cluster.Name, value, v1alpha1.MaxReplicas)}
+		"spec.replicasFromLabel: label %s of Cluster %s is %q, which is not a number from 0 to %d: correct or remove the label", key, m.cluster.Name, value, v1alpha1.MaxReplicas)}
 }
 
 // findHold finds out whether anything may be done in a cluster.
@@ -245,7 +245,7 @@ func (c *Controller) findHold(m *member, unknown error) {
 	case ready == nil || ready.Status != metav1.ConditionTrue:
 		m.held = fmt.Sprintf("Cluster %s is not Ready", m.cluster.Name)
 	case m.deployment != nil && m.deployment.Spec.Paused:
-		m.held = fmt.Sprintf("MachineDeployment %s/%s is paused: unset its spec.paused to go on", m.deployment.Namespace, m.deployment.Name)
+		m.held = fmt.Sprintf("MachineDeployment %s/%s is paused: unset its spec.paused to continue", m.deployment.Namespace, m.deployment.Name)
 	}
 	m.unreachable = cluster.Frozen || ready == nil || ready.Status != metav1.ConditionTrue
 	if meta.IsStatusConditionTrue(m.cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition) {

@@ -168,7 +168,7 @@ func TestAPlacementThatIsDeletedFreezesTheFleet(t *testing.T) {
 			}
 			d.expectStopped(reason)
 			d.Expect(d.condition(v1alpha1.FrozenCondition)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason)))
-			d.Expect(d.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"), "nothing is begun or deleted")
+			d.Expect(d.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"), "nothing is started or deleted")
 			d.Expect(*d.deployment(1).Spec.Replicas).To(BeEquivalentTo(7), "frozen means frozen")
 			d.Expect(d.fleet.Status.Clusters.Updated).To(BeZero())
 			if how != "emptied" {
@@ -189,7 +189,7 @@ func TestNoClusterLeavesWhileDecisionsAreRewritten(t *testing.T) {
 	d.decide("a", 0) // 1 is about to go to b.
 	d.upgrade("v1.37.0")
 	d.after(time.Millisecond)
-	d.Expect(d.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"), "nothing is begun")
+	d.Expect(d.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"), "nothing is started")
 	d.Expect(d.result().RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", settleTime)))
 	d.after(settleTime / 2)
 	d.Expect(d.refresh().Status.Message).NotTo(ContainSubstring("spec.placementRef"), "it has not lasted yet")

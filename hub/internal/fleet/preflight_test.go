@@ -62,7 +62,7 @@ func TestNothingIsBegunWhereABudgetAllowsNoDisruption(t *testing.T) {
 	f.reconcile()
 	f.says(false, 0)
 	f.reconcile()
-	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Progressing v1.37.0"), "the others go on")
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Progressing v1.37.0"), "the others continue")
 	status := f.status()
 	f.Expect(status.Failures).To(ConsistOf(And(HaveField("Cluster", f.clusters[1].Name), HaveField("Reason", string(v1alpha1.PreflightDisruptionNotAllowed)),
 		HaveField("Message", budget+": change the budget, give its pods more replicas, or add DisruptionNotAllowed to spec.ignorePreflightErrors"))))
@@ -73,11 +73,11 @@ func TestNothingIsBegunWhereABudgetAllowsNoDisruption(t *testing.T) {
 
 	f.sets(1, v1alpha1.ClusterDisruptionAllowedCondition, metav1.ConditionTrue, "")
 	f.reconcile()
-	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Succeeded v1.37.0"), "it begins by itself")
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Succeeded v1.37.0"), "it starts by itself")
 	f.sets(1, v1alpha1.ClusterDisruptionAllowedCondition, metav1.ConditionFalse, budget)
 	f.says(false, 1)
 	f.reconcile()
-	f.Expect(f.phases()).To(ContainSubstring("Succeeded v1.37.0, Succeeded v1.37.0"), "what has begun is not held up")
+	f.Expect(f.phases()).To(ContainSubstring("Succeeded v1.37.0, Succeeded v1.37.0"), "what has started is not held up")
 }
 
 func TestABudgetCanBeIgnored(t *testing.T) {
@@ -140,7 +140,7 @@ func TestARolloutNeedsRoomForItsPods(t *testing.T) {
 		ContainSubstring("ResourceQuota hollowfleet/small leaves room for 0 more hollow-node pods, and the rollout needs 1 at once")))))
 	f.reports(1, func(s *v1alpha1.ClusterStatus) { s.PodQuota.Remaining = 1 })
 	f.reconcile()
-	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Progressing v1.37.0"), "it begins by itself")
+	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Progressing v1.37.0"), "it starts by itself")
 }
 
 // What an agent reported before it fell silent is no health and no problem: the cluster is held for its silence.
@@ -187,7 +187,7 @@ func TestAWaveSucceedsOnlyWhileTheConditionsHold(t *testing.T) {
 	f.sets(0, kind, metav1.ConditionTrue, "")
 	f.reconcile()
 	f.after(59 * time.Minute)
-	f.Expect(f.phases()).To(Equal("Soaking v1.36.2, -"), "and begins anew")
+	f.Expect(f.phases()).To(Equal("Soaking v1.36.2, -"), "and starts over")
 	f.after(time.Minute)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Progressing v1.36.2"))
 	f.sets(0, kind, metav1.ConditionFalse, "2 of 3")

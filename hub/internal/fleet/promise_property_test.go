@@ -136,10 +136,10 @@ func TestNoEditOpensWindowsOrExclusions(t *testing.T) {
 			for _, name := range started {
 				begun++
 				if !now.isOpen(t, now.labels[name], w.now) {
-					t.Fatalf("%s is begun at %s outside of its windows", name, w.now)
+					t.Fatalf("%s is started at %s outside of its windows", name, w.now)
 				}
 				if !then.isOpen(t, then.labels[name], w.now) {
-					t.Fatalf("%s is begun at %s outside of the windows that it had when the rollout started", name, w.now)
+					t.Fatalf("%s is started at %s outside of the windows that it had when the rollout started", name, w.now)
 				}
 			}
 			if then != nil && then.isOpen(t, then.labels["c0"], w.now) != now.isOpen(t, now.labels["c0"], w.now) {
@@ -149,7 +149,7 @@ func TestNoEditOpensWindowsOrExclusions(t *testing.T) {
 			w.report(false, w.names()...)
 		}
 	})
-	t.Logf("%d clusters were begun; %d times the windows then and now were not open together", begun, kept)
+	t.Logf("%d clusters were started; %d times the windows then and now were not open together", begun, kept)
 	if begun == 0 || kept == 0 {
 		t.Error("it shows nothing")
 	}

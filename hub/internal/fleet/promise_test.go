@@ -265,7 +265,7 @@ func TestEveryGateFieldIsPromised(t *testing.T) {
 				cluster.Labels["group"] = "rest"
 			}
 			field.prepare(w)
-			w.Expect(w.step()).To(BeEmpty(), "the field keeps them from being begun")
+			w.Expect(w.step()).To(BeEmpty(), "the field keeps them from being started")
 			field.weaken(w)
 			w.Expect(w.step()).To(BeEmpty(), "the edit does not change that")
 			w.Expect(w.step()).To(BeEmpty())

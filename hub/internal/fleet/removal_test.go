@@ -72,7 +72,7 @@ func TestOnlyAcceptedClustersAreSelected(t *testing.T) {
 	accept(v1alpha1.AcceptanceDenied)
 	f.upgrade("v1.37.0")
 	f.settle()
-	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2"), "nothing is begun or deleted there")
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2"), "nothing is started or deleted there")
 }
 
 // A MachineDeployment of the fleet's name that the fleet did not make is never deleted.

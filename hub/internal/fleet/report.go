@@ -104,13 +104,13 @@ func (s *scope) explainUnreachable() string {
 
 // reasonOf says why a member came to a phase that is a failure.
 func (m *member) reasonOf(phase plan.Phase) *problem {
-	p := problem{v1alpha1.ReasonRolloutFailed, "the MachineDeployment cannot go on"}
+	p := problem{v1alpha1.ReasonRolloutFailed, "the MachineDeployment cannot continue"}
 	switch phase {
 	case plan.TimedOut:
 		p = problem{v1alpha1.ReasonRolloutTimedOut, "no success within progressDeadline of spec.rolloutStrategy"}
 	case plan.RollbackFailed:
 		p = problem{v1alpha1.ReasonRollbackFailed, fmt.Sprintf(
-			"the MachineDeployment cannot go on with revision %s, which it had before, or was not in time: repair it, change the template, or set spec.retriedAt", m.record.Previous)}
+			"the MachineDeployment cannot continue with revision %s, which it had before, or was not in time: repair it, change the template, or set spec.retriedAt", m.record.Previous)}
 	case plan.ToApply, plan.Progressing, plan.Soaking, plan.Succeeded, plan.Failed, plan.RollingBack, plan.RolledBack:
 	}
 	if failing := m.failingCondition(); failing != nil {
@@ -190,12 +190,12 @@ func (s *scope) stoppedCondition(p plan.Plan, sum summary, text string) (status 
 	why, remedy := "clusters were rolled back", ""
 	switch {
 	case s.plannedInput().Aborted:
-		why, remedy = "spec.abortedRevision is this revision", "unset it to go on, or change the template"
+		why, remedy = "spec.abortedRevision is this revision", "unset it to continue, or change the template"
 	case p.Breached && len(sum.failures)+len(sum.leftFailed) > 0:
 		why = "more have failed than spec.rolloutStrategy allows"
 		remedy = "repair these clusters, change the template, or raise maxFailures and set spec.retriedAt"
 	}
-	status, message = metav1.ConditionFalse, text+"; "+why+", and nothing more is begun: "
+	status, message = metav1.ConditionFalse, text+"; "+why+", and nothing more is started: "
 	switch {
 	case sum.counts.RollingBack > 0 || len(p.ToRollBack) > 0:
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonRollingBack
@@ -204,7 +204,7 @@ func (s *scope) stoppedCondition(p plan.Plan, sum summary, text string) (status 
 		return s.isCurrent(m) && m.record.templateRevision() != m.wantedRecord(s)
 	}):
 		reason = v1alpha1.ReasonRolledBack
-		message += "change the template, or have it begun again with spec.retriedAt"
+		message += "change the template, or have it started again with spec.retriedAt"
 		if s.plannedInput().Aborted {
 			message += " and without spec.abortedRevision"
 		}
@@ -256,7 +256,7 @@ func (s *scope) describeClusters(d decision, sum summary) string {
 	}{{"failed", sum.failed, ""}, {"frozen, paused or not Ready", sum.held, ""}, {"blocked", sum.blocked, sum.whyBlocked},
 		{"spec.healthConditions do not hold", sum.unhealthy, sum.whyUnhealthy}, {"rolling back", sum.rollingBack, ""}, {"rolled back", sum.rolledBack, ""},
 		{"to be rolled back", d.plan.ToRollBack, ""}, {"without an earlier template to go back to", d.plan.NotRolledBack, ""},
-		{"joined since the rollout began", d.plan.Late, ""}, {"in the middle of it, and not in the fleet any more", sum.leaving, ""},
+		{"joined since the rollout started", d.plan.Late, ""}, {"in the middle of it, and not in the fleet any more", sum.leaving, ""},
 		{"failed before they left the fleet", sum.leftFailed, ""}} {
 		if len(list.names) > 0 {
 			text += fmt.Sprintf("; %s: %s", list.what, reconciler.ListFew(list.names))

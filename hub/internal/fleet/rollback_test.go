@@ -94,7 +94,7 @@ func TestAFailedCanaryIsRolledBack(t *testing.T) {
 	f.cluster(0).Status.KubernetesVersion = "v1.36.0"
 	f.Expect(f.direct.Status().Update(t.Context(), f.clusters[0])).To(Succeed())
 	f.retry()
-	f.Expect(f.phases()).To(HavePrefix("RolledBack v1.36.2"), "what keeps a template from being begun also keeps it from being begun again")
+	f.Expect(f.phases()).To(HavePrefix("RolledBack v1.36.2"), "what keeps a template from being started also keeps it from being started again")
 	f.Expect(f.status().Clusters.Blocked).To(BeEquivalentTo(1))
 }
 
@@ -138,9 +138,9 @@ func TestAnAbortWithoutARollback(t *testing.T) {
 	f.abort()
 	f.says(false, 0)
 	f.reconcile()
-	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"), "what has begun is followed, and nothing else begun")
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"), "what has started is followed, and nothing else started")
 	f.Expect(f.progress()).To(Equal("False Aborted"))
-	f.Expect(f.fleet.Status.Message).To(ContainSubstring("spec.abortedRevision is this revision, and nothing more is begun: unset it"))
+	f.Expect(f.fleet.Status.Message).To(ContainSubstring("spec.abortedRevision is this revision, and nothing more is started: unset it"))
 	f.upgrade("v1.37.1")
 	f.reconcile()
 	f.Expect(f.phases()).To(HavePrefix("Progressing v1.37.1"), "another template is not aborted")
@@ -276,7 +276,7 @@ func TestATemplateThatIsTooLargeIsNotKeptToGoBackTo(t *testing.T) {
 	f.settle()
 	f.upgrade("v1.37.0")
 	f.reconcile()
-	f.Expect(f.phases()).To(Equal("Progressing v1.37.0"), "the rollout goes on")
+	f.Expect(f.phases()).To(Equal("Progressing v1.37.0"), "the rollout continues")
 	f.abort()
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0"))
 	f.Expect(f.progress()).To(Equal("False Aborted"))

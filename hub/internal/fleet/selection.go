@@ -103,6 +103,6 @@ func (s *scope) incompletePlacement() *problem {
 	}
 	ref := s.fleet.Spec.PlacementRef
 	return &problem{v1alpha1.ReasonPlacementDecisionsIncomplete, fmt.Sprintf(
-		"spec.placementRef: the PlacementDecisions of Placement %s/%s have %d clusters, which is not the number in its status, so nothing is begun and no cluster leaves the fleet: see whether the placement controller of Open Cluster Management runs",
+		"spec.placementRef: the PlacementDecisions of Placement %s/%s have %d clusters, which is not the number in its status, so nothing is started and no cluster leaves the fleet: see whether the placement controller of Open Cluster Management runs",
 		ref.Namespace, ref.Name, len(s.selection.placed))}
 }

@@ -40,7 +40,7 @@ func TestEachClusterTakesOnTheTraceOfTheFleet(t *testing.T) {
 	f.upgrade("v1.37.0")
 	f.settle()
 	upgrade := spans.Ended()[len(ended)]
-	f.Expect(upgrade.Links()).To(BeEmpty(), "a user's change is the begin")
+	f.Expect(upgrade.Links()).To(BeEmpty(), "a user's change is the start")
 	f.Expect(telemetry.Of(f.deployment(0))).To(ContainSubstring(upgrade.SpanContext().TraceID().String()))
 	f.Expect(before).NotTo(ContainElement(telemetry.Of(f.deployment(0))))
 }

@@ -92,8 +92,8 @@ func (t *template) describeRefusal(said error) string {
 	var status apierrors.APIStatus
 	if errors.As(said, &status) {
 		if details := status.Status().Details; details != nil && len(details.Causes) > 0 {
-			return fmt.Sprintf("%s.%s: with spec.template it is no valid MachineDeployment: %s: correct or remove it", t.field, details.Causes[0].Field, details.Causes[0].Message)
+			return fmt.Sprintf("%s.%s: with spec.template it is not a valid MachineDeployment: %s: correct or remove it", t.field, details.Causes[0].Field, details.Causes[0].Message)
 		}
 	}
-	return fmt.Sprintf("%s: with spec.template it is no valid MachineDeployment: %v: correct or remove it", t.field, said)
+	return fmt.Sprintf("%s: with spec.template it is not a valid MachineDeployment: %v: correct or remove it", t.field, said)
 }

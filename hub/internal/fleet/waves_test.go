@@ -76,7 +76,7 @@ func TestASoakLastsOverRestarts(t *testing.T) {
 		f.Expect(f.phases()).To(Equal("Soaking v1.36.2, -"))
 		hear()
 		f.reconcile()
-		f.Expect(readRecord(f.deployment(0)).Since).To(Equal(since), "the soak did not begin anew")
+		f.Expect(readRecord(f.deployment(0)).Since).To(Equal(since), "the soak did not start over")
 	}
 	f.after(time.Minute - 1)
 	hear()
@@ -97,7 +97,7 @@ func TestAHeldClusterIsLeftAlone(t *testing.T) {
 	f.says(false, 0)
 	f.freeze(1, true)
 	f.reconcile()
-	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Progressing v1.37.0"), "nothing is begun where it is frozen")
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Progressing v1.37.0"), "nothing is started where it is frozen")
 	f.freeze(2, true)
 	f.says(true, 2)
 	f.reconcile()
@@ -208,7 +208,7 @@ func TestAFailureStopsTheRollout(t *testing.T) {
 
 	f.says(false, 0)
 	f.reconcile()
-	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0"), "one that recovers lets the others go on")
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0"), "one that recovers lets the others continue")
 }
 
 // The fields that the template says are the fleet's; those that it leaves open are a user's.
@@ -282,7 +282,7 @@ func TestAClusterJoinsAndLeavesInMidRollout(t *testing.T) {
 	f.label(1, testLabel, f.fleet.Name)
 	f.says(true, 1)
 	f.reconcile()
-	f.Expect(readRecord(f.deployment(1)).Group).To(BeEmpty(), "it keeps the group in which it was begun")
+	f.Expect(readRecord(f.deployment(1)).Group).To(BeEmpty(), "it keeps the group in which it was started")
 }
 
 // A decision rests on what the API server says, however far the cache is behind.

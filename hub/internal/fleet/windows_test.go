@@ -116,7 +116,7 @@ func TestNothingIsBegunOutsideOfAWindow(t *testing.T) {
 	f.clock.SetTime(time.Date(2026, 1, 10, 3, 0, 0, 0, time.UTC))
 	f.says(false, 1)
 	f.reconcile()
-	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Progressing v1.37.0"), "what has begun goes on")
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Progressing v1.37.0"), "what has started continues")
 
 	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.MaintenanceWindows[0].Schedule = "0 0 30 2 *" })
 	f.Expect(f.status().Message).To(ContainSubstring("never comes"))

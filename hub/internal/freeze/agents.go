@@ -136,11 +136,11 @@ func WriteLabel(ctx context.Context, c client.Client, object client.Object, cond
 	}
 	before, ok := object.DeepCopyObject().(client.Object)
 	if !ok {
-		return fmt.Errorf("copying %T: it is no object", object)
+		return fmt.Errorf("copying %T: it is not an object", object)
 	}
 	after, ok := object.DeepCopyObject().(client.Object)
 	if !ok {
-		return fmt.Errorf("copying %T: it is no object", object)
+		return fmt.Errorf("copying %T: it is not an object", object)
 	}
 	labels := after.GetLabels()
 	if labels == nil {

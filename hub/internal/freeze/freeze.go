@@ -93,7 +93,7 @@ func OfAnnotation(kind string, object metav1.Object) Verdict {
 		who = fmt.Sprintf("by %s, with", user)
 	}
 	return Verdict{Frozen: true, Reason: v1alpha1.ReasonManualFreeze, Message: fmt.Sprintf(
-		"%s %s is frozen %s its annotation %s (%s); remove the annotation to go on",
+		"%s %s is frozen %s its annotation %s (%s); remove the annotation to continue",
 		kind, object.GetName(), who, v1alpha1.FreezeAnnotation, reason)}
 }
 
@@ -106,7 +106,7 @@ func OfCluster(name, namespace string, cluster *v1alpha1.Cluster) Verdict {
 	}
 	if cluster == nil {
 		return Verdict{Frozen: true, Reason: v1alpha1.ReasonClusterNotFound, Message: fmt.Sprintf(
-			"there is no Cluster %q; create and accept it to go on", name)}
+			"there is no Cluster %q; create and accept it to continue", name)}
 	}
 	if cluster.DeletionTimestamp != nil {
 		return Verdict{Frozen: true, Reason: v1alpha1.ReasonDeleting, Message: fmt.Sprintf("Cluster %s is being deleted", name)}
@@ -133,7 +133,7 @@ func notAccepted(cluster *v1alpha1.Cluster) Verdict {
 		return denied
 	}
 	if !cluster.Accepted() {
-		return Verdict{Frozen: true, Reason: v1alpha1.ReasonAwaitingAcceptance, Message: fmt.Sprintf("Cluster %s is not accepted yet: set its spec.acceptance to Accepted to go on", cluster.Name)}
+		return Verdict{Frozen: true, Reason: v1alpha1.ReasonAwaitingAcceptance, Message: fmt.Sprintf("Cluster %s is not accepted yet: set its spec.acceptance to Accepted to continue", cluster.Name)}
 	}
 	accepted := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterAcceptedCondition)
 	if accepted == nil {
@@ -162,7 +162,7 @@ func OfDenial(cluster *v1alpha1.Cluster) Verdict {
 		return Verdict{}
 	}
 	return Verdict{Frozen: true, Reason: v1alpha1.ReasonDenied, Message: fmt.Sprintf(
-		"Cluster %s is denied: set its spec.acceptance to Accepted to go on", cluster.Name)}
+		"Cluster %s is denied: set its spec.acceptance to Accepted to continue", cluster.Name)}
 }
 
 // OfDecoding is the freeze by an object that cannot be decoded, so that what it asks for is not known.

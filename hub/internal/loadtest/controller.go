@@ -113,7 +113,7 @@ func (c *Controller) observe(ctx context.Context, test *v1alpha1.LoadTest) (*Wor
 	case errors.Is(err, placement.ErrStarting):
 		return nil, nil
 	case errors.Is(err, placement.ErrNotInstalled), errors.Is(err, placement.ErrNotFound):
-		world.Unplaced = fmt.Sprintf("spec.placementRef: %v: create Placement %s/%s, or create the load test anew with another one", err, ref.Namespace, ref.Name)
+		world.Unplaced = fmt.Sprintf("spec.placementRef: %v: create Placement %s/%s, or create the load test again with another one", err, ref.Namespace, ref.Name)
 	case err != nil:
 		return nil, err
 	case !found.Complete():

@@ -109,18 +109,18 @@ func (d *Decision) createRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 	switch {
 	case w.Test.Spec.Stopped:
 		d.stopRuns(runs)
-		d.setPhase(v1alpha1.LoadTestPhaseFailed, "it was stopped before it had begun")
+		d.setPhase(v1alpha1.LoadTestPhaseFailed, "it was stopped before it had started")
 		return
 	case problem != "":
 		d.stopRuns(runs)
-		d.setPhase(v1alpha1.LoadTestPhaseFailed, "%s: create the load test anew", problem)
+		d.setPhase(v1alpha1.LoadTestPhaseFailed, "%s: create the load test again", problem)
 		return
 	case w.Unplaced != "":
 		d.setPhase(v1alpha1.LoadTestPhasePending, "%s", w.Unplaced)
 		return
 	case len(chosen) == 0:
 		d.stopRuns(runs)
-		d.setPhase(v1alpha1.LoadTestPhaseFailed, "no accepted Cluster is chosen: correct spec.clusterSelector, the Placement or the labels of the Clusters, and create the load test anew")
+		d.setPhase(v1alpha1.LoadTestPhaseFailed, "no accepted Cluster is chosen: correct spec.clusterSelector, the Placement or the labels of the Clusters, and create the load test again")
 		return
 	}
 	if d.Status.PrepareTime == nil {
@@ -135,7 +135,7 @@ func (d *Decision) createRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 		d.noLaterThan(deadline)
 		d.setPhase(v1alpha1.LoadTestPhasePending, "runs are made in %s", plural.Count(missing, "cluster"))
 	case len(runs) == 0:
-		d.setPhase(v1alpha1.LoadTestPhaseFailed, "it could not be begun in any of %d clusters: see status.failures", len(chosen))
+		d.setPhase(v1alpha1.LoadTestPhaseFailed, "it could not be started in any of %d clusters: see status.failures", len(chosen))
 	default:
 		d.Status.Phase = v1alpha1.LoadTestPhasePreparing
 		d.prepareRuns(w, runs)

@@ -192,9 +192,9 @@ func TestWhatCannotBeBegunSaysWhy(t *testing.T) {
 		"a selector that is none": {func(w *World) {
 			w.Test.Spec.ClusterSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "i", Operator: "Is"}}
 		}, "spec.clusterSelector"},
-		"all are frozen":               {func(w *World) { w.Clusters[0].Annotations = map[string]string{v1alpha1.FreezeAnnotation: "x"} }, "could not be begun in any of 1 clusters"},
-		"it is stopped":                {func(w *World) { w.Test.Spec.Stopped = true }, "stopped before it had begun"},
-		"too many pods in a namespace": {func(w *World) { w.Test.Spec.Preset.Pods = 20_000 }, "could not be begun in any"},
+		"all are frozen":               {func(w *World) { w.Clusters[0].Annotations = map[string]string{v1alpha1.FreezeAnnotation: "x"} }, "could not be started in any of 1 clusters"},
+		"it is stopped":                {func(w *World) { w.Test.Spec.Stopped = true }, "stopped before it had started"},
+		"too many pods in a namespace": {func(w *World) { w.Test.Spec.Preset.Pods = 20_000 }, "could not be started in any"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := world(1)
@@ -225,7 +225,7 @@ func TestTheTestBeginsWithoutThoseThatAreNotPreparedInTime(t *testing.T) {
 	w.step()
 	w.step()
 	w.say(phase(v1alpha1.LoadTestRunPhasePrepared))
-	w.Runs[1].Status.Phase, w.Runs[1].Status.Message = v1alpha1.LoadTestRunPhasePending, "another run is going on"
+	w.Runs[1].Status.Phase, w.Runs[1].Status.Message = v1alpha1.LoadTestRunPhasePending, "another run is in progress"
 	w.Clusters[2].Annotations = map[string]string{v1alpha1.FreezeAnnotation: "a test"}
 	w.Now = begin.Add(59 * time.Second)
 	g.Expect(w.step().Start).To(BeEmpty())
@@ -234,7 +234,7 @@ func TestTheTestBeginsWithoutThoseThatAreNotPreparedInTime(t *testing.T) {
 	g.Expect(w.Runs[0].Spec.StartTime).NotTo(BeNil())
 	g.Expect(w.Runs[1:]).To(HaveEach(And(HaveField("Spec.StartTime", BeNil()), HaveField("Spec.Stopped", true))))
 	g.Expect(w.Test.Status.Failures).To(HaveExactElements(
-		HaveField("Message", "it was not prepared when the test began: another run is going on"), HaveField("Message", ContainSubstring("frozen"))))
+		HaveField("Message", "it was not prepared when the test started: another run is in progress"), HaveField("Message", ContainSubstring("frozen"))))
 	completed(v1alpha1.LoadPassed, time.Second)(&w.Runs[0].Status)
 	w.step()
 	g.Expect(w.Test.Status).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseCompleted), HaveField("Failed", BeEquivalentTo(2)), HaveField("Verdict", v1alpha1.LoadMissed)), "those that were stopped are not waited for")

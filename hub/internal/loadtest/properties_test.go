@@ -121,7 +121,7 @@ func checkDecision(t *rapid.T, w *World, d *Decision) {
 	}
 	for _, run := range d.Start {
 		if cluster := v.clusters[run.Namespace]; freeze.OfCluster(cluster.Name, cluster.Name, cluster).Frozen || run.Status.Phase != v1alpha1.LoadTestRunPhasePrepared {
-			t.Fatalf("the run of %s begins, which is frozen or not prepared", run.Namespace)
+			t.Fatalf("the run of %s starts, which is frozen or not prepared", run.Namespace)
 		}
 	}
 	if first := w.Test.Status.StartTime == nil && d.Status.StartTime != nil; first {
@@ -133,7 +133,7 @@ func checkDecision(t *rapid.T, w *World, d *Decision) {
 		}
 		for _, run := range v.ownRuns() {
 			if !isOver(run) && run.Status.Phase != v1alpha1.LoadTestRunPhasePrepared && w.Now.Before(deadline) {
-				t.Fatalf("the test begins before %s is prepared and before the timeout", run.Namespace)
+				t.Fatalf("the test starts before %s is prepared and before the timeout", run.Namespace)
 			}
 		}
 	}
@@ -170,7 +170,7 @@ func TestWhateverHappens(t *testing.T) {
 				}
 			}
 			if len(started) > 1 {
-				t.Fatalf("the runs begin at different times: %v", started)
+				t.Fatalf("the runs start at different times: %v", started)
 			}
 		}
 		w.mustEnd(t)

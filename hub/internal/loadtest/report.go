@@ -98,7 +98,7 @@ func (w *view) whyUnprepared(run *v1alpha1.LoadTestRun) string {
 	if cluster := w.clusters[run.Namespace]; cluster != nil && w.explainUnfit(cluster) != "" {
 		return w.explainUnfit(cluster)
 	}
-	return "it was not prepared when the test began: " + cmp.Or(run.Status.Failure, run.Status.Message, "its agent has said nothing of it")
+	return "it was not prepared when the test started: " + cmp.Or(run.Status.Failure, run.Status.Message, "its agent has said nothing of it")
 }
 
 // explainApart says why a run was not together with the others; empty if it was, as far as is known. Times of start are by the agents'
@@ -108,7 +108,7 @@ func (w *view) explainApart(run *v1alpha1.LoadTestRun) string {
 		return ""
 	}
 	if began := run.Status.StartTime; began != nil && began.Sub(run.Spec.StartTime.Time) > lateStart {
-		return fmt.Sprintf("it began %s after the others", began.Sub(run.Spec.StartTime.Time).Round(time.Second))
+		return fmt.Sprintf("it started %s after the others", began.Sub(run.Spec.StartTime.Time).Round(time.Second))
 	}
 	cluster := w.clusters[run.Namespace]
 	if cluster == nil || cluster.Status.ClockSkew == nil || cluster.Status.ClockSkew.Abs() <= lateStart {
@@ -118,7 +118,7 @@ func (w *view) explainApart(run *v1alpha1.LoadTestRun) string {
 	if skew < 0 {
 		way = "behind"
 	}
-	return fmt.Sprintf("it did not begin with the others: its agent's clock is %s %s the hub's", skew.Abs(), way)
+	return fmt.Sprintf("it did not start with the others: its agent's clock is %s %s the hub's", skew.Abs(), way)
 }
 
 // notDisrupted says why Nodes did not fail as they should; empty if they did, or may still.

@@ -24,7 +24,7 @@ func TestARunThatDidNotBeginWithTheOthersIsNamed(t *testing.T) {
 	}{
 		"late": {func(w *World) {
 			w.Runs[1].Status.StartTime = &metav1.Time{Time: w.Runs[1].Spec.StartTime.Add(72 * time.Second)}
-		}, "it began 1m12s after the others"},
+		}, "it started 1m12s after the others"},
 		"a clock that is behind": {func(w *World) { w.Clusters[1].Status.ClockSkew = &metav1.Duration{Duration: -10 * time.Minute} },
 			"its agent's clock is 10m0s behind the hub's"},
 		"a moment later": {func(w *World) {

@@ -32,7 +32,7 @@ func (d *Decision) prepareRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 	case w.Test.Spec.Stopped && begun.IsZero():
 		d.stopRuns(runs)
 		d.summarizeRuns(w, runs)
-		d.setPhase(v1alpha1.LoadTestPhaseFailed, "it was stopped before it had begun")
+		d.setPhase(v1alpha1.LoadTestPhaseFailed, "it was stopped before it had started")
 	case begun.IsZero() && len(waiting) > 0 && w.Now.Before(deadline):
 		d.noLaterThan(deadline)
 		d.summarizeRuns(w, runs)
@@ -41,7 +41,7 @@ func (d *Decision) prepareRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 		d.late = true
 		d.stopRuns(runs)
 		d.summarizeRuns(w, runs)
-		d.setPhase(v1alpha1.LoadTestPhaseFailed, "it could not be begun in any of %d clusters: see status.failures", d.Status.Clusters)
+		d.setPhase(v1alpha1.LoadTestPhaseFailed, "it could not be started in any of %d clusters: see status.failures", d.Status.Clusters)
 	default:
 		if begun.IsZero() {
 			begun = w.Now.Add(startLead + time.Duration(len(ready))*leadPerRun)
@@ -77,7 +77,7 @@ func (d *Decision) startRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 		d.createDisruptions(w, runs, soon)
 	}
 	d.summarizeRuns(w, runs)
-	d.setPhase(v1alpha1.LoadTestPhaseRunning, "%d of %d runs go on", going, len(runs))
+	d.setPhase(v1alpha1.LoadTestPhaseRunning, "%d of %d runs are in progress", going, len(runs))
 	if w.Test.Spec.Stopped {
 		d.Status.Message = "stopped: " + d.Status.Message
 	}

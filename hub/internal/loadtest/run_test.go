@@ -78,7 +78,7 @@ func TestNodesFailBesideTheLoad(t *testing.T) {
 	w.say(completed(v1alpha1.LoadPassed, time.Second))
 	w.step()
 	g.Expect(w.Disruptions[0].Spec.Paused).To(BeFalse(), "that is over already")
-	g.Expect(w.Disruptions[1].Spec.Paused).To(BeTrue(), "the Nodes are well again when the load is over")
+	g.Expect(w.Disruptions[1].Spec.Paused).To(BeTrue(), "the Nodes are healthy again when the load is over")
 
 	w = begun(1, func(spec *v1alpha1.LoadTestSpec) { spec.Preset.Name = preset.NodeChurn })
 	g.Expect(w.Disruptions[0].Spec.Faults).To(ConsistOf(HaveField("Type", disrupt.Reboot)))

@@ -83,7 +83,7 @@ func frozenEvent(condition metav1.Condition) reconciler.Event {
 	if condition.Status == metav1.ConditionTrue {
 		return reconciler.WarningEvent("Frozen", "Freeze", "Nothing is created, moved or deleted: "+condition.Message)
 	}
-	return reconciler.NormalEvent("Thawed", "Freeze", "No cause of a freeze holds any longer: the work goes on")
+	return reconciler.NormalEvent("Thawed", "Freeze", "Unfrozen: reconciliation has resumed")
 }
 
 func movedEvent(machine *v1alpha1.Machine, set *v1alpha1.MachineSet) reconciler.Event {

@@ -125,7 +125,7 @@ func TestNothingBecomesAvailableWhileTheClusterIsFrozen(t *testing.T) {
 	hubtest.Freeze(t, f.direct, f.cluster, freeze.Verdict{Frozen: true, Reason: v1alpha1.ReasonAgentSilent}, f.clock.Now())
 	look(0)
 	f.clock.SetTime(f.clock.Now().Add(2 * time.Hour))
-	f.Expect(look(0)).To(BeZero(), "there is nothing to wake for before the thaw")
+	f.Expect(look(0)).To(BeZero(), "there is nothing to wake for before the freeze ended")
 	agree()
 	hubtest.Freeze(t, f.direct, f.cluster, freeze.Verdict{}, f.clock.Now())
 	look(0)
@@ -312,7 +312,7 @@ func TestASurplusOfASetFreezesItsDeploymentToo(t *testing.T) {
 			f.rest()
 			f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
 			f.Expect(f.list()).To(HaveEach(HaveField("Labels", Not(HaveKey(v1alpha1.FrozenLabel)))))
-			f.Expect(f.list()).To(HaveLen(2), "the rollout goes on")
+			f.Expect(f.list()).To(HaveLen(2), "the rollout continues")
 		})
 	}
 }

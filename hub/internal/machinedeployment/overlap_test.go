@@ -48,7 +48,7 @@ func TestOverlapOfSelectors(t *testing.T) {
 			now := time.Now()
 			older, younger := test.Older.deployment("z", now.Add(-time.Minute)), test.Younger.deployment("a", now)
 			all := []v1alpha1.MachineDeployment{*older, *younger}
-			g.Expect(overlapping(older, all)).To(BeEmpty(), "the older one goes on")
+			g.Expect(overlapping(older, all)).To(BeEmpty(), "the older one continues")
 			if !test.Refused {
 				g.Expect(overlapping(younger, all)).To(BeEmpty())
 				return

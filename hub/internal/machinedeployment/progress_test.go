@@ -64,7 +64,7 @@ func TestRolloutWithoutProgressIsLate(t *testing.T) {
 	f.Expect(f.after(time.Hour)).To(Equal(v1alpha1.ReasonProgressDeadlineExceeded), "it stays late")
 
 	f.rest()
-	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable), "it goes on trying")
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable), "it keeps trying")
 	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{0, 2}))
 }
 

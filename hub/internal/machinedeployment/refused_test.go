@@ -96,11 +96,11 @@ func TestKubeletThatTheClusterDoesNotSupportReplacesNoDeletedMachine(t *testing.
 	victim := f.machines()[0]
 	f.Expect(f.direct.Delete(t.Context(), &victim)).To(Succeed())
 	f.rest()
-	f.Expect(f.kubelets()).To(And(HaveLen(3), Not(HaveKey(victim.UID)), HaveEach("v1.36.2")), "it is made anew with the template that it had")
+	f.Expect(f.kubelets()).To(And(HaveLen(3), Not(HaveKey(victim.UID)), HaveEach("v1.36.2")), "it is recreated with the template that it had")
 	f.expectRefused()
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(5)) })
 	f.rest()
-	f.Expect(f.kubelets()).To(And(HaveLen(5), HaveEach("v1.36.2")), "scaling goes on")
+	f.Expect(f.kubelets()).To(And(HaveLen(5), HaveEach("v1.36.2")), "scaling continues")
 }
 
 func TestRollsOutWhenTheClusterSupportsTheKubelet(t *testing.T) {

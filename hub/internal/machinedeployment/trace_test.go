@@ -60,7 +60,7 @@ func TestOneTraceLeadsFromTheChangeToEachMachine(t *testing.T) {
 	for _, machine := range f.machines() {
 		found[telemetry.Of(&machine)] = true
 	}
-	f.Expect(found).To(Equal(wanted), "each Machine's agent goes on from its creation")
+	f.Expect(found).To(Equal(wanted), "each Machine's agent continues from its creation")
 
 	f.rest()
 	rest := len(spans.Ended())
@@ -73,7 +73,7 @@ func TestOneTraceLeadsFromTheChangeToEachMachine(t *testing.T) {
 	f.rest()
 	again := spansOf(spans, "MachineSet.Act", rest)
 	f.Expect(again).NotTo(BeEmpty())
-	f.Expect(again[0].Parent().IsValid()).To(BeFalse(), "no change of a user has ordered this: it begins another trace")
+	f.Expect(again[0].Parent().IsValid()).To(BeFalse(), "no change of a user has ordered this: it starts another trace")
 	f.Expect(again[0].Links()[0].SpanContext.TraceID()).To(Equal(root.SpanContext().TraceID()))
 }
 
@@ -86,7 +86,7 @@ func TestALaterStepBeginsATraceWithALink(t *testing.T) {
 	f.rest()
 	steps := spansOf(spans, "MachineDeployment.Act", rest)
 	f.Expect(len(steps)).To(BeNumerically(">", 2))
-	f.Expect(steps[0].Links()).To(BeEmpty(), "a user's change is the begin")
+	f.Expect(steps[0].Links()).To(BeEmpty(), "a user's change is the start")
 	traces := map[string]bool{}
 	for i, step := range steps {
 		f.Expect(step.Parent().IsValid()).To(BeFalse())

@@ -40,7 +40,7 @@ func TestExpectations(t *testing.T) {
 				t.Errorf("another set waits for %d", other)
 			}
 			if open == 0 && len(e.sets) != 0 {
-				t.Errorf("%v is kept for ever", e.sets)
+				t.Errorf("%v is kept forever", e.sets)
 			}
 		})
 	}
@@ -52,6 +52,6 @@ func TestExpectationsOfGoneSetsEnd(t *testing.T) {
 	e.expectChange("gone", "a", false, start)
 	e.countOutstanding("another", nil, start.Add(expectationTTL))
 	if len(e.sets) != 0 {
-		t.Errorf("%v is kept for ever", e.sets)
+		t.Errorf("%v is kept forever", e.sets)
 	}
 }

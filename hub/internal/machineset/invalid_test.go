@@ -83,11 +83,11 @@ func TestWhatNoMachineCanHaveIsLeftOutOfATemplateAndNamed(t *testing.T) {
 
 func TestASelectorThatNoMachineCanMatchMakesNoneAndSaysSo(t *testing.T) {
 	for name, selector := range map[string]map[string]string{
-		"an invalid value":             {"app": "not valid!"},
-		"a label that the hub gives":   {"app": "x", v1alpha1.MachineSetNameLabel: "other"},
-		"a label out of the template":  {"app": "x", "tier": "a"},
-		"a label that goes by and by":  {"app": "x", v1alpha1.UpdateInPlaceLabel: "true"},
-		"one that is no label at all!": {"app": "x", "my label": "a"},
+		"an invalid value":                {"app": "not valid!"},
+		"a label that the hub gives":      {"app": "x", v1alpha1.MachineSetNameLabel: "other"},
+		"a label out of the template":     {"app": "x", "tier": "a"},
+		"a label that goes by and by":     {"app": "x", v1alpha1.UpdateInPlaceLabel: "true"},
+		"one that is not a label at all!": {"app": "x", "my label": "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 2, nil)

@@ -97,7 +97,7 @@ func TestASetInTransferIsLeftAlone(t *testing.T) {
 		f.scale(replicas)
 		f.writes.Counts()
 		f.reconcile()
-		f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch MachineSet/status": 1}), "status goes on, and nothing else")
+		f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch MachineSet/status": 1}), "status continues, and nothing else")
 		f.Expect(f.refresh().Status.ObservedGeneration).To(Equal(f.set.Generation))
 	}
 	f.Expect(f.told()).To(BeEmpty())

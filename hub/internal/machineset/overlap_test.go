@@ -105,7 +105,7 @@ func TestTheYoungerOfTwoSetsWithOverlappingSelectorsIsStalledAndTouchesNothing(t
 			f.Expect(stalled.Reason).To(Equal(v1alpha1.ReasonSelectorOverlap))
 			f.Expect(stalled.Message).To(And(ContainSubstring("MachineSet workers"), ContainSubstring("spec.selector.matchLabels"), ContainSubstring("delete it")))
 			f.Expect(about(f.told(), v1alpha1.ReasonSelectorOverlap)).To(HaveLen(1))
-			f.Expect(f.stalled(f.set)).To(BeNil(), "the older goes on")
+			f.Expect(f.stalled(f.set)).To(BeNil(), "the older continues")
 			f.scale(3)
 			f.work(other, f.set)
 			f.Expect(active(f.machines())).To(HaveLen(3), "and scales")

@@ -29,7 +29,7 @@ func TestScars(t *testing.T) {
 		// Edge case: MCM safety controller: overshoot freezes at high, unfreezes at low. Also: hub/internal/machineset/plan TestFrozen.
 		"MCM safety controller: overshoot freezes at high and thaws at low": aSurplusFreezesAndThawsByItself,
 		// Edge case: MCM #81–#88, #718, #346: an error while unfreezing freezes forever.
-		"MCM #81–#88, #718, #346: an error while unfreezing does not freeze for ever": aThawThatFailsIsTriedUntilItSucceeds,
+		"MCM #81–#88, #718, #346: an error while unfreezing does not freeze forever": aThawThatFailsIsTriedUntilItSucceeds,
 		// Edge case: MCM #81–#88, #718, #346: Recreate leaves later sets unprotected.
 		"MCM #81–#88, #718, #346: a Recreate deployment leaves later sets unprotected": everySetIsWatchedWhateverTheStrategy,
 		// Edge case: MCM #81–#88, #718, #346: a restart forgets the freeze.

@@ -110,7 +110,7 @@ func TestTheSetsOfADeploymentShareMaxInFlightWhateverTheCacheSays(t *testing.T) 
 	f.look("old")
 	f.Expect(f.of("old")).To(HaveLen(2))
 	f.look("new")
-	f.Expect(f.of("new")).To(HaveLen(3), "the cache does not show yet what the other set has begun")
+	f.Expect(f.of("new")).To(HaveLen(3), "the cache does not show yet what the other set has started")
 }
 
 func TestTheEndOfAReplacementWakesTheOtherSetsOfTheDeployment(t *testing.T) {

@@ -20,7 +20,7 @@ func TestAReadIsUsedOnlyIfItBeganAfterTheLastWrite(t *testing.T) {
 	seen, ok := machines.Since("pool", before, now)
 	g.Expect(ok).To(BeTrue())
 	g.Expect(seen).To(HaveLen(2))
-	for what, stamp := range map[string]Stamp{"the same moment": begun, "a write after it began": after} {
+	for what, stamp := range map[string]Stamp{"the same moment": begun, "a write after it started": after} {
 		_, ok = machines.Since("pool", stamp, now)
 		g.Expect(ok).To(BeFalse(), what)
 	}

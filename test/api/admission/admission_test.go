@@ -261,7 +261,7 @@ func TestBadInputIsRefusedWithFieldAndRemedy(t *testing.T) {
 		"both 0%":                          {with(deployment(), bounds("0%", "0%")), "maxSurge and maxUnavailable", "raise one of them"},
 		"negative maxSurge":                {with(deployment(), bounds("-1", "1")), "maxSurge", "a number of 0 or more, or a percentage"},
 		"maxUnavailable above 100%":        {with(deployment(), bounds("1", "101%")), "maxUnavailable", "a percentage up to 100%"},
-		"surge group that is no label": {with(deployment(), func(d *v1alpha1.MachineDeployment) {
+		"surge group that is not a label": {with(deployment(), func(d *v1alpha1.MachineDeployment) {
 			bounds("1", "0")(d)
 			d.Spec.Strategy.RollingUpdate.SurgeGroup = "Zone_A"
 		}), "spec.strategy.rollingUpdate.surgeGroup", "lower-case letters, digits and '-'"},

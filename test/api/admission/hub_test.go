@@ -44,7 +44,7 @@ func TestAHubIsKeptToItsOwnRolesAndToJoinTokens(t *testing.T) {
 				},
 			} {
 				named := func(name string) client.Object { return of(metav1.ObjectMeta{Name: name}) }
-				refused := And(MatchError(ContainSubstring("a hub writes only "+kind+` whose names begin with "hollowfleet:"`)), Satisfy(apierrors.IsForbidden))
+				refused := And(MatchError(ContainSubstring("a hub writes only "+kind+` whose names start with "hollowfleet:"`)), Satisfy(apierrors.IsForbidden))
 				g.Eventually(func() error { return hub.Create(t.Context(), named(uniqueName()), client.DryRunAll) }).WithTimeout(time.Minute).Should(refused)
 				g.Expect(hub.Create(t.Context(), of(metav1.ObjectMeta{GenerateName: "x-"}), client.DryRunAll)).To(refused)
 				g.Expect(hub.Create(t.Context(), named("x-hollowfleet:"+uniqueName()), client.DryRunAll)).To(refused)

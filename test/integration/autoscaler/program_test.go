@@ -104,7 +104,7 @@ func startProgram(program string, hub *rest.Config, member *localfleet.Member) {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
-		Expect(running.Done()).NotTo(BeClosed(), "cluster-autoscaler has gone on to the end")
+		Expect(running.Done()).NotTo(BeClosed(), "cluster-autoscaler has continued to the end")
 		if CurrentSpecReport().Failed() {
 			GinkgoWriter.Println(process.Tail(running.LogFile(), 200))
 		}

@@ -16,7 +16,7 @@ import (
 
 var (
 	seed     = flag.Uint64("chaos.seed", 11, "what the run draws from; 0 takes the clock")
-	duration = flag.Duration("chaos.for", 0, "how long to go on breaking things, by default 30 seconds with -short and 2 minutes without")
+	duration = flag.Duration("chaos.for", 0, "how long to keep breaking things, by default 30 seconds with -short and 2 minutes without")
 )
 
 // freezeAfter is that of the agents: some faults last longer, some shorter.

@@ -135,7 +135,7 @@ func (h *herd) again(ctx context.Context) {
 	again.Spec.Replicas, again.Status = ptr.To[int32](few), v1alpha1.MachineDeploymentStatus{}
 	Eventually(ctx, func(ctx context.Context) error {
 		return fleet.HubClient.Create(ctx, again.DeepCopy())
-	}).Should(Succeed(), "the MachineDeployment can be made anew")
+	}).Should(Succeed(), "the MachineDeployment can be recreated")
 	Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(again), again)).To(Succeed())
 	h.deployment = again
 }

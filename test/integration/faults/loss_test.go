@@ -22,7 +22,7 @@ import (
 
 var _ = Describe("A Node that is lost while its agent is cut off", fleettest.Long, func() {
 	// Claim: A Node lost during a silence counts as lost before the hub continues. Broken: the hub thaws with the first renewal of the Lease, whatever the agent has found.
-	It("should count as lost before the hub goes on with a rolling update", func(ctx SpecContext) {
+	It("should count as lost before the hub continues with a rolling update", func(ctx SpecContext) {
 		const pool, old, never, atOnce = "ailing", 2, 1200, 1
 		deployment := fleet.NewDeployment(ctx, broken, pool, old, func(d *v1alpha1.MachineDeployment) {
 			d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{
@@ -87,7 +87,7 @@ var _ = Describe("A Node that is lost while its agent is cut off", fleettest.Lon
 
 		By("letting the Node come back")
 		revive(ctx)
-		Eventually(ctx, seen.Machines.Ending).Should(Equal(olds), "the update goes on")
+		Eventually(ctx, seen.Machines.Ending).Should(Equal(olds), "the update continues")
 		fleet.ExpectReady(ctx, broken, pool, old)
 		seen.Machines.CatchUp(ctx)
 		Expect(seen.Machines.Verdict()).To(ConsistOf(ContainSubstring(ill+" has lost its readiness")), "nothing else is wrong")

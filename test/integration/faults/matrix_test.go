@@ -111,7 +111,7 @@ func begin(ctx context.Context) {
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
 			g.Expect(fleet.Supervise(ctx)).To(Succeed())
 			g.Expect(h.begun()).To(BeTrue())
-		}).WithPolling(time.Millisecond).Should(Succeed(), "%s has begun", h)
+		}).WithPolling(time.Millisecond).Should(Succeed(), "%s has started", h)
 	}
 }
 

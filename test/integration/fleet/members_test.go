@@ -121,9 +121,9 @@ func describeLateClusters() {
 		Expect(err).NotTo(HaveOccurred())
 		expectSelected(ctx, len(fleet.Members))
 		expectReady(ctx, fifth)
-		expectMessage(ctx, "joined since the rollout began: "+fifth.Name)
+		expectMessage(ctx, "joined since the rollout started: "+fifth.Name)
 		Expect(recordsOf(ctx, NewWithT(GinkgoT()))).NotTo(HaveKey(fifth.Name), "its wave has not come")
-		Expect(begun(ctx)).To(Equal(1), "only the canary has been begun")
+		Expect(begun(ctx)).To(Equal(1), "only the canary has been started")
 
 		// Without its MachineClass the new cluster fails.
 		Expect(thaw(ctx)).To(Succeed())

@@ -16,7 +16,7 @@ import (
 // describeRollbacks has the specs in which a rollback is interrupted, concerns clusters that did not fail, or is followed by
 // another try.
 func describeRollbacks() {
-	It("should take every cluster back if the policy is All, and begin again in these when told to", fleettest.Long, func(ctx SpecContext) {
+	It("should take every cluster back if the policy is All, and start again in these when told to", fleettest.Long, func(ctx SpecContext) {
 		canary, broken := fleet.Members[0], fleet.Members[1]
 		before := workers.Spec.DeepCopy()
 		earlier, kubelet := before.Template.Spec.Template.Spec.Versions.Kubelet, nextKubelet()

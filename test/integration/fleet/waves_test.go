@@ -80,7 +80,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		g := NewWithT(GinkgoT())
 		Expect(recordOf(ctx, g, second)).To(And(HaveField("Phase", "Progressing"), HaveField("Held", true)), "it keeps its place")
 		Expect(machinesOf(ctx, second)).To(Equal(before), "nothing comes or goes where the agent is silent")
-		Expect(recordOf(ctx, g, fourth).Revision).NotTo(Equal(workers.Status.Revision), "nothing is begun where it is frozen")
+		Expect(recordOf(ctx, g, fourth).Revision).NotTo(Equal(workers.Status.Revision), "nothing is started where it is frozen")
 		Expect(machinesOf(ctx, fourth)).To(HaveEach(HaveSuffix("v1.36.2")))
 
 		Expect(mend(ctx)).To(Succeed())
@@ -89,7 +89,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 	}, SpecTimeout(2*fleettest.Patience))
 
 	// Claim: A hub killed in a soak neither restarts nor shortens it. Broken: the soak starts over while no agent has been heard.
-	It("should go on where it was when the hub is killed in the soak and in mid-wave", func(ctx SpecContext) {
+	It("should continue where it was when the hub is killed in the soak and in mid-wave", func(ctx SpecContext) {
 		kubelet := upgrade(ctx)
 		expectPhase(ctx, canary, "Soaking")
 		soaking := recordOf(ctx, NewWithT(GinkgoT()), canary)
@@ -97,7 +97,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
 			now := recordOf(ctx, g, canary)
 			if now.Phase == "Soaking" && !now.Since.Equal(soaking.Since) {
-				StopTrying("the soak began anew").Attach("before", soaking).Attach("now", now).Now()
+				StopTrying("the soak started over").Attach("before", soaking).Attach("now", now).Now()
 			}
 			g.Expect(recordOf(ctx, g, second)).To(And(HaveField("Phase", "Progressing"), HaveField("Revision", workers.Status.Revision)))
 		}).WithPolling(glance).Should(Succeed())
@@ -109,13 +109,13 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		expectCanaryFirst(ctx, kubelet)
 	}, SpecTimeout(2*fleettest.Patience))
 
-	DescribeTable("should go on where it was when the hub is killed", fleettest.Long, func(ctx SpecContext, kill func(ctx SpecContext) (kubelet string)) {
+	DescribeTable("should continue where it was when the hub is killed", fleettest.Long, func(ctx SpecContext, kill func(ctx SpecContext) (kubelet string)) {
 		kubelet := kill(ctx)
 		expectRolledOut(ctx, kubelet)
 		expectCanaryFirst(ctx, kubelet)
 	},
 		// Claim: A hub killed between phases starts with the canary and no unapproved group. Broken: after its start, a hub starts all waves at once; it takes groups for approved. Also: "when the canary is in progress", "between two waves, which wait for approval".
-		Entry("before it begins", SpecTimeout(2*fleettest.Patience), func(ctx SpecContext) string {
+		Entry("before it starts", SpecTimeout(2*fleettest.Patience), func(ctx SpecContext) string {
 			killed := fleet.HubProcess
 			Expect(killed.Signal(syscall.SIGKILL)).To(Succeed())
 			<-killed.Done()
@@ -147,14 +147,14 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 			for _, member := range []*localfleet.Member{second, third, fourth} {
 				expectCorrected(ctx, member)
 			}
-			Expect(begun(ctx)).To(Equal(1), "only the canary has been begun")
+			Expect(begun(ctx)).To(Equal(1), "only the canary has been started")
 			Expect(fleet.HubClient.Create(ctx, fleettest.ApprovalOf(workers, "production"))).To(Succeed())
 			return kubelet
 		}),
 	)
 
 	// Claim: Skip continues without a frozen cluster, Fail stops; both recover. Broken: every policy is Hold. Also: "should begin nothing further while a cluster of the wave is cut off if the policy is Fail".
-	It("should go on without a cluster that is frozen in mid-wave if the policy is Skip", fleettest.Long, func(ctx SpecContext) {
+	It("should continue without a cluster that is frozen in mid-wave if the policy is Skip", fleettest.Long, func(ctx SpecContext) {
 		oneAtATime(ctx, v1alpha1.UnreachableSkip)
 		kubelet := upgrade(ctx)
 		expectPhase(ctx, second, "Progressing")
@@ -167,7 +167,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		expectRolledOut(ctx, kubelet)
 	}, SpecTimeout(2*fleettest.Patience))
 
-	It("should begin nothing further while a cluster of the wave is cut off if the policy is Fail", fleettest.Long, func(ctx SpecContext) {
+	It("should start nothing further while a cluster of the wave is cut off if the policy is Fail", fleettest.Long, func(ctx SpecContext) {
 		oneAtATime(ctx, v1alpha1.UnreachableFail)
 		kubelet := upgrade(ctx)
 		mend := cutInMidWave(ctx, second)
@@ -197,7 +197,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 	}, SpecTimeout(2*fleettest.Patience))
 
 	// Claim: A changed template starts with the canary again. Broken: a cluster in progress with the template before takes up no room.
-	It("should begin with the canary again when the template changes in mid-rollout", fleettest.Long, func(ctx SpecContext) {
+	It("should start with the canary again when the template changes in mid-rollout", fleettest.Long, func(ctx SpecContext) {
 		oneAtATime(ctx, v1alpha1.UnreachableHold)
 		dropped := upgrade(ctx)
 		expectPhase(ctx, second, "Progressing")
@@ -214,7 +214,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 				StopTrying("more clusters than maxConcurrency are in progress").Attach("records", records).Now()
 			}
 			g.Expect(records).To(HaveKeyWithValue(fourth.Name, HaveField("Phase", "Progressing")))
-		}).WithPolling(glance).Should(Succeed(), "the last cluster is begun")
+		}).WithPolling(glance).Should(Succeed(), "the last cluster is started")
 		expectRolledOut(ctx, kubelet)
 		expectCanaryFirst(ctx, kubelet)
 		for _, member := range []*localfleet.Member{third, fourth} {

@@ -393,5 +393,5 @@ func (j *Journal) CatchUp(ctx context.Context) {
 			there = append(there, standing(object.GetName(), object.GetDeletionTimestamp() != nil))
 		})).To(Succeed())
 		g.Expect(j.standing()).To(ConsistOf(there))
-	}).Should(Succeed(), "the watch of every %s goes on", j.kind)
+	}).Should(Succeed(), "the watch of every %s continues", j.kind)
 }

@@ -38,7 +38,7 @@ var _ = Describe("A fresh agent", func() {
 		report("from the start of an agent that has joined before until it works: %.1f s", time.Since(began).Seconds())
 	}, SpecTimeout(2*fleettest.Patience))
 
-	It("should wait for its acceptance, say so, and go on when it comes", fleettest.Long, func(ctx SpecContext) {
+	It("should wait for its acceptance, say so, and continue when it comes", fleettest.Long, func(ctx SpecContext) {
 		a := newAgent(ctx, two, "asking", "asking")
 		a.join(ctx, joining.AcceptManual)
 		a.start()

@@ -91,7 +91,7 @@ var _ = Describe("The Lease of a cluster", func() {
 		a.start()
 		a.expectThawed(ctx)
 		report("from the kill of an agent until its next process works, with a grace period of an hour: %.1f s", time.Since(killed).Seconds())
-		Expect(leaseOf(ctx, NewWithT(GinkgoT()), a.cluster).Spec.LeaseTransitions).To(Equal(before), "it goes on with its own Lease")
+		Expect(leaseOf(ctx, NewWithT(GinkgoT()), a.cluster).Spec.LeaseTransitions).To(Equal(before), "it continues with its own Lease")
 		log, err := os.ReadFile(a.log)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(log)).NotTo(ContainSubstring(v1alpha1.ReasonAnotherAgent))

@@ -85,11 +85,11 @@ var _ = Describe("A NodeDisruption", func() {
 	}, SpecTimeout(6*fleettest.Patience))
 })
 
-var _ = Describe("A NodeDisruption that goes on", func() {
+var _ = Describe("A NodeDisruption that is in progress", func() {
 	BeforeEach(func() { testenv.Long(GinkgoTB()) })
 
 	// Claim: Pausing restores real Nodes. Broken: a paused run stays in the plans.
-	It("should restore Nodes while it is paused, and go on where it would be", func(ctx SpecContext) {
+	It("should restore Nodes while it is paused, and continue where it would be", func(ctx SpecContext) {
 		member := fleet.Members[0]
 		fleet.NewDeployment(ctx, member, "paused", 1)
 		fleet.ExpectReady(ctx, member, "paused", 1)
@@ -130,7 +130,7 @@ var _ = Describe("A NodeDisruption that goes on", func() {
 	}, SpecTimeout(8*fleettest.Patience))
 
 	// Claim: A schedule repeats when done. Broken: the schedule is looked at once only.
-	It("should begin again by its schedule, and not while it goes on", func(ctx SpecContext) {
+	It("should start again by its schedule, and not while it is in progress", func(ctx SpecContext) {
 		member := fleet.Members[0]
 		fleet.NewDeployment(ctx, member, "scheduled", 1)
 		fleet.ExpectReady(ctx, member, "scheduled", 1)
@@ -140,11 +140,11 @@ var _ = Describe("A NodeDisruption that goes on", func() {
 			g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(made), made)).To(Succeed())
 			runs := &v1alpha1.NodeDisruptionRunList{}
 			g.Expect(fleet.HubClient.List(ctx, runs, client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: made.Name})).To(Succeed())
-			g.Expect(len(runs.Items)).To(BeNumerically("<=", 2), "those of the time before go when the next ones begin")
+			g.Expect(len(runs.Items)).To(BeNumerically("<=", 2), "those of the time before go when the next ones start")
 			if last := made.Status.LastScheduleTime; last != nil && made.Status.Recovered == 1 {
 				times[last.String()] = true
 			}
-			g.Expect(times).To(HaveLen(2), "twice the Node has failed and is well again")
+			g.Expect(times).To(HaveLen(2), "twice the Node has failed and is healthy again")
 		}).WithTimeout(4 * fleettest.Patience).Should(Succeed())
 	}, SpecTimeout(8*fleettest.Patience))
 })

@@ -171,7 +171,7 @@ var _ = Describe("A LoadTestRun", func() {
 		expectNothingLeft(ctx, run)
 	}, SpecTimeout(7*fleettest.Patience))
 
-	It("should go on while its hub is killed, and be merged by the one that comes after", func(ctx SpecContext) {
+	It("should continue while its hub is killed, and be merged by the one that comes after", func(ctx SpecContext) {
 		testenv.Long(GinkgoTB())
 		onPool(ctx, "hubless", 1)
 		const during = 20 * time.Second

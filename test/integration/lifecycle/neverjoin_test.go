@@ -54,7 +54,7 @@ var _ = Describe("A NodeDisruption with NeverJoin", func() {
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
 			g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(run), run)).To(Succeed())
 			g.Expect(run.Status.Phase).To(Equal(v1alpha1.NodeDisruptionRunning))
-		}).Should(Succeed(), "the run is going on, although nobody is about to join")
+		}).Should(Succeed(), "the run is in progress, although nobody is about to join")
 
 		fleet.Scale(ctx, deployment, 4)
 		expectKept(ctx, "latecomers", 2, 2)

@@ -190,8 +190,8 @@ func expectDeleted(ctx context.Context, machine *v1alpha1.Machine) {
 }
 
 var _ = Describe("A Node that Hollowfleet did not make", func() {
-	// Edge case: A Machine took a Node's identity. Also: agent/internal/machine "should make no instance beside a node of its name, say why, and begin when that node is gone"; agent/internal/csrapprover "should not let a hollow-node join", "should not renew".
-	It("should keep its identity, pods and capacity beside a Machine of its name, which begins when the Node is gone", func(ctx SpecContext) {
+	// Edge case: A Machine took a Node's identity. Also: agent/internal/machine "should make no instance beside a node of its name, say why, and start when that node is gone"; agent/internal/csrapprover "should not let a hollow-node join", "should not renew".
+	It("should keep its identity, pods and capacity beside a Machine of its name, which starts when the Node is gone", func(ctx SpecContext) {
 		member := fleet.Members[0]
 		fleet.NewDeployment(ctx, member, "real", 1)
 		fleet.ExpectReady(ctx, member, "real", 1)

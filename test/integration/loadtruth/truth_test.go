@@ -77,7 +77,7 @@ var _ = Describe("The report of a load test", func() {
 		run := runOf(ctx, Default, test, "c1")
 		Expect(run.Status.Progress).To(And(HaveField("PodsCreated", BeEquivalentTo(seen)), HaveField("PodsReady", BeEquivalentTo(ready))))
 		Expect(measuredBy(run, v1alpha1.LoadPodReady, "")).To(And(HaveField("Count", BeEquivalentTo(seen)), HaveField("Unfinished", BeEquivalentTo(seen-ready)),
-			HaveField("P99.Duration", BeNumerically(">=", 11*time.Second))), "they have waited at least as long as the steps went on")
+			HaveField("P99.Duration", BeNumerically(">=", 11*time.Second))), "they have waited at least as long as the steps took")
 		Expect(run.Status.Unready[0]).To(And(HaveField("Count", BeNumerically(">", 0)), HaveField("Reason", ContainSubstring("ImagePull"))))
 		Expect(test.Status.Verdict).To(Equal(v1alpha1.LoadMissed), test.Status.Message)
 		Expect(test.Status.Message).To(And(ContainSubstring("10 of 20 pods were never Ready"), ContainSubstring("ImagePull")))

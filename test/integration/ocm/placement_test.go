@@ -129,7 +129,7 @@ func placeWithoutWebhooks(ctx context.Context) {
 	Eventually(decided(ctx, tolerant)).Should(Equal([]string{other}), "without a webhook no taint has a time from which seconds count")
 	expectNoFight(ctx, silent)
 
-	By("letting it go on")
+	By("letting it continue")
 	Expect(agent.Signal(resume)).To(Succeed())
 	Eventually(available(ctx, silent)).Should(Equal(metav1.ConditionTrue))
 	Eventually(decided(ctx, west)).Should(Equal(both))

@@ -17,7 +17,7 @@ import (
 
 var _ = Describe("A hub whose API server comes back with nothing in it, under agents that run on", fleettest.Long, func() {
 	// Claim: An empty hub deletes nothing and must be acknowledged. Broken: the UID of the Cluster is not compared.
-	It("should get nothing deleted, and be acknowledged when it has been set up anew", func(ctx SpecContext) {
+	It("should get nothing deleted, and be acknowledged when it has been set up again", func(ctx SpecContext) {
 		fleet.NewDeployment(ctx, busy, "bereft", 2)
 		fleet.ExpectReady(ctx, busy, "bereft", 2)
 		was := look(ctx, NewWithT(GinkgoT()))

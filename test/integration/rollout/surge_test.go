@@ -28,7 +28,7 @@ var _ = Describe("MachineDeployments of one surge group", func() {
 		Expect(surplus.most()).To(Equal(1), "of both together")
 	}, SpecTimeout(6*fleettest.Patience))
 
-	It("should wait for one that is stuck, say so, and go on when it goes back (MCM #798)", fleettest.Long, func(ctx SpecContext) {
+	It("should wait for one that is stuck, say so, and continue when it goes back (MCM #798)", fleettest.Long, func(ctx SpecContext) {
 		strategy := rolling(1, 0)
 		strategy.RollingUpdate.SurgeGroup = "racks"
 		a, b := newPool(ctx, "rack-a", 1, strategy), newPool(ctx, "rack-b", 1, strategy)

@@ -41,8 +41,8 @@ func chapters() []chapter {
 	return slices.Concat([]chapter{
 		{"Its own work", "What the agent of cluster `a` does all day, in every form that a client may write it.", agentOf(clusterA), ownWork()},
 		{"Another cluster", "The agent of cluster `a` at the objects of cluster `b`.", agentOf(clusterA), foreign(clusterB)},
-		{"A cluster whose name begins with its own", "The agent of cluster `a` at the objects of cluster `ab`.", agentOf(clusterA), foreign(clusterAB)},
-		{"A cluster whose name its own begins with", "The agent of cluster `ab` at the objects of cluster `a`.", agentOf(clusterAB), foreign(clusterA)},
+		{"A cluster whose name starts with its own", "The agent of cluster `a` at the objects of cluster `ab`.", agentOf(clusterA), foreign(clusterAB)},
+		{"A cluster whose name its own starts with", "The agent of cluster `ab` at the objects of cluster `a`.", agentOf(clusterAB), foreign(clusterA)},
 		{"Its own Machines", "What the agent of cluster `a` may not do to the Machines of its own cluster: the hub says what is wanted.", agentOf(clusterA), ownMachines()},
 		{"Its own Cluster", "What the agent of cluster `a` may not do to its own Cluster object.", agentOf(clusterA), ownCluster()},
 		{"Its own namespace", "What the agent of cluster `a` may not do elsewhere in its own namespace.", agentOf(clusterA), ownNamespace()},

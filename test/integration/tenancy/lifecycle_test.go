@@ -301,7 +301,7 @@ var _ = Describe("A cluster that has joined", func() {
 
 // A hub may be a workload cluster too: its agent's ServiceAccount there has the same name as that of a hub's agent.
 var _ = Describe("The admission policy", func() {
-	It("should not touch a ServiceAccount of the same name in a namespace that is no cluster's", func(ctx SpecContext) {
+	It("should not touch a ServiceAccount of the same name in a namespace that is not a cluster's", func(ctx SpecContext) {
 		const place = "workload"
 		hub.create(ctx, &corev1.Namespace{ObjectMeta: named(place)})
 		hub.create(ctx, &rbacv1.Role{ObjectMeta: in(place, "own"), Rules: []rbacv1.PolicyRule{

@@ -40,7 +40,7 @@ type attack struct{ what, answer, tests string }
 
 var attacksOnNodes = []attack{
 	{"create a Machine with the name of a Node", "no instance and no certificate while that Node exists (`NodeNameConflict`)",
-		`test/integration/lifecycle "should keep its identity, pods and capacity beside a Machine of its name, which begins when the Node is gone"`},
+		`test/integration/lifecycle "should keep its identity, pods and capacity beside a Machine of its name, which starts when the Node is gone"`},
 	{"create a Machine with name and provider ID of a Node, or set that later", "refused by the admission policy; from an administrator, the Machine is invalid and the Node left alone",
 		`test/integration/lifecycle "should not be labelled, tainted, drained or deleted for a Machine with its provider ID"`},
 	{"renew a hollow-node's certificate after another Node took the place of its own", "left alone by the agent's approver", `agent/internal/csrapprover "should not renew"`},

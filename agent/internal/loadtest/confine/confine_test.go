@@ -289,7 +289,7 @@ func TestPodsOfAllowedKindsGoToHollowNodes(t *testing.T) {
 	g.Expect(group["tolerations"]).To(HaveLen(1))
 	head := spec["head"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
 	g.Expect(head["nodeSelector"]).To(Equal(map[string]any{v1alpha1.HollowNodeLabel: "true"}))
-	g.Expect(spec["other"]).To(Equal(map[string]any{"spec": map[string]any{"containers": []any{int64(1)}}}), "that is no pod")
+	g.Expect(spec["other"]).To(Equal(map[string]any{"spec": map[string]any{"containers": []any{int64(1)}}}), "that is not a pod")
 
 	onRealNodes := parse(t, "apiVersion: example.com/v1\nkind: Widget\nspec: {template: {spec: {containers: [{name: c}], nodeSelector: {hollowfleet.io/hollow: 'false'}}}}")
 	g.Expect(limits.Apply(onRealNodes)).To(MatchError(ContainSubstring("spec.template.spec.nodeSelector: ")))

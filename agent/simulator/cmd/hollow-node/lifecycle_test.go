@@ -110,7 +110,7 @@ func TestANodeOutlivesTheAPIServersAbsence(t *testing.T) {
 	disruption := lasting(25*time.Second, plan.Fault{Type: plan.NotReady})
 	disruption.HealthyFor = seconds(5)
 	p.disrupt(t, disruption)
-	eventually(t, "a fault begins without the API server", time.Until(disruption.End.Time), func(context.Context) error {
+	eventually(t, "a fault starts without the API server", time.Until(disruption.End.Time), func(context.Context) error {
 		return p.expectFaults(plan.NotReady)
 	})
 	throughout(t, "the API server is away", time.Until(stopped.Add(30*time.Second)), func(context.Context) error {

@@ -71,7 +71,7 @@ const componentLong = `Act on one component of a running cluster, to see what ot
 failure.
 
 The processes of the podhost's pods end when the podhost is stopped or killed,
-and start again with it. While it is paused they go on.`
+and start again with it. While it is paused they continue.`
 
 func newComponentCommand() *cobra.Command {
 	command := &cobra.Command{
@@ -91,7 +91,7 @@ func newComponentCommand() *cobra.Command {
 		{controlplane.ActionStart, "Start a stopped component and wait until it is healthy"},
 		{controlplane.ActionKill, "Kill the component with SIGKILL; it is restarted after a short while"},
 		{controlplane.ActionPause, "Suspend the component with SIGSTOP"},
-		{controlplane.ActionResume, "Let a paused component go on with SIGCONT"},
+		{controlplane.ActionResume, "Let a paused component continue with SIGCONT"},
 	}
 	for _, entry := range actions {
 		command.AddCommand(newActionCommand(entry.action, entry.short))

@@ -23,7 +23,7 @@ const startLong = `Start a cluster in the foreground. It ends with SIGTERM, SIGI
 the same data directory it has the same data, certificates and port.
 
 When everything is healthy, DIR/ready.json is written. It names the API server,
-the admin kubeconfig and the processes. It is removed when the stop begins. Only
+the admin kubeconfig and the processes. It is removed when the stop starts. Only
 if simcluster itself is killed it stays behind, so compare its supervisorPID with
 the process that you have started.
 

@@ -177,7 +177,7 @@ func (f *Follower) readPlan(ctx context.Context, now time.Time) {
 	defer f.mu.Unlock()
 	if err != nil {
 		if err.Error() != f.status.Error {
-			logger.Error(err, "Reading the plan of disruptions failed: what is active goes on until its end, and nothing begins")
+			logger.Error(err, "Reading the plan of disruptions failed: what is active continues until its end, and nothing starts")
 			f.status.Error = err.Error()
 		}
 		if f.cutoff.IsZero() {

@@ -115,7 +115,7 @@ func TestLifetimes(t *testing.T) {
 		exitCode    int32
 		reason      string
 	}{
-		"main runs for ever":          {MainContainer, nil, 1000 * time.Hour, running, 0, ""},
+		"main runs forever":           {MainContainer, nil, 1000 * time.Hour, running, 0, ""},
 		"main before its end":         {MainContainer, annotations, 29 * time.Second, running, 0, ""},
 		"main after its end":          {MainContainer, annotations, 40 * time.Second, exited, 3, "Error"},
 		"main without code":           {MainContainer, map[string]string{ExitAfterAnnotation: "1s"}, time.Second, exited, 0, "Completed"},

@@ -214,7 +214,7 @@ func checkSandboxStatusIsOrdered(t *testing.T, k *kubelet.Kubelet) {
 	reported, _ := statuses.GetPodStatus(pod.UID)
 	_, sandbox := podutil.GetPodCondition(&reported, corev1.PodReadyToStartContainers)
 	if sandbox == nil || sandbox.Status != corev1.ConditionTrue || sandbox.Reason != "" || sandbox.ObservedGeneration != 1 || len(reported.Conditions) != 2 {
-		t.Errorf("the sandbox is not reported as ready before the kubelet goes on: %+v", reported.Conditions)
+		t.Errorf("the sandbox is not reported as ready before the kubelet continues: %+v", reported.Conditions)
 	}
 	if before.Conditions[0].Status != corev1.ConditionFalse {
 		t.Error("a status that another caller has read was changed")

@@ -26,9 +26,9 @@ var (
 	volumeManager = private{"volumeManager",
 		"its loops take two thirds of the processor time of an idle hollow kubelet, so they rest while no pod waits for a volume"}
 	volumePods = private{"desiredStateOfWorldPopulator.podManager",
-		"the loop that finds out what to mount begins there, and rests with the volume manager"}
+		"the loop that finds out what to mount starts there, and rests with the volume manager"}
 	volumePodsAdded = private{"reconciler.populatorHasAddedPods",
-		"the loop that mounts begins there, and rests with the volume manager"}
+		"the loop that mounts starts there, and rests with the volume manager"}
 	statusManager = private{"statusManager",
 		"a ready sandbox is reported through it before the pod's containers start"}
 	runtimeHelper = private{"containerRuntime.runtimeHelper",

@@ -17,9 +17,9 @@ func TestAProcessThatStandsStillMostOfTheTime(t *testing.T) {
 			100 * time.Millisecond, 300 * time.Millisecond, 450 * time.Millisecond, 800 * time.Millisecond, 0,
 			600 * time.Millisecond, 700 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, 350 * time.Millisecond,
 		}, true},
-		"too few looks":        {repeated(standstillLooks-1, time.Second), false},
-		"it has become well":   {append(repeated(20, time.Second), repeated(10, time.Millisecond)...), false},
-		"it has just begun so": {append(repeated(20, time.Millisecond), repeated(6, time.Second)...), true},
+		"too few looks":          {repeated(standstillLooks-1, time.Second), false},
+		"it has become well":     {append(repeated(20, time.Second), repeated(10, time.Millisecond)...), false},
+		"it has just started so": {append(repeated(20, time.Millisecond), repeated(6, time.Second)...), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &standstill{}

@@ -57,7 +57,7 @@ func TestPacerWakesEveryWaitingLoop(t *testing.T) {
 		defer p.useLoops()()
 		for range 2 {
 			if got := <-ended; got != time.Second {
-				t.Errorf("a loop went on after %s, want 1s: when it is needed", got)
+				t.Errorf("a loop continued after %s, want 1s: when it is needed", got)
 			}
 		}
 	})

@@ -44,7 +44,7 @@ func TestSecretIsVisibleAndUpdated(t *testing.T) {
 	h.create(pod)
 	h.awaitReady("p")
 	if log := h.awaitLog("p", "\nfirst\n"); !strings.HasPrefix(log, "variable first\n") {
-		t.Errorf("the log begins with %.40q", log)
+		t.Errorf("the log starts with %.40q", log)
 	}
 	if _, err := h.client.CoreV1().Secrets(h.namespace).Update(t.Context(), h.secret("s", "key", "second"), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

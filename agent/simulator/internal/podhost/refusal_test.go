@@ -120,7 +120,7 @@ func TestRestrictedSecurityContext(t *testing.T) {
 		uid, gid = os.Getuid(), os.Getgid()
 	}
 	if want := fmt.Sprintf("%d\n%d\nNoNewPrivs:\t1\nreadable\nwritten\nin /", uid, gid); !strings.HasPrefix(log, want) {
-		t.Errorf("the log is %q, want it to begin with %q", log, want)
+		t.Errorf("the log is %q, want it to start with %q", log, want)
 	}
 }
 

@@ -129,7 +129,7 @@ func TestDeletionsMissedWhileCutOff(t *testing.T) {
 		return nil
 	})
 	if !alive(kept) || mainStatus(h.awaitReady("kept")).RestartCount != 0 {
-		t.Error("the pod that was left alone did not go on")
+		t.Error("the pod that was left alone did not continue")
 	}
 }
 

@@ -14,7 +14,7 @@ func TestBackoff(t *testing.T) {
 	}{
 		"grows to its limit":      {[]time.Duration{0, 0, 0, 0, 0, 0}, []time.Duration{s, 2 * s, 4 * s, 8 * s, 10 * s, 10 * s}},
 		"short health counts not": {[]time.Duration{0, 29 * s, 29 * s}, []time.Duration{s, 2 * s, 4 * s}},
-		"health begins anew":      {[]time.Duration{0, 0, 30 * s, 0}, []time.Duration{s, 2 * s, s, 2 * s}},
+		"health starts over":      {[]time.Duration{0, 0, 30 * s, 0}, []time.Duration{s, 2 * s, s, 2 * s}},
 	} {
 		var delays backoff
 		var got []time.Duration

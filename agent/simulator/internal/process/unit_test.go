@@ -171,7 +171,7 @@ func TestPausedUnit(t *testing.T) {
 	if err := unit.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the process goes on", func() bool { return processState(status.PID) != "T" })
+	eventually(t, "the process continues", func() bool { return processState(status.PID) != "T" })
 	if got := unit.Status().State; got != process.StateRunning {
 		t.Errorf("state %s, want running", got)
 	}

@@ -64,7 +64,7 @@ func (c *conversion) readChurn(s settings) *churning {
 		c.addNote(Changed, inner.pathOf("cycles"), "objects are replaced for %s, however many rounds that are", duration)
 	}
 	if delay > 0 {
-		c.addNote(Changed, inner.pathOf("delay"), "a round begins when the objects of the one before are there, without a pause of %s", delay)
+		c.addNote(Changed, inner.pathOf("delay"), "a round starts when the objects of the one before are there, without a pause of %s", delay)
 	}
 	if percent < 1 || percent > 100 {
 		c.addNote(Changed, inner.pathOf("percent"), "%d becomes %d: want 1 to 100", percent, min(max(percent, 1), 100))

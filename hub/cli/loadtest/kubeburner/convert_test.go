@@ -121,7 +121,7 @@ func TestWhatALoadTestDoesNotDoIsNamed(t *testing.T) {
 		"once":                         {rated("jobIterations: 3, objects: [" + secret + ", {objectTemplate: templates/same.yml, runOnce: true}]"), "1 are made in each of 3 namespaces, and not in one"},
 		"the same name":                {rated("objects: [" + secret + ", {objectTemplate: templates/same.yml, replicas: 3}]"), "2 of 3 objects of templates/same.yml in each namespace have the name of another one"},
 		"another namespace":            {beside("elsewhere.yml"), "metadata.namespace of templates/elsewhere.yml is replaced"},
-		"what is no object":            {rated("objects: [" + secret + ", x]"), "left out: jobs[0].objects[1]: x is not a map"},
+		"what is not an object":        {rated("objects: [" + secret + ", x]"), "left out: jobs[0].objects[1]: x is not a map"},
 		"1000 namespaces":              {rated("jobIterations: 1000, objects: [" + secret + "]"), "changed: jobs[0]: 1000 namespaces become 100"},
 		"uneven iterations":            {rated("jobIterations: 7, iterationsPerNamespace: 3, objects: [" + secret + "]"), "7 iterations do not spread evenly over 3 namespaces: 9 are made"},
 		"another job's namespaces":     {gc + "jobs:\n- {name: a, qps: 5, burst: 1, jobIterations: 50, objects: [" + secret + "]}\n- {name: b, qps: 5, burst: 1, jobIterations: 50, namespacedIterations: false, objects: [" + secret + "]}\n", "changed: jobs[1]: the objects of kube-burner's 1 namespaces are spread over 50"},

@@ -34,7 +34,7 @@ func readings(in Input) []reading {
 	}
 	for name, group := range now.members {
 		if !slices.Contains(in.Groups, group) {
-			now.members[name] = "" // A cluster that is gone, of a group that is gone too, was in none by the present spec.
+			now.members[name] = "" // A cluster that is gone, of a group that is gone too, was in none by the current spec.
 		}
 	}
 	if in.Snapshot == nil {
@@ -147,11 +147,11 @@ func checkBegun(t *rapid.T, in Input, change Change, proven func(group string) b
 	begun := in.Clusters[slices.IndexFunc(in.Clusters, func(c Cluster) bool { return c.Name == change.Cluster })]
 	if in.Paused || in.Aborted || begun.Closed || begun.Held || begun.Silent || begun.Blocked || begun.Left ||
 		begun.Record.Revision == in.Revision && !retried(in, begun) {
-		t.Fatalf("%s is begun: paused %t, aborted %t, %+v", change.Cluster, in.Paused, in.Aborted, begun)
+		t.Fatalf("%s is started: paused %t, aborted %t, %+v", change.Cluster, in.Paused, in.Aborted, begun)
 	}
 	for _, c := range in.Clusters {
 		if c.Record.Revision == in.Revision && isRolledBack(c) && !c.Left && !retried(in, c) {
-			t.Fatalf("%s is begun although %s was rolled back: %+v", change.Cluster, c.Name, c.Record)
+			t.Fatalf("%s is started although %s was rolled back: %+v", change.Cluster, c.Name, c.Record)
 		}
 	}
 	checkApproved(t, in, begun)
@@ -181,7 +181,7 @@ func hasApproval(in Input, group string) bool {
 func checkApproved(t *rapid.T, in Input, begun Cluster) {
 	t.Helper()
 	if slices.Contains(in.NeedApproval, begun.Group) && !hasApproval(in, begun.Group) {
-		t.Fatalf("%s is begun without an approval of its group %s", begun.Name, begun.Group)
+		t.Fatalf("%s is started without an approval of its group %s", begun.Name, begun.Group)
 	}
 	then := begun.Group
 	if in.Snapshot != nil {
@@ -189,12 +189,12 @@ func checkApproved(t *rapid.T, in Input, begun Cluster) {
 	}
 	approved := hasApproval(in, then) || begun.Group != "" && hasApproval(in, begun.Group)
 	if in.Snapshot != nil && in.Promise != nil && slices.Contains(in.Promise.Approval, then) && !approved {
-		t.Fatalf("%s is begun without the approval that group %s needed when the rollout began", begun.Name, then)
+		t.Fatalf("%s is started without the approval that group %s needed when the rollout started", begun.Name, then)
 	}
 	for _, group := range in.NeedApproval {
 		has := slices.ContainsFunc(in.Clusters, func(c Cluster) bool { return c.Group == group && !c.Left })
 		if begun.Group == "" && !hasApproval(in, group) && (!has || begun.LastGroup == group) {
-			t.Fatalf("%s, which is in no group, is begun without an approval of %s, which it may be one of", begun.Name, group)
+			t.Fatalf("%s, which is in no group, is started without an approval of %s, which it may be one of", begun.Name, group)
 		}
 	}
 }
@@ -205,12 +205,12 @@ func checkBounds(t *rapid.T, in Input, r reading, begun Cluster) {
 	if s := r.strategy.Progressive; s != nil {
 		limit, _ := intstr.GetScaledValueFromIntOrPercent(&s.MaxConcurrency, len(r.members), true)
 		if busy := busyBeside(in, begun.Name); begun.Record.Phase != Progressing && begun.Record.Phase != RollingBack && busy >= limit {
-			t.Fatalf("%s: %s is begun while %d of %d are in progress", r.name, begun.Name, busy, limit)
+			t.Fatalf("%s: %s is started while %d of %d are in progress", r.name, begun.Name, busy, limit)
 		}
 	}
 	if isMandatory(mandatoryOf(r.strategy), group) {
 		if failed[group] > 0 {
-			t.Fatalf("%s: %s is begun after a failure in its mandatory group", r.name, begun.Name)
+			t.Fatalf("%s: %s is started after a failure in its mandatory group", r.name, begun.Name)
 		}
 		return
 	}
@@ -222,7 +222,7 @@ func checkBounds(t *rapid.T, in Input, r reading, begun Cluster) {
 		return
 	}
 	if n > r.mayFail(group) {
-		t.Fatalf("%s: %s is begun after %d failures, of which %d may be", r.name, begun.Name, n, r.mayFail(group))
+		t.Fatalf("%s: %s is started after %d failures, of which %d may be", r.name, begun.Name, n, r.mayFail(group))
 	}
 }
 
@@ -245,7 +245,7 @@ func checkInTime(t *rapid.T, in Input, r reading) {
 	for _, c := range in.Clusters {
 		begunNow := c.Record.Since.Equal(in.Now)
 		if c.Record.Revision == in.Revision && c.Record.Phase == Progressing && !c.Held && !c.Silent && !begunNow && !in.Now.Before(c.Record.Since.Add(limit)) {
-			t.Fatalf("%s: a cluster is begun while %s is in progress for longer than %s", r.name, c.Name, limit)
+			t.Fatalf("%s: a cluster is started while %s is in progress for longer than %s", r.name, c.Name, limit)
 		}
 	}
 }
@@ -258,26 +258,26 @@ func checkOrder(t *rapid.T, in Input, r reading, begun Cluster, proven func(grou
 	before := begunBefore(mandatory, group)
 	for _, name := range before {
 		if !proven(name) {
-			t.Fatalf("%s: %s is begun before mandatory group %s has proven the revision", r.name, begun.Name, name)
+			t.Fatalf("%s: %s is started before mandatory group %s has proven the revision", r.name, begun.Name, name)
 		}
 	}
 	if late[begun.Name] && isMandatory(mandatory, group) && slices.ContainsFunc(in.Clusters, func(c Cluster) bool {
 		return r.of[c.Name] == group && !late[c.Name] && !c.Left && !(c.Record.Revision == in.Revision && c.Record.Phase == Succeeded)
 	}) {
-		t.Fatalf("%s: %s, which is late, is begun before its mandatory group has proven the revision", r.name, begun.Name)
+		t.Fatalf("%s: %s, which is late, is started before its mandatory group has proven the revision", r.name, begun.Name)
 	}
 	for _, c := range in.Clusters {
 		ours := c.Record.Revision == in.Revision && !retried(in, c)
 		through := ours && c.Record.Phase == Succeeded
 		if slices.Contains(before, r.of[c.Name]) && !late[c.Name] && !c.Left && !through {
-			t.Fatalf("%s: %s is begun before %s of mandatory group %s has succeeded", r.name, begun.Name, c.Name, r.of[c.Name])
+			t.Fatalf("%s: %s is started before %s of mandatory group %s has succeeded", r.name, begun.Name, c.Name, r.of[c.Name])
 		}
 		if r.strategy.ProgressivePerGroup == nil || late[c.Name] || c.Left || isMandatory(mandatory, r.of[c.Name]) || isMandatory(mandatory, group) {
 			continue
 		}
 		passed := c.Unreachable && (r.policy == v1alpha1.UnreachableSkip || r.policy == v1alpha1.UnreachableFail)
 		if r.place(c) < r.place(begun) && !passed && !through && !(ours && hasFailed(c)) {
-			t.Fatalf("%s: %s is begun before %s of the earlier group %q is through", r.name, begun.Name, c.Name, r.of[c.Name])
+			t.Fatalf("%s: %s is started before %s of the earlier group %q is through", r.name, begun.Name, c.Name, r.of[c.Name])
 		}
 	}
 }

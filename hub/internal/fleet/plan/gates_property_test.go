@@ -350,7 +350,7 @@ func TestNoEditOpensAGate(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d clusters were begun, %d waited for an edit, %d groups had no proof", begun, changed, unproven)
+	t.Logf("%d clusters were started, %d waited for an edit, %d groups had no proof", begun, changed, unproven)
 	if begun == 0 || changed == 0 || unproven == 0 {
 		t.Error("it shows nothing")
 	}

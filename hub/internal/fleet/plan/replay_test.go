@@ -13,7 +13,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // TestReplay plays whole rollouts of six clusters minute by minute. Each minute a third of the clusters become
 // healthy, as a seed says. The golden files show what is written when.

@@ -176,7 +176,7 @@ func TestAStoppedRolloutIsRolledBackFromAnyStart(t *testing.T) {
 			mayStop := stops(in, p)
 			for _, change := range p.Changes[:rapid.IntRange(min(1, len(p.Changes)), len(p.Changes)).Draw(t, "writes")] {
 				if change.Apply && (in.Aborted || p.Stopped) {
-					t.Fatalf("%s is begun", change.Cluster)
+					t.Fatalf("%s is started", change.Cluster)
 				}
 				if change.RollBack {
 					checkRolledBack(t, in, change, mayStop)

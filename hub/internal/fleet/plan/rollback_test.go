@@ -32,7 +32,7 @@ func TestRollback(t *testing.T) {
 		{name: "None: a breach leaves all as they are", in: Input{Strategy: one}, clusters: []Cluster{of("a", Failed, bad), of("b", Succeeded, up)}},
 		{name: "Failed: what failed", in: Input{Strategy: one, RollbackPolicy: failed}, clusters: []Cluster{of("a", Failed, bad), of("b", Succeeded, up), of("c", ToApply, up)}, want: "a<"},
 		{name: "in the same write as the failure", in: Input{Strategy: one, RollbackPolicy: failed}, clusters: []Cluster{of("a", Progressing, bad)}, want: "a<"},
-		{name: "Failed: what is in progress goes on", in: Input{Strategy: strict, RollbackPolicy: failed}, clusters: []Cluster{canary, of("x", Progressing, down)}, want: "c<"},
+		{name: "Failed: what is in progress continues", in: Input{Strategy: strict, RollbackPolicy: failed}, clusters: []Cluster{canary, of("x", Progressing, down)}, want: "c<"},
 		{name: "All: also what is in progress and what has succeeded", in: Input{Strategy: inSteps("3", config(0, "None", "0")), RollbackPolicy: all},
 			clusters: []Cluster{of("a", Failed, bad), of("b", Succeeded, up), of("c", Progressing, down), of("d", ToApply, up)}, want: "c< a< b<"},
 		{name: "no more at once than allowed, and first what has failed", in: Input{Strategy: one, RollbackPolicy: all}, clusters: []Cluster{of("a", Succeeded, up), of("b", Failed, bad)}, want: "b<", to: 1},
@@ -56,11 +56,11 @@ func TestRollback(t *testing.T) {
 		{name: "nor what is late", in: Input{Strategy: inSteps("1", config(0, "30m", "0")), RollbackPolicy: failed}, clusters: []Cluster{of("a", RollingBack, down), of("b", Failed, bad)}, want: "a=RollbackFailed b<"},
 		{name: "it recovers", in: Input{Strategy: one, RollbackPolicy: failed}, clusters: []Cluster{of("a", RollbackFailed, up)}, want: "a=RolledBack"},
 		{name: "what was rolled back stays so, and stops the rollout, whatever may fail", in: Input{Strategy: inSteps("1", config(0, "None", "9"))}, clusters: []Cluster{of("a", RolledBack, up), of("b", ToApply, up)}},
-		{name: "an abort begins nothing and leaves all as they are", in: Input{Strategy: one, Aborted: true}, clusters: []Cluster{of("a", Progressing, up), of("b", ToApply, up)}, want: "a=Succeeded"},
+		{name: "an abort starts nothing and leaves all as they are", in: Input{Strategy: one, Aborted: true}, clusters: []Cluster{of("a", Progressing, up), of("b", ToApply, up)}, want: "a=Succeeded"},
 		{name: "an abort with Failed", in: Input{Strategy: strict, Aborted: true, RollbackPolicy: failed}, clusters: []Cluster{of("a", Succeeded, up), of("b", TimedOut, down)}, want: "b<"},
 		{name: "an abort with All, of a rollout that is complete", in: Input{Strategy: strict, Aborted: true, RollbackPolicy: all}, clusters: []Cluster{of("a", Succeeded, up), of("b", Succeeded, up), of("c", Succeeded, up)}, want: "a< b<", to: 1},
-		{name: "an abort rolls back what a retry was to begin", in: Input{Strategy: one, Aborted: true, RollbackPolicy: failed, RetriedAt: start}, clusters: []Cluster{of("a", Failed, bad)}, want: "a<"},
-		{name: "a retry begins what failed and what was rolled back, and nothing else", in: Input{Strategy: inSteps("9", config(0, "None", "0")), RollbackPolicy: all, RetriedAt: start},
+		{name: "an abort rolls back what a retry was to start", in: Input{Strategy: one, Aborted: true, RollbackPolicy: failed, RetriedAt: start}, clusters: []Cluster{of("a", Failed, bad)}, want: "a<"},
+		{name: "a retry starts what failed and what was rolled back, and nothing else", in: Input{Strategy: inSteps("9", config(0, "None", "0")), RollbackPolicy: all, RetriedAt: start},
 			clusters: []Cluster{of("a", Failed, bad), of("b", RolledBack, up), of("c", TimedOut, down), of("d", Succeeded, up), of("e", RollbackFailed, bad)}, want: "a+ b+ c+ e+", running: true},
 		{name: "as room allows, and what is being rolled back in its place", in: Input{Strategy: one, RetriedAt: start}, clusters: []Cluster{of("a", Failed, bad), of("b", RollingBack, down)}, want: "b+", running: true},
 		{name: "a failure after it counts", in: Input{Strategy: one, RetriedAt: start}, clusters: []Cluster{func() Cluster { c := of("a", Failed, bad); c.Record.Retried = start; return c }()}},
@@ -101,7 +101,7 @@ func TestWhatAClusterGoesBackTo(t *testing.T) {
 		"not what it failed with":         {Record{Revision: "r1", Phase: Failed, Previous: "r0"}, "r0"},
 		"nor what it is in the middle of": {Record{Revision: "r1", Phase: Soaking, Previous: "r0"}, "r0"},
 		"what it was rolled back to":      {Record{Revision: "r1", Phase: RolledBack, Previous: "r0"}, "r0"},
-		"not what is begun now":           {Record{Revision: "r1", Phase: Failed, Previous: "r2"}, ""},
+		"not what is started now":         {Record{Revision: "r1", Phase: Failed, Previous: "r2"}, ""},
 	} {
 		in := Input{Strategy: inSteps("1", config(0, "None", "0")), Revision: "r2", Clusters: []Cluster{{Name: "a", Record: c.before, Observed: down}}, Now: start}
 		if c.before.Phase == Soaking {

@@ -30,11 +30,11 @@ func TestDecideWithASnapshot(t *testing.T) {
 			strategy: inGroups(zero), clusters: append(canary(ToApply), member("x", "rest", ToApply, up)), want: "a+ b+", late: []string{"x"}},
 		"one of the current wave takes up room": {
 			strategy: inSteps("1", zero), clusters: append(canary(Succeeded), member("c", "rest", ToApply, up), member("x", "rest", Progressing, down)), late: []string{"x"}},
-		"one of an earlier wave is begun, and no wave waits for it": {
+		"one of an earlier wave is started, and no wave waits for it": {
 			strategy: inGroups(zero), clusters: append(canary(Succeeded), member("c", "rest", ToApply, up), member("x", "canary", ToApply, up)), want: "c+ x+", late: []string{"x"}},
 		"one of a mandatory group waits until that has proven the revision": {
 			strategy: inSteps("9", zero, "canary"), clusters: append(canary(Progressing), member("x", "canary", ToApply, up)), want: "a=Succeeded b=Succeeded x+", late: []string{"x"}},
-		"and is not begun before": {
+		"and is not started before": {
 			strategy: inSteps("9", zero, "canary"), clusters: append(canary(ToApply), member("x", "canary", ToApply, up)), want: "a+ b+", late: []string{"x"}},
 		"its failure stops nothing": {
 			strategy: inSteps("9", zero, "canary"), clusters: append(canary(Succeeded), member("c", "rest", ToApply, up), member("x", "canary", Failed, bad)), want: "c+"},
@@ -53,9 +53,9 @@ func TestDecideWithASnapshot(t *testing.T) {
 			strategy: inGroups(zero), clusters: []Cluster{member("a", "rest", ToApply, up), member("c", "rest", ToApply, up)}, want: "a+"},
 		"and has the one that it has now": {
 			strategy: inGroups(zero), clusters: []Cluster{member("a", "canary", Succeeded, up), member("c", "rest", ToApply, up), member("d", "canary", ToApply, up)}, want: "d+"},
-		"where both say the opposite nothing is begun": {
+		"where both say the opposite nothing is started": {
 			strategy: inGroups(zero), clusters: []Cluster{member("a", "rest", ToApply, up), member("c", "canary", ToApply, up)}},
-		"without bound, late ones are begun at once": {
+		"without bound, late ones are started at once": {
 			clusters: []Cluster{member("x", "", ToApply, up), member("y", "", ToApply, up)}, want: "x+ y+", late: []string{"x", "y"}},
 	} {
 		t.Run(name, func(t *testing.T) {

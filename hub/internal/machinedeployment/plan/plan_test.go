@@ -34,7 +34,7 @@ var decisions = map[string]struct {
 	"counts machines that are still being deleted": {
 		Input{Replicas: 3, Strategy: rolling("1", "0"), New: current(1, 1, 1), Old: []Set{set("old", 2, 2, 2).deleting(1)}}, "",
 	},
-	"goes on when they are gone": {
+	"continues when they are gone": {
 		Input{Replicas: 3, Strategy: rolling("1", "0"), New: current(1, 1, 1), Old: []Set{set("old", 2, 2, 2)}}, "new 1→2",
 	},
 	"takes an unavailable old machine rather than wait for it": {
@@ -120,7 +120,7 @@ var decisions = map[string]struct {
 	"paused: starts no rollout": {
 		Input{Replicas: 3, Paused: true, Strategy: rolling("1", "0"), Old: []Set{set("old", 3, 3, 3)}}, "",
 	},
-	"paused: goes on with no rollout": {
+	"paused: continues with no rollout": {
 		Input{Replicas: 3, Paused: true, Strategy: rolling("1", "0"), New: current(1, 1, 1), Old: []Set{set("old", 3, 3, 3)}}, "",
 	},
 	"paused: scales the only set": {

@@ -14,7 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // seeds are the orders in which each case is played.
 const seeds = 3
@@ -162,7 +162,7 @@ func play(t *testing.T, prepare func(*world), seed uint64) string {
 		update: func(*simulatedMachine) string { return "" },
 	}
 	prepare(w)
-	w.note("begin: %d replicas", w.in.Replicas)
+	w.note("start: %d replicas", w.in.Replicas)
 	most, least := w.bounds()
 	peak := map[string]int{}
 	w.run(func() {
@@ -211,7 +211,7 @@ func compare(t *testing.T, file, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("differs from %s; look at the difference, then write it anew with go test -update\n%s", file, firstDifference(string(want), got))
+		t.Errorf("differs from %s; look at the difference, then write it again with go test -update\n%s", file, firstDifference(string(want), got))
 	}
 }
 

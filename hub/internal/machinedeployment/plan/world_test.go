@@ -316,7 +316,7 @@ func (w *world) rested() {
 		}
 		machines += len(s.machines)
 		if s.locked {
-			w.fatal("%s is locked for ever\n%s", s.name, strings.Join(w.log, "\n"))
+			w.fatal("%s is locked forever\n%s", s.name, strings.Join(w.log, "\n"))
 		}
 	}
 	if len(w.sets) == 0 && w.in.Paused {

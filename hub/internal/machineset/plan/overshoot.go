@@ -80,7 +80,7 @@ func (l OvershootLimits) Message(name string, facts OvershootFacts) string {
 		return ""
 	}
 	return fmt.Sprintf("MachineSet %s has %d machines that are not being deleted, and at most %d were asked for: find out what makes them, "+
-		"and delete those that are too many; the work goes on when %d or fewer are left. "+
+		"and delete those that are too many; the work continues when %d or fewer are left. "+
 		"With the annotation %s=true a scale-down takes them",
 		name, facts.Machines, facts.Asked, l.Low(facts.Asked), v1alpha1.AllowOvershootAnnotation)
 }

@@ -42,7 +42,7 @@ func TestRangesAreDistinctAndComeBack(t *testing.T) {
 func TestLastRangeIsLoopback(t *testing.T) {
 	last := netip.PrefixFrom(lastRange, rangeBits)
 	if last.Masked() != last || netip.PrefixFrom(firstRange, rangeBits).Masked().Addr() != firstRange {
-		t.Error("a range does not begin at its first address")
+		t.Error("a range does not start at its first address")
 	}
 	if end := advance(lastRange, 1<<(32-rangeBits)-1); end != netip.MustParseAddr("127.255.255.255") {
 		t.Errorf("the last range ends at %s", end)

@@ -78,7 +78,7 @@ func TestOptionsSelectLines(t *testing.T) {
 	}
 	stamped := read(t, path, Options{Timestamp: true})
 	if _, err := time.Parse(time.RFC3339Nano, strings.Fields(stamped)[0]); err != nil {
-		t.Errorf("%q does not begin with a time", stamped)
+		t.Errorf("%q does not start with a time", stamped)
 	}
 }
 
