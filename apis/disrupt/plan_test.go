@@ -185,15 +185,15 @@ func TestTextThatIsNoPlanIsRefused(t *testing.T) {
 	}
 	tooMany := strings.Repeat("{},", disrupt.MaxEntries) + "{}"
 	for name, test := range map[string]struct{ text, want string }{
-		"no JSON":                {"NotReady", "plan: no JSON object"},
-		"a list":                 {"[]", "plan: no JSON object"},
+		"no JSON":                {"NotReady", "plan: not a JSON object"},
+		"a list":                 {"[]", "plan: not a JSON object"},
 		"no version":             {"{}", `version: want "v1", got ""`},
 		"another version":        {`{"version":"v2","more":1}`, `version: want "v1", got "v2": update hollow node and agent`},
 		"an unknown field":       {`{"version":"v1","entrys":[]}`, "entrys"},
 		"an unknown one inside":  {strings.Replace(text, `"percent":10`, `"percentage":10`, 1), `entries[10]: `},
 		"its name":               {strings.Replace(text, `"percent":10`, `"percentage":10`, 1), `"percentage"`},
 		"a number as a duration": {strings.Replace(text, `"healthyFor":"30s"`, `"healthyFor":30`, 1), "entries[0]: "},
-		"text behind it":         {text + "{}", "plan: no JSON object"},
+		"text behind it":         {text + "{}", "plan: not a JSON object"},
 		"too many entries":       {`{"version":"v1","entries":[` + tooMany + `]}`, "entries: 33 are more than 32"},
 		"too many bytes":         {`{"version":"v1"` + strings.Repeat(" ", disrupt.MaxBytes) + `}`, "bytes are more than 65536"},
 		"the same fault twice":   {strings.Replace(text, `"index":5`, `"index":4`, 1), "entries[5].index: 4 is taken by entries[4]"},

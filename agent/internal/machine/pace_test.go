@@ -97,7 +97,7 @@ func TestAfterAThaw(t *testing.T) {
 	})
 	t.Run("should let an update wait that a freeze has interrupted", func(t *testing.T) {
 		b := newBed(t)
-		machine := b.create("pace-begun")
+		machine := b.create("pace-started")
 		b.ready(machine)
 		first, second := b.pod(machine.Name, "first"), b.pod(machine.Name, "second")
 		b.change(machine, `{"size":2}`)

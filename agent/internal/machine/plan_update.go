@@ -27,7 +27,7 @@ type Update struct {
 // Joined reports whether pods may run on the Machine's Node, so that an update has to drain it.
 func Joined(o Observation) bool { return o.Node != nil && o.Machine.Spec.ProviderID != nil }
 
-// Started reports whether an update in place has started and not come to its end.
+// Begun reports whether an update in place has started and not come to its end.
 func Begun(o Observation) bool {
 	updated := meta.FindStatusCondition(o.Machine.Status.Conditions, v1alpha1.MachineUpdatedCondition)
 	return o.Update.Cordoned || updated != nil && slices.Contains(

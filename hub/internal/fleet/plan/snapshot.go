@@ -61,7 +61,7 @@ func (in Input) promisedGroup(c Cluster) string {
 	return c.Group
 }
 
-// Started reports whether the revision has been started in a cluster, and that is not over: if the fleet has gone to another one and
+// Begun reports whether the revision has been started in a cluster, and that is not over: if the fleet has gone to another one and
 // back, it is a new rollout.
 func (in Input) Begun() bool {
 	return slices.ContainsFunc(in.Clusters, func(c Cluster) bool { return c.Record.Phase != ToApply && c.Record.Revision == in.Revision })
