@@ -4,6 +4,7 @@ package reconciler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -12,11 +13,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
@@ -52,9 +55,6 @@ func (n Next) NoLaterThan(after time.Duration) Next {
 	return n
 }
 
-// StaleRetry is when an object is looked at again after a conflict, should the newer version not wake it before.
-const StaleRetry = time.Second
-
 // Runner turns a Logic into a reconcile.Reconciler.
 type Runner[T any, P Object[T]] struct {
 	reader client.Reader
@@ -73,7 +73,8 @@ func New[T any, P Object[T]](reader client.Reader, writer client.StatusClient, l
 
 // Reconcile implements reconcile.Reconciler. An object that is gone is no error. Status is patched at most
 // once, only if it differs, also after an error of the logic, and with an optimistic lock: a status that was
-// computed from a stale object is never written.
+// computed from a stale object is never written. What only waits or is terminal (see package outcome) is no error: the next
+// attempt is at the time that it names, and the log of operators does not have it.
 func (r *Runner[T, P]) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	current := P(new(T))
 	err := r.reader.Get(ctx, request.NamespacedName, current)
@@ -89,19 +90,19 @@ func (r *Runner[T, P]) Reconcile(ctx context.Context, request reconcile.Request)
 	}
 	object := current.DeepCopyObject().(P)
 	next, err := r.logic.Reconcile(ctx, object)
-	if !next.DeferStatus || next.After == 0 || err != nil {
-		if patchErr := r.patchStatus(ctx, current, object); patchErr != nil && err == nil {
-			err = patchErr
+	if _, settled := outcome.Retry(err); !next.DeferStatus || next.After == 0 || err != nil && !settled {
+		if patchErr := r.patchStatus(ctx, current, object); patchErr != nil {
+			next, err = Next{}, errors.Join(err, patchErr)
 		}
 	}
-	if apierrors.IsConflict(err) {
-		// A write that rested on a stale read, which is nothing to tell an operator.
-		return reconcile.Result{RequeueAfter: StaleRetry}, nil
-	}
-	if err != nil {
+	after, settled := outcome.Retry(err)
+	switch {
+	case settled, err != nil && errors.Is(ctx.Err(), context.Canceled): // The process is being stopped.
+		klog.FromContext(ctx).V(1).Info("Ending without success", "why", err.Error(), "retryAfter", after)
+	case err != nil:
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: next.After}, nil
+	return reconcile.Result{RequeueAfter: next.NoLaterThan(after).After}, nil
 }
 
 func (r *Runner[T, P]) patchStatus(ctx context.Context, before, after P) error {

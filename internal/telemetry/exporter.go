@@ -113,7 +113,7 @@ func (e *Exporter) addTraces(ctx context.Context, o Options, described *resource
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithResource(described),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(o.SamplingRatio))),
-		sdktrace.WithBatcher(&spanExporter{exporter, outcome{log: log, what: "spans"}}),
+		sdktrace.WithBatcher(&spanExporter{exporter, deliveryLog{log: log, what: "spans"}}),
 	)
 	e.Tracers, e.closers = provider, append(e.closers, provider.Shutdown)
 	return nil
@@ -133,21 +133,21 @@ func (e *Exporter) addMetrics(ctx context.Context, o Options, described *resourc
 		return fmt.Errorf("making the exporter of metrics: %w", err)
 	}
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithResource(described), sdkmetric.WithReader(sdkmetric.NewPeriodicReader(
-		&metricExporter{exporter, outcome{log: log, what: "metrics"}},
+		&metricExporter{exporter, deliveryLog{log: log, what: "metrics"}},
 		sdkmetric.WithInterval(o.MetricsInterval), sdkmetric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(metrics))),
 	)))
 	e.closers = append(e.closers, provider.Shutdown)
 	return nil
 }
 
-// outcome logs when sending starts to fail, and when it succeeds again. The SDK would give each error to a global handler.
-type outcome struct {
+// deliveryLog logs when sending starts to fail, and when it succeeds again. The SDK would give each error to a global handler.
+type deliveryLog struct {
 	log    logr.Logger
 	what   string
 	failed atomic.Bool
 }
 
-func (o *outcome) noteError(err error) {
+func (o *deliveryLog) noteError(err error) {
 	switch failed := err != nil; {
 	case failed == o.failed.Swap(failed):
 	case failed:
@@ -159,7 +159,7 @@ func (o *outcome) noteError(err error) {
 
 type spanExporter struct {
 	sdktrace.SpanExporter
-	outcome
+	deliveryLog
 }
 
 // ExportSpans implements sdktrace.SpanExporter.
@@ -170,7 +170,7 @@ func (e *spanExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnl
 
 type metricExporter struct {
 	sdkmetric.Exporter
-	outcome
+	deliveryLog
 }
 
 // Export implements sdkmetric.Exporter.

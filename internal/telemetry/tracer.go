@@ -9,12 +9,12 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 )
 
 // scope is the name of the instrumentation, by convention the path of its package.
@@ -46,7 +46,7 @@ type From struct {
 	Repeated bool
 }
 
-// End ends a span; err is why what it stands for has failed. A conflict is no failure: it is decided again.
+// End ends a span; err is why what it stands for has failed. What only waits, such as a conflict, is no failure.
 type End func(err error)
 
 func ignoreError(error) {}
@@ -116,8 +116,8 @@ func beginLogging(ctx context.Context, span trace.Span) (context.Context, End) {
 		ctx = klog.NewContext(ctx, log)
 	}
 	return ctx, func(err error) {
-		if apierrors.IsConflict(err) {
-			span.AddEvent("conflict")
+		if _, settled := outcome.Retry(err); settled && len(outcome.Failures(err)) == 0 {
+			span.AddEvent("waiting", trace.WithAttributes(attribute.String("why", err.Error())))
 		} else if err != nil {
 			span.RecordError(err)
 			span.SetStatus(codes.Error, err.Error())

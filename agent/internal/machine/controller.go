@@ -58,6 +58,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/relist"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
@@ -69,7 +70,7 @@ const (
 	// repairBackoffStart and repairBackoffMax bound how often a Machine's failed instance is recreated.
 	repairBackoffStart, repairBackoffMax = 2 * time.Second, time.Minute
 	// conflictRetry is how soon a change that met another writer is tried again, should no event come.
-	conflictRetry = reconciler.StaleRetry
+	conflictRetry = outcome.ConflictRetry
 	// exhaustedRetry is the default wait after a provider had no room.
 	exhaustedRetry = time.Minute
 	// observeTimeout bounds the reads of one reconcile: an API server that hangs must not hold all workers.

@@ -12,7 +12,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 )
 
 // caller is a PreThawSync of three Machines, whose looks the test makes.
@@ -105,7 +105,7 @@ func TestRollCall(t *testing.T) {
 		c.Expect(c.look()).To(BeEmpty(), "not at every look")
 		c.clock.SetTime(c.clock.Now().Add(answerRetry))
 		c.left(1)
-		c.err, c.result = nil, reconcile.Result{RequeueAfter: reconciler.StaleRetry}
+		c.err, c.result = nil, reconcile.Result{RequeueAfter: outcome.ConflictRetry}
 		c.Expect(c.look()).To(HaveLen(3))
 		c.Expect(c.left(1)).To(Equal(3), "another writer came first, so nothing was told")
 		for range answerTries - 2 {

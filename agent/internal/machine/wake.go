@@ -17,7 +17,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 )
 
 // Waker is the source of what wakes a Machine beside the API servers: its driver, and the thaw.
@@ -174,7 +174,7 @@ func (r *PreThawSync) Wrap(inner reconcile.Reconciler) reconcile.Reconciler {
 		owed := r.owedAnswer(request.Name)
 		result, err := inner.Reconcile(ctx, request)
 		if owed != nil {
-			r.markAnswered(ctx, request.Name, owed, err == nil && result.RequeueAfter != reconciler.StaleRetry)
+			r.markAnswered(ctx, request.Name, owed, err == nil && result.RequeueAfter != outcome.ConflictRetry)
 		}
 		return result, err
 	})

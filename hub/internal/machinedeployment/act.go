@@ -17,18 +17,10 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
-
-// actError is a change of a MachineSet that the API server refused.
-type actError struct {
-	reason string
-	err    error
-}
-
-func (e *actError) Error() string { return e.err.Error() }
-func (e *actError) Unwrap() error { return e.err }
 
 // livePage is how many Machines one live read asks for: it bounds the hub's memory, not the result.
 const livePage = 500
@@ -74,8 +66,8 @@ func (c *Controller) carryOut(ctx context.Context, s *scope, d decision) error {
 		c.adoptSets, c.writeSets, c.createSet, c.writeRevision, c.transferMachines, c.deleteWithPlace, c.deleteNotUpdatable, c.deleteHistory,
 	} {
 		if err := step(ctx, s, d); err != nil {
-			if failed := failedEvent(err); !apierrors.IsConflict(err) {
-				emitEvent(c.Recorder, s.deployment, failed)
+			if _, settled := outcome.Retry(err); !settled {
+				emitEvent(c.Recorder, s.deployment, failedEvent(err))
 			}
 			return err
 		}
@@ -155,11 +147,7 @@ func (c *Controller) writeSets(ctx context.Context, s *scope, d decision) error 
 	for _, change := range d.changes {
 		telemetry.Stamp(ctx, change.after)
 		if err := c.patchObject(ctx, change.before, change.after); err != nil {
-			err = fmt.Errorf("changing machine set %s: %w", change.before.Name, err)
-			if apierrors.IsConflict(err) {
-				return err
-			}
-			return &actError{v1alpha1.ReasonMachineUpdateFailed, err}
+			return &outcome.Failure{Reason: v1alpha1.ReasonMachineUpdateFailed, Err: fmt.Errorf("changing machine set %s: %w", change.before.Name, err)}
 		}
 		if by := change.replicaChange(); by != 0 && len(d.Settle) == 0 {
 			setsScaled.WithLabelValues(s.deployment.Spec.ClusterName).Inc()
@@ -185,7 +173,7 @@ func (c *Controller) createSet(ctx context.Context, s *scope, d decision) error 
 	case apierrors.IsAlreadyExists(err):
 		return c.resolveCollision(ctx, s, set)
 	case err != nil:
-		return &actError{v1alpha1.ReasonCreateFailed, fmt.Errorf("creating machine set %s: %w", set.Name, err)}
+		return &outcome.Failure{Reason: v1alpha1.ReasonCreateFailed, Err: fmt.Errorf("creating machine set %s: %w", set.Name, err)}
 	}
 	s.current = set
 	if !d.startsRollout() {
@@ -248,7 +236,7 @@ func (c *Controller) deleteHistory(ctx context.Context, _ *scope, d decision) er
 	for _, set := range d.forget {
 		err := c.Client.Delete(ctx, set, client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion})
 		if client.IgnoreNotFound(err) != nil {
-			return &actError{v1alpha1.ReasonDeleteFailed, fmt.Errorf("deleting old machine set %s: %w", set.Name, err)}
+			return &outcome.Failure{Reason: v1alpha1.ReasonDeleteFailed, Err: fmt.Errorf("deleting old machine set %s: %w", set.Name, err)}
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -57,7 +58,7 @@ func TestAMachineThatCouldNotBeUpdatedInPlaceAndHasChangedSinceIsNotReplaced(t *
 	result, err := f.runner.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(reached).To(BeTrue())
-	f.Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", reconciler.StaleRetry)))
+	f.Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", outcome.ConflictRetry)))
 	f.Expect(f.told()).NotTo(ContainElement(Or(HavePrefix("Warning"), ContainSubstring("Deleted Machine"))))
 	f.Expect(f.condition(v1alpha1.ReplicaFailureCondition).Status).To(Equal(metav1.ConditionFalse))
 	f.roll(fine, func() {})

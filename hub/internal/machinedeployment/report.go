@@ -1,7 +1,6 @@
 package machinedeployment
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	machinesets "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -121,8 +121,8 @@ func replicaFailure(s *scope, err error) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ReplicaFailureCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReplicasReconciled,
 	}
-	if refused := (*actError)(nil); errors.As(err, &refused) {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, refused.reason, refused.Error()
+	if failures := outcome.Failures(err); len(failures) > 0 {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, failures[0].Reason, failures[0].Error()
 		return condition
 	}
 	if _, problems := machinesets.Usable(s.deployment.Spec.Template.Metadata); len(problems) > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
 	machinesets "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
@@ -27,7 +28,7 @@ func (c *Controller) transferMachines(ctx context.Context, s *scope, d decision)
 		return nil
 	}
 	err := c.moveAll(ctx, s, d)
-	if !apierrors.IsConflict(err) {
+	if _, settled := outcome.Retry(err); !settled {
 		c.refused.Record(s.deployment.UID, err, c.Clock.Now())
 	}
 	return err
@@ -84,7 +85,7 @@ func (c *Controller) moveMachine(ctx context.Context, s *scope, pick plan.Pick, 
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return &actError{v1alpha1.ReasonMoveFailed, fmt.Errorf("moving machine %s to machine set %s: %w", machine.Name, s.current.Name, err)}
+		return &outcome.Failure{Reason: v1alpha1.ReasonMoveFailed, Err: fmt.Errorf("moving machine %s to machine set %s: %w", machine.Name, s.current.Name, err)}
 	}
 	emitEvent(c.Recorder, s.deployment, movedEvent(machine, s.current))
 	return nil
@@ -115,7 +116,7 @@ func (c *Controller) deleteWithPlace(ctx context.Context, s *scope, d decision) 
 		return err
 	}
 	err := c.deleteMachine(ctx, s, *d.Remove)
-	if !apierrors.IsConflict(err) {
+	if _, settled := outcome.Retry(err); !settled {
 		c.refused.Record(s.deployment.UID, err, c.Clock.Now())
 	}
 	if err != nil {
@@ -144,11 +145,7 @@ func (c *Controller) deleteMachine(ctx context.Context, s *scope, pick plan.Pick
 	if client.IgnoreNotFound(err) == nil {
 		return nil
 	}
-	err = fmt.Errorf("deleting machine %s: %w", pick.Name, err)
-	if apierrors.IsConflict(err) {
-		return err
-	}
-	return &actError{v1alpha1.ReasonDeleteFailed, err}
+	return &outcome.Failure{Reason: v1alpha1.ReasonDeleteFailed, Err: fmt.Errorf("deleting machine %s: %w", pick.Name, err)}
 }
 
 // setNamed is the one of that name.

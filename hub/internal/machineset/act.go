@@ -19,18 +19,10 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
-
-// actError is a create or delete that the API server refused.
-type actError struct {
-	reason string
-	err    error
-}
-
-func (e *actError) Error() string { return e.err.Error() }
-func (e *actError) Unwrap() error { return e.err }
 
 const (
 	// decisionAge is how old a decision may be when it is carried out. A process that was stopped for a while, or waits for
@@ -41,7 +33,7 @@ const (
 
 // errOutdated says that a plan was not carried out to its end because it had become too old, or because a Machine has
 // changed since the plan was made.
-var errOutdated = errors.New("the decision is too old to be carried out")
+var errOutdated = &outcome.Wait{After: outdatedRetry, Reason: "Outdated", Message: "the decision is too old to be carried out"}
 
 // checkCurrent says whether what s was decided on is recent enough to act on.
 func (c *Controller) checkCurrent(s *scope) error {
@@ -95,6 +87,9 @@ func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, stranger
 		c.createMachines(ctx, s, decided.Create),
 	)
 	end(err)
+	for _, failure := range outcome.Failures(err) {
+		failedEvent(failure).Send(c.Recorder, current)
+	}
 	return err == nil, err
 }
 
@@ -217,13 +212,12 @@ func (c *Controller) createMachines(ctx context.Context, s *scope, count int) er
 		s.known.brake.noteAccepted(now)
 		return nil
 	}
-	if errors.Is(err, errOutdated) {
+	if _, settled := outcome.Retry(err); settled {
 		return err
 	}
 	createFailures.WithLabelValues(set.Spec.ClusterName).Inc()
-	failure := &actError{v1alpha1.ReasonCreateFailed, fmt.Errorf("creating machines (%d of %d created): %w", created, count, err)}
+	failure := &outcome.Failure{Reason: v1alpha1.ReasonCreateFailed, Err: fmt.Errorf("creating machines (%d of %d created): %w", created, count, err)}
 	s.known.brake.noteRefused(failure, created, now)
-	failedEvent(v1alpha1.ReasonCreateFailed, failure).Send(c.Recorder, set)
 	return failure
 }
 
@@ -284,7 +278,7 @@ func (c *Controller) deleteMachines(ctx context.Context, s *scope, victims []pla
 	s.known.brake.countMachines(-deleted, c.Clock.Now())
 	machinesDeleted.WithLabelValues(s.set.Spec.ClusterName).Add(float64(deleted))
 	s.known.deleted.addMachines(deleted, victims, c.Clock.Now())
-	return c.refusedDeletion(s.set, deleted, len(victims), err)
+	return refusedDeletion(deleted, len(victims), err)
 }
 
 // replaceFailed deletes failed Machines so that others are made for them. It writes the reason on each Machine first:
@@ -323,7 +317,7 @@ func (c *Controller) replaceFailed(ctx context.Context, s *scope, failed []plan.
 	if deleted > 0 {
 		replacedEvent(deleted, failed).Send(c.Recorder, s.set)
 	}
-	return c.refusedDeletion(s.set, deleted, len(failed), err)
+	return refusedDeletion(deleted, len(failed), err)
 }
 
 // wrapConflict turns a conflict into errOutdated: a Machine that has changed since it was chosen is no failure, and the set
@@ -348,11 +342,9 @@ func (c *Controller) deleteOne(ctx context.Context, set *v1alpha1.MachineSet, vi
 	return nil
 }
 
-func (c *Controller) refusedDeletion(set *v1alpha1.MachineSet, deleted, wanted int, err error) error {
-	if err == nil || errors.Is(err, errOutdated) {
-		return err
+func refusedDeletion(deleted, wanted int, err error) error {
+	if err == nil {
+		return nil
 	}
-	err = &actError{v1alpha1.ReasonDeleteFailed, fmt.Errorf("deleting machines (%d of %d deleted): %w", deleted, wanted, err)}
-	failedEvent(v1alpha1.ReasonDeleteFailed, err).Send(c.Recorder, set)
-	return err
+	return &outcome.Failure{Reason: v1alpha1.ReasonDeleteFailed, Err: fmt.Errorf("deleting machines (%d of %d deleted): %w", deleted, wanted, err)}
 }

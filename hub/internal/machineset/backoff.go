@@ -11,6 +11,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/internal/backoff"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 )
 
 // The bounds of creation, per set.
@@ -38,7 +39,7 @@ type failureBackoff struct {
 	retryAt  time.Time
 	// acceptedAt is when the API server took all Machines; zero if it refused one since then.
 	acceptedAt time.Time
-	failure    *actError
+	failure    *outcome.Failure
 	changes    []change
 }
 
@@ -49,7 +50,7 @@ type change struct {
 }
 
 // noteRefused notes that the API server refused a Machine after it had taken others.
-func (b *failureBackoff) noteRefused(failure *actError, created int, now time.Time) {
+func (b *failureBackoff) noteRefused(failure *outcome.Failure, created int, now time.Time) {
 	if created > 0 {
 		b.failures = 0
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -16,14 +18,14 @@ func TestRefusedCreationsAreTriedMoreAndMoreRarely(t *testing.T) {
 	now := noon
 	for _, seconds := range []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
 		g.Expect(b.verdictAt(5, now).why).To(BeEmpty())
-		b.noteRefused(&actError{"CreateFailed", errors.New("quota")}, 0, now)
+		b.noteRefused(&outcome.Failure{Reason: "CreateFailed", Err: errors.New("quota")}, 0, now)
 		held := b.verdictAt(5, now)
 		g.Expect(held.after).To(Equal(time.Duration(seconds) * time.Second))
 		g.Expect(held.most).To(BeZero())
 		g.Expect(b.verdictAt(5, now.Add(held.after-1)).why).NotTo(BeEmpty())
 		now = now.Add(held.after)
 	}
-	b.noteRefused(&actError{"CreateFailed", errors.New("quota")}, 1, now)
+	b.noteRefused(&outcome.Failure{Reason: "CreateFailed", Err: errors.New("quota")}, 1, now)
 	g.Expect(b.verdictAt(5, now).after).To(Equal(firstPause), "one was created: that is progress")
 	b.noteAccepted(now)
 	g.Expect(b.verdictAt(5, now).why).To(BeEmpty())
@@ -37,7 +39,7 @@ func TestOnlyWhoseLastMachinesWereTakenBeginsWithMany(t *testing.T) {
 	g.Expect(b.atOnce(noon.Add(acceptance))).To(Equal(parallelCalls))
 	g.Expect(b.atOnce(noon.Add(acceptance+1))).To(Equal(1), "that was long ago")
 	b.noteAccepted(noon)
-	b.noteRefused(&actError{"CreateFailed", errors.New("quota")}, 5, noon)
+	b.noteRefused(&outcome.Failure{Reason: "CreateFailed", Err: errors.New("quota")}, 5, noon)
 	g.Expect(b.atOnce(noon)).To(Equal(1))
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
@@ -103,9 +104,6 @@ func (c *Controller) Reconcile(ctx context.Context, set *v1alpha1.MachineSet) (r
 	if !decided.Empty() {
 		done, actErr = c.act(ctx, set, s.unmatchedMachines(), decided)
 	}
-	if errors.Is(actErr, errOutdated) {
-		actErr, next = nil, next.NoLaterThan(outdatedRetry)
-	}
 	s.noteArrivals()
 	c.report(s, actErr, now)
 	actErr = errors.Join(actErr, freeze.WriteLabel(ctx, c.Client, set, set.Status.Conditions))
@@ -142,7 +140,8 @@ func (s *scope) nextAttempt(next reconciler.Next, now time.Time) reconciler.Next
 // It waits for no status to learn what was worked on: it has been told, or will be as soon as the cache has caught up.
 // What is frozen rolls nothing out, and a user may be waiting to read what still freezes it.
 func (c *Controller) statusDelay(before *v1alpha1.MachineSetStatus, set *v1alpha1.MachineSet, actErr error, now time.Time) time.Duration {
-	hurry := isUrgent(before, set, c.Sets != nil && actErr == nil)
+	_, settled := outcome.Retry(actErr)
+	hurry := isUrgent(before, set, c.Sets != nil && (actErr == nil || settled))
 	frozen := meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.FrozenCondition)
 	if frozen || metav1.GetControllerOfNoCopy(set) == nil {
 		return c.throttle.Delay(set.UID, hurry, now)

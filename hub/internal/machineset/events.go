@@ -6,6 +6,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -74,8 +75,8 @@ func invalidEvent(reason, message string) reconciler.Event {
 	return reconciler.WarningEvent(reason, "Reconcile", message)
 }
 
-func failedEvent(reason string, err error) reconciler.Event {
-	return reconciler.WarningEvent(reason, "Reconcile", err.Error())
+func failedEvent(failure *outcome.Failure) reconciler.Event {
+	return reconciler.WarningEvent(failure.Reason, "Reconcile", failure.Error())
 }
 
 // nameVictims lists victims with the reason for each.

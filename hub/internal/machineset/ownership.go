@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -118,17 +118,15 @@ func (c *Controller) updateMachines(ctx context.Context, s *scope, outdated []pl
 	if updated > 0 {
 		updatedEvent(updated).Send(c.Recorder, s.set)
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		updates.noteAccepted(c.Clock.Now())
 		return nil
-	case apierrors.IsConflict(err):
-		return fmt.Errorf("bringing machines up to date with the template (%d of %d done): %w", updated, len(outdated), err)
 	}
-	failure := &actError{v1alpha1.ReasonMachineUpdateFailed, fmt.Errorf(
+	failure := &outcome.Failure{Reason: v1alpha1.ReasonMachineUpdateFailed, Err: fmt.Errorf(
 		"bringing machines up to date with the template (%d of %d done): %w", updated, len(outdated), err)}
-	updates.noteRefused(failure, updated, c.Clock.Now())
-	failedEvent(failure.reason, failure).Send(c.Recorder, s.set)
+	if _, settled := outcome.Retry(err); !settled {
+		updates.noteRefused(failure, updated, c.Clock.Now())
+	}
 	return failure
 }
 

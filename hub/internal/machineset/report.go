@@ -1,7 +1,6 @@
 package machineset
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -91,18 +91,18 @@ func replicaFailure(s *scope, err error) metav1.Condition {
 		Type: v1alpha1.ReplicaFailureCondition, Status: metav1.ConditionFalse,
 		Reason: v1alpha1.ReasonReplicasReconciled, ObservedGeneration: s.set.Generation,
 	}
-	refused := (*actError)(nil)
+	failures := outcome.Failures(err)
+	if len(failures) == 0 && s.countMissing() > 0 && s.known.brake.failure != nil {
+		failures = append(failures, s.known.brake.failure)
+	}
+	if len(failures) == 0 && len(s.outdated) > 0 && s.known.updates.failure != nil {
+		failures = append(failures, s.known.updates.failure)
+	}
 	switch {
 	case s.overlap != "":
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, v1alpha1.ReasonSelectorOverlap, s.overlap
-	case errors.As(err, &refused):
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, refused.reason, refused.Error()
-	case s.countMissing() > 0 && s.known.brake.failure != nil:
-		condition.Status, condition.Reason = metav1.ConditionTrue, s.known.brake.failure.reason
-		condition.Message = s.known.brake.failure.Error()
-	case len(s.outdated) > 0 && s.known.updates.failure != nil:
-		condition.Status, condition.Reason = metav1.ConditionTrue, s.known.updates.failure.reason
-		condition.Message = s.known.updates.failure.Error()
+	case len(failures) > 0:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, failures[0].Reason, failures[0].Error()
 	case s.input.Invalid != "":
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, v1alpha1.ReasonInvalidSelector, s.input.Invalid
 	case len(s.template.Problems()) > 0:

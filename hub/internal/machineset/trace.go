@@ -2,7 +2,6 @@ package machineset
 
 import (
 	"context"
-	"errors"
 
 	"go.opentelemetry.io/otel/attribute"
 
@@ -18,15 +17,9 @@ func (c *Controller) traceAct(ctx context.Context, set *v1alpha1.MachineSet, dec
 		return ctx, func(error) {}
 	}
 	worked := max(c.Sets.Worked(set.UID), set.Status.ObservedGeneration)
-	ctx, end := c.tracer.Continue(ctx, "MachineSet.Act",
+	return c.tracer.Continue(ctx, "MachineSet.Act",
 		telemetry.From{Traceparent: telemetry.Of(set), Repeated: worked >= set.Generation},
 		append(telemetry.Object("machine_set", set),
 			attribute.Int("hollowfleet.create", decided.Create), attribute.Int("hollowfleet.delete", len(decided.Delete)),
 			attribute.Int("hollowfleet.replace", len(decided.Replace)))...)
-	return ctx, func(err error) {
-		if errors.Is(err, errOutdated) {
-			err = nil // It decides again.
-		}
-		end(err)
-	}
 }
