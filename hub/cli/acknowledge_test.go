@@ -28,7 +28,7 @@ func (f *fixture) find(finding string) {
 func TestAcknowledgeIsForWhatTheAgentHasFound(t *testing.T) {
 	f := newFixture(t)
 	f.succeeds("cluster join NAME --accept=now")
-	f.fails(4, "waits for no acknowledgement", "cluster acknowledge NAME --yes")
+	f.fails(4, "needs no acknowledgement", "cluster acknowledge NAME --yes")
 	f.find("0123456789ab")
 	f.fails(2, "needs --yes", "cluster acknowledge NAME")
 	f.Expect(f.cluster().Annotations).NotTo(HaveKey(v1alpha1.AcknowledgeHubAnnotation))
@@ -66,7 +66,7 @@ func TestAcknowledgeWaitsForTheAgent(t *testing.T) {
 	f.find("1")
 	late := f.hollow("cluster acknowledge NAME --yes --timeout 100ms")
 	f.Expect(late.code).To(Equal(5))
-	f.Expect(late.errOut).To(ContainSubstring("has not taken notice within 100ms"))
+	f.Expect(late.errOut).To(ContainSubstring("has not confirmed it within 100ms"))
 
 	answers := func(finding string) <-chan struct{} {
 		answered := make(chan struct{})
@@ -93,7 +93,7 @@ func TestAcknowledgeWaitsForTheAgent(t *testing.T) {
 	other := f.hollow("cluster acknowledge NAME --yes")
 	<-answered
 	f.Expect(other.code).To(Equal(4))
-	f.Expect(other.errOut).To(ContainSubstring("has found something else meanwhile (finding 4)"))
+	f.Expect(other.errOut).To(ContainSubstring("has reported another finding in the meantime (4)"))
 }
 
 func TestAcknowledgeRefusesBadUsage(t *testing.T) {

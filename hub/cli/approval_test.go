@@ -40,7 +40,7 @@ func TestARolloutIsApprovedByAnotherUser(t *testing.T) {
 	f.fails(4, "cannot patch", "upgrade fleet/NAME --kubelet v1.37.1", as(alice)...)
 	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1", as(bob)...)
 	f.reconcile()
-	f.fails(4, "ClusterRole hollowfleet-approver is missing; an administrator gives it with: kubectl create clusterrolebinding NAME --clusterrole=hollowfleet-approver --user="+bob,
+	f.fails(4, "ClusterRole hollowfleet-approver is missing; an administrator can grant it with: kubectl create clusterrolebinding NAME --clusterrole=hollowfleet-approver --user="+bob,
 		"rollout approve machinefleet NAME --group canary", as(bob)...)
 	f.Expect(f.hollow("fleet status NAME", as(bob)...).out).To(ContainSubstring("kubectl hollow rollout approve machinefleet " + f.name + " --group canary"))
 	f.Expect(f.succeeds("rollout approve machinefleet NAME", as(alice)...)).To(ContainSubstring(", by " + alice))

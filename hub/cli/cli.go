@@ -23,22 +23,22 @@ import (
 const (
 	long = `Work with a fleet of Kubernetes clusters and their machines, through the API server of the fleet's hub.
 
-What kubectl does well is left to kubectl: "kubectl get fleet -A" lists all of it, "kubectl describe machine NAME"
-says how a machine is, "kubectl scale machinedeployment NAME" scales.
+What kubectl does well is left to kubectl: "kubectl get fleet -A" lists every object, "kubectl describe machine NAME"
+explains the state of a machine, "kubectl scale machinedeployment NAME" scales.
 
 ` + cmdutil.Help
 
 	example = `  # A whole fleet on this machine, to try things out
   kubectl hollow local up
 
-  # Let a workload cluster join, then see how all clusters are
+  # Let a workload cluster join, then list all clusters
   kubectl hollow cluster join c1 --output-dir .
   kubectl hollow cluster list
 
   # Roll a kubelet version out over the clusters of a fleet
   kubectl hollow upgrade fleet/workers --kubelet v1.37.1 --wait
 
-  # Stop creating and deleting in a cluster, and let it continue
+  # Stop creating and deleting in a cluster, then resume
   kubectl hollow freeze cluster c1 --reason "storage maintenance"
   kubectl hollow unfreeze cluster c1`
 

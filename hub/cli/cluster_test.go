@@ -231,7 +231,7 @@ func TestDenyWaitsUntilTheAccessIsGone(t *testing.T) {
 	f.Eventually(func(g Gomega) {
 		r := f.hollow("cluster deny NAME --timeout 300ms")
 		g.Expect(r.code).To(Equal(5), r.errOut)
-		g.Expect(r.errOut).To(ContainSubstring("is denied, but its agent has its access still after 300ms"))
+		g.Expect(r.errOut).To(ContainSubstring("is denied, but its agent still has access after 300ms"))
 		g.Expect(r.out).NotTo(ContainSubstring("no access"))
 	}).WithTimeout(patience).Should(Succeed(), "what is not so is not said")
 	f.Expect(f.succeeds("cluster deny NAME --wait=false")).NotTo(ContainSubstring("no access"))
@@ -315,7 +315,7 @@ func TestDenyEndsWatchesWhenAsked(t *testing.T) {
 	f.Eventually(func(g Gomega) {
 		r := f.hollow("cluster deny NAME --end-watches --timeout 300ms")
 		g.Expect(r.code).To(Equal(5))
-		g.Expect(r.errOut).To(ContainSubstring("has its access still"))
+		g.Expect(r.errOut).To(ContainSubstring("still has access"))
 	}).WithTimeout(patience).Should(Succeed(), "it does not end what could start over")
 
 	f.Expect(f.client.Delete(t.Context(), binding)).To(Succeed())

@@ -19,25 +19,25 @@ import (
 // NewDisrupt returns "disrupt".
 func NewDisrupt(hub *cmdutil.Hub) *cobra.Command {
 	return cmdutil.Group(&cobra.Command{
-		Use: "disrupt", Short: "Let Nodes fail, in many clusters at once",
-		Long: `Let Nodes fail on purpose: not ready, cut off, killed, under pressure, with slow requests. A NodeDisruption says which and how;
-whatever happens to hub and agents, each fault ends by itself.`,
+		Use: "disrupt", Short: "Break Nodes on purpose, in many clusters at once",
+		Long: `Break Nodes on purpose: not ready, cut off, killed, under pressure, with slow requests. A NodeDisruption says which Nodes fail
+and how. Each fault ends on its own, even if the hub or an agent is down.`,
 	}, newDisruptCreate(hub), newDisruptList(hub), newDisruptStop(hub), newDisruptPause(hub, true), newDisruptPause(hub, false))
 }
 
 func newDisruptList(hub *cmdutil.Hub) *cobra.Command {
 	var list *cmdutil.List
 	command := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List NodeDisruptions and how far they are",
-		Long: `List NodeDisruptions: how far they are, the verdict of their expectations, in how many clusters they are and have failed, and how
-many Nodes are hit, fail, are seen to fail by their API servers, and have recovered. -o wide adds the message.`,
+		Use: "list", Aliases: []string{"ls"}, Short: "List NodeDisruptions and their progress",
+		Long: `List NodeDisruptions: their phase, the verdict of their expectations, in how many clusters they run and have failed, and how
+many Nodes are selected, faulted, seen as faulted by their API servers, and recovered. -o wide adds the message.`,
 		Example: `  kubectl hollow disrupt list`, Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			found := &v1alpha1.NodeDisruptionList{}
 			return list.Run(command.Context(), hub, found, func() *metav1.Table { return disruptionTable(found.Items, time.Now()) })
 		},
 	}
-	list = cmdutil.NewList(command, "No NodeDisruptions. kubectl hollow disrupt create makes one.")
+	list = cmdutil.NewList(command, "No NodeDisruptions. Create one with: kubectl hollow disrupt create")
 	return command
 }
 
@@ -58,9 +58,9 @@ func disruptionTable(disruptions []v1alpha1.NodeDisruption, now time.Time) *meta
 // newDisruptPause returns "pause" or "resume".
 func newDisruptPause(hub *cmdutil.Hub, paused bool) *cobra.Command {
 	var dryRun *cmdutil.DryRun
-	use, short, did := "resume", "Let a paused NodeDisruption continue where it would be without the pause", "resumed"
+	use, short, did := "resume", "Resume a paused NodeDisruption where it would be without the pause", "resumed"
 	if paused {
-		use, short, did = "pause", "Restore the Nodes of a NodeDisruption, which can continue later", "paused"
+		use, short, did = "pause", "Pause a NodeDisruption: restore its Nodes; it can be resumed later", "paused"
 	}
 	command := &cobra.Command{
 		Use: use + " NAME", Short: short, Long: short + ".",

@@ -40,30 +40,30 @@ type disruptCreate struct {
 func newDisruptCreate(hub *cmdutil.Hub) *cobra.Command {
 	d := &disruptCreate{hub: hub}
 	command := &cobra.Command{
-		Use: "create [NAME]", Short: "Make a NodeDisruption from flags or a file",
-		Long: `Make a NodeDisruption from flags, or from the file of -f. --dry-run shows which Nodes would be hit, and which thresholds of the
-node-lifecycle controller that crosses: the agents say so, for which the hub has a NodeDisruption with spec.dryRun while the
-command runs. No Node is touched by it.
+		Use: "create [NAME]", Short: "Create a NodeDisruption from flags or a file",
+		Long: `Create a NodeDisruption from flags, or from a file with -f. --dry-run lists the Nodes that would be hit, and warns when the
+eviction thresholds of the node lifecycle controller would be crossed. It asks the agents through a temporary NodeDisruption with
+spec.dryRun: true; no Node is changed.
 
---wait follows it to its end, with a line for each cluster whenever it gets on. The exit code is 5 if an expectation was missed,
-or the time of --timeout is over, and 1 if the disruption was not carried out in every cluster, or agents that were frozen could not
-see all that was expected.`,
-		Example: `  # What would it hit?
+--wait follows the disruption to its end and prints a line whenever a cluster makes progress. The exit code is 5 if an expectation
+was missed or --timeout has passed, and 1 if the disruption was not carried out in every cluster, or frozen agents could not observe
+everything that was expected.`,
+		Example: `  # Show what it would hit
   kubectl hollow disrupt create outage --fault NotReady --for 2m --mode Percent --value 30 --dry-run
 
-  # Let a third of the Nodes of the production clusters be not ready, and fail unless they are tainted in time
+  # Make a third of the Nodes of the production clusters not ready, and fail unless they are tainted in time
   kubectl hollow disrupt create outage --clusters stage=production --fault NotReady --for 2m --mode Percent --value 30 \
     --expect taint=node.kubernetes.io/not-ready:NoExecute@1m --wait
 
-  # As a file says
+  # From a file
   kubectl hollow disrupt create -f config/samples/nodedisruption.yaml`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
 		RunE: func(command *cobra.Command, args []string) error { return d.run(command.Context(), args) },
 	}
 	d.flags.addFlags(command)
-	command.Flags().StringVarP(&d.file, "filename", "f", "", "file with the NodeDisruption, instead of all other flags that describe one")
+	command.Flags().StringVarP(&d.file, "filename", "f", "", "file with the NodeDisruption, instead of the flags that describe one")
 	command.Flags().BoolVar(&d.wait, "wait", false, "follow it to its end")
-	command.Flags().DurationVar(&d.timeout, "timeout", 0, "how long --wait or --dry-run waits; default to the end of the disruption, or 30s")
+	command.Flags().DurationVar(&d.timeout, "timeout", 0, "longest time to wait; default with --wait: to the end of the disruption, with --dry-run: 30s")
 	d.output = cmdutil.NewOutput(command)
 	d.dryRun = cmdutil.NewDryRun(command)
 	return command
@@ -78,7 +78,7 @@ func (d *disruptCreate) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if d.wait && disruption.Spec.Schedule != "" {
-		return cmdutil.Usage("--wait has no end with a schedule")
+		return cmdutil.Usage("--wait: a disruption with a schedule has no end")
 	}
 	c, err := d.hub.Client()
 	if err != nil {
@@ -89,7 +89,7 @@ func (d *disruptCreate) run(ctx context.Context, args []string) error {
 	}
 	err = c.Create(ctx, disruption)
 	if apierrors.IsAlreadyExists(err) {
-		return cmdutil.Refusal("nodedisruption %s exists already: take another name, or remove that one: kubectl hollow disrupt stop %s", disruption.Name, disruption.Name)
+		return cmdutil.Refusal("nodedisruption %s already exists: choose another name, or remove it with: kubectl hollow disrupt stop %s", disruption.Name, disruption.Name)
 	}
 	if err != nil {
 		return fmt.Errorf("creating the disruption: %w", err)
@@ -107,7 +107,7 @@ func (d *disruptCreate) readDisruption(args []string) (*v1alpha1.NodeDisruption,
 	disruption := &v1alpha1.NodeDisruption{}
 	if d.file != "" {
 		if given := d.flags.givenFlags(); len(given) > 0 {
-			return nil, cmdutil.Usage("-f says what is disrupted, and so does --%s: leave one of them out", given[0])
+			return nil, cmdutil.Usage("-f and --%s both describe the disruption: use only one of them", given[0])
 		}
 		text, err := os.ReadFile(d.file)
 		if err != nil {
@@ -182,7 +182,7 @@ func (d *disruptCreate) previewNodes(ctx context.Context, c client.WithWatch, wa
 	d.printPreview(shown, len(clusters.Items))
 	wanted.Status = shown.Status
 	if err == nil && hitsNothing(shown) {
-		err = errors.New("no Node would be hit, and the disruption would fail: choose more")
+		err = errors.New("no Node would be hit, so the disruption would fail: select more Nodes")
 	}
 	if _, own := d.output.Own(); !own {
 		return errors.Join(d.output.Print(d.hub.Out, wanted), err)
@@ -191,7 +191,7 @@ func (d *disruptCreate) previewNodes(ctx context.Context, c client.WithWatch, wa
 		return err
 	}
 	if err != nil {
-		return cmdutil.Timeout("not every cluster has said in %s what it would hit: %s", d.timeout, cmdutil.DescribeStoppedHub(ctx, c, err.Error()))
+		return cmdutil.Timeout("not every cluster has reported within %s what it would hit: %s", d.timeout, cmdutil.DescribeStoppedHub(ctx, c, err.Error()))
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func (d *disruptCreate) deleteDryRun(ctx context.Context, c client.Client, shown
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	if err := c.Delete(ctx, shown); client.IgnoreNotFound(err) != nil {
-		d.hub.Note("The dry run is still on the hub, and does nothing: %v. To delete it: kubectl hollow disrupt stop %s", err, shown.Name)
+		d.hub.Note("The dry run could not be deleted from the hub; it changes nothing: %v. To delete it: kubectl hollow disrupt stop %s", err, shown.Name)
 	}
 }
 
@@ -258,7 +258,7 @@ func (d *disruptCreate) followRuns(ctx context.Context, telling *cmdutil.Hub, c 
 	stop()
 	done.Wait()
 	if err != nil {
-		telling.Note("The disruption continues. To see how far it is: kubectl hollow disrupt list. To end it: kubectl hollow disrupt stop %s", disruption.Name)
+		telling.Note("The disruption continues. To see its progress: kubectl hollow disrupt list. To end it: kubectl hollow disrupt stop %s", disruption.Name)
 		return fmt.Errorf("following the disruption: %w", err)
 	}
 	telling.Say("%s: %s", disruption.Status.Phase, disruption.Status.Message)
@@ -267,11 +267,11 @@ func (d *disruptCreate) followRuns(ctx context.Context, telling *cmdutil.Hub, c 
 	}
 	switch {
 	case disruption.Status.Verdict == v1alpha1.DisruptionMissed:
-		return cmdutil.Timeout("the verdict is Failed: not all was as expected in time")
+		return cmdutil.Timeout("the verdict is Failed: not every expectation was met in time")
 	case disruption.Status.Phase == v1alpha1.NodeDisruptionFailed:
 		return errors.New("the disruption was not carried out in every cluster")
 	case disruption.Status.Verdict == v1alpha1.DisruptionUnknown:
-		return errors.New("the verdict is Unknown: agents were frozen or did not run, and could not see all that was expected; run it again")
+		return errors.New("the verdict is Unknown: agents were frozen or not running, and could not observe every expectation; run it again")
 	case disruption.Status.Verdict != "":
 		telling.Say("the verdict is %s", disruption.Status.Verdict)
 	}

@@ -44,25 +44,25 @@ func (f *disruptFlags) givenFlags() (names []string) {
 // addFlags adds the flags to a command that has no others yet.
 func (f *disruptFlags) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&f.clusters, "clusters", "", "label selector of Clusters; default all")
-	flags.StringVarP(&f.machines, "selector", "l", "", "label selector of Machines; default all")
-	flags.StringVar(&f.exclude, "exclude", "", "label selector of Machines that are not hit")
-	flags.StringVar(&f.deployment, "machine-deployment", "", "name of the MachineDeployment whose Machines are hit")
-	flags.StringSliceVar(&f.zones, "zone", nil, "zones whose Nodes are hit")
-	cmdutil.Choice(command, &f.mode, "mode", "how many are hit in each cluster; Fixed and Percent need --value", disrupt.ModeOne, disrupt.ModeAll, disrupt.ModeFixed, disrupt.ModePercent)
+	flags.StringVar(&f.clusters, "clusters", "", "label selector of Clusters (default: all)")
+	flags.StringVarP(&f.machines, "selector", "l", "", "label selector of Machines (default: all)")
+	flags.StringVar(&f.exclude, "exclude", "", "label selector of Machines to spare")
+	flags.StringVar(&f.deployment, "machine-deployment", "", "name of the MachineDeployment whose Machines to hit")
+	flags.StringSliceVar(&f.zones, "zone", nil, "zones whose Nodes to hit")
+	cmdutil.Choice(command, &f.mode, "mode", "how many Nodes to hit in each cluster; Fixed and Percent need --value", disrupt.ModeOne, disrupt.ModeAll, disrupt.ModeFixed, disrupt.ModePercent)
 	flags.Int32Var(&f.value, "value", 0, "number of Nodes for Fixed, percentage for Percent")
-	flags.StringVar(&f.maxUnavailable, "max-unavailable", "", "how many Nodes of the target may be unavailable at once: a number or a percentage")
-	flags.Int64Var(&f.seed, "seed", 0, "decides which Nodes are hit: the same for the same seed; default 0, and another one for each run of a schedule")
-	flags.StringArrayVar(&f.faults, "fault", nil, "what goes wrong: NotReady, FreezeHeartbeat[:Lease|Status], Flap:NOTREADY/READY, Kill, Reboot, Pressure:Memory, Condition:TYPE, "+
-		"SlowAPI:LATENCY, APIErrors[:PERCENT], PodStartDelay:DELAY, PodStartFail[:PERCENT], NeverJoin; may be given several times")
+	flags.StringVar(&f.maxUnavailable, "max-unavailable", "", "most Nodes of the target that may be unavailable at once: a number or a percentage")
+	flags.Int64Var(&f.seed, "seed", 0, "seed of the choice of Nodes: the same seed hits the same Nodes (default 0; a schedule uses another one for each run)")
+	flags.StringArrayVar(&f.faults, "fault", nil, "fault: NotReady, FreezeHeartbeat[:Lease|Status], Flap:NOTREADY/READY, Kill, Reboot, Pressure:Memory, Condition:TYPE, "+
+		"SlowAPI:LATENCY, APIErrors[:PERCENT], PodStartDelay:DELAY, PodStartFail[:PERCENT], NeverJoin; can be given several times")
 	flags.DurationVar(&f.duration, "for", 0, "how long the disruption lasts, 1s to 720h")
 	flags.DurationVar(&f.startAfter, "start-after", 0, "when it starts")
-	flags.DurationVar(&f.healthyFor, "healthy-for", 0, "how long Nodes are well before each window")
-	flags.DurationVar(&f.unhealthyFor, "unhealthy-for", 0, "how long a window is; default one window until the end")
-	flags.DurationVar(&f.jitter, "jitter", 0, "up to how much later each window starts")
-	flags.Int32Var(&f.repeat, "repeat", 0, "how many windows there are; default as many as start in time")
-	flags.StringVar(&f.schedule, "schedule", "", `start again and again, by the five fields of crontab in UTC, such as "0 3 * * *"`)
-	flags.StringArrayVar(&f.expect, "expect", nil, "what has to become of each Node in time: condition=TYPE:STATUS@1m, taint=KEY[:EFFECT]@1m, evicted@5m, replaced@10m; may be given several times")
+	flags.DurationVar(&f.healthyFor, "healthy-for", 0, "how long Nodes are healthy before each window")
+	flags.DurationVar(&f.unhealthyFor, "unhealthy-for", 0, "length of a window (default: one window until the end)")
+	flags.DurationVar(&f.jitter, "jitter", 0, "random delay of each window, at most this")
+	flags.Int32Var(&f.repeat, "repeat", 0, "number of windows (default: as many as fit)")
+	flags.StringVar(&f.schedule, "schedule", "", `start again by this schedule: five fields of crontab in UTC, such as "0 3 * * *"`)
+	flags.StringArrayVar(&f.expect, "expect", nil, "expectation for each Node, with its deadline: condition=TYPE:STATUS@1m, taint=KEY[:EFFECT]@1m, evicted@5m, replaced@10m; can be given several times")
 	flags.VisitAll(func(flag *pflag.Flag) { f.all = append(f.all, flag) })
 }
 
@@ -72,7 +72,7 @@ func (f *disruptFlags) validateFlags() error {
 	case (f.mode == disrupt.ModeFixed || f.mode == disrupt.ModePercent) && f.value <= 0:
 		return cmdutil.Usage("--mode %s needs --value, more than 0", f.mode)
 	case len(f.faults) == 0 || f.duration == 0:
-		return cmdutil.Usage("want --fault and --for, or -f: see --help")
+		return cmdutil.Usage("give --fault and --for, or -f: see --help")
 	case f.machines != "" && f.machines == f.exclude:
 		return cmdutil.Usage("--selector and --exclude are the same: no Node would be hit")
 	}
@@ -136,7 +136,7 @@ func parseSelector(flag, text string) (*metav1.LabelSelector, error) {
 	}
 	selector, err := metav1.ParseToLabelSelector(text)
 	if err != nil {
-		return nil, cmdutil.Usage("--%s: %q is no label selector: %w", flag, text, err)
+		return nil, cmdutil.Usage("--%s: %q is not a label selector: %w", flag, text, err)
 	}
 	return selector, nil
 }
@@ -220,7 +220,7 @@ func parseExpectation(text string) (v1alpha1.DisruptionExpectation, error) {
 	}
 	within, err := time.ParseDuration(text[at+1:])
 	if err != nil || within <= 0 {
-		return expectation, fmt.Errorf("want a duration such as 5m behind @, got %q", text[at+1:])
+		return expectation, fmt.Errorf("want a duration such as 5m after @, got %q", text[at+1:])
 	}
 	expectation.Within.Duration = within
 	kind, value, _ := strings.Cut(text[:at], "=")

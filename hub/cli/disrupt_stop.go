@@ -36,15 +36,16 @@ func newDisruptStop(hub *cmdutil.Hub) *cobra.Command {
 	d := &disruptStop{hub: hub}
 	command := &cobra.Command{
 		Use: "stop NAME", Short: "Restore the Nodes of a NodeDisruption, and delete it",
-		Long: `Restore the Nodes of a NodeDisruption, and delete it. It is paused first, until the clusters' agents say that all of its Nodes are
-healthy again, and deleted then, or when --timeout is over, with exit code 5. The Nodes of a cluster whose agent does not reach the hub are
-restored when it does, or by the end of the fault. With --wait=false it is deleted at once, which restores the Nodes too.`,
+		Long: `Restore the Nodes of a NodeDisruption, and delete it. The command pauses it until the agents report that all of its Nodes are
+healthy again, and then deletes it. After --timeout it is deleted anyway, with exit code 5. If an agent cannot reach the hub, its
+Nodes are restored when it can, or when the fault ends. With --wait=false the disruption is deleted immediately, which restores the
+Nodes too.`,
 		Example: `  kubectl hollow disrupt stop outage
   kubectl hollow disrupt stop outage --wait=false`, Args: cmdutil.OneName,
 		RunE: func(command *cobra.Command, args []string) error { return d.run(command.Context(), args[0]) },
 	}
 	command.Flags().BoolVar(&d.wait, "wait", true, "wait until the Nodes are healthy again, and the runs are gone from all clusters")
-	command.Flags().DurationVar(&d.timeout, "timeout", restoreTimeout, "how long to wait for the Nodes before the deletion")
+	command.Flags().DurationVar(&d.timeout, "timeout", restoreTimeout, "longest time to wait for the Nodes before the deletion")
 	d.dryRun = cmdutil.NewDryRun(command)
 	return command
 }
@@ -77,7 +78,7 @@ func (d *disruptStop) run(ctx context.Context, name string) error {
 		return err
 	}
 	if len(ill) > 0 {
-		return cmdutil.Timeout("the Nodes were not seen to be healthy again after %s: %s; their agents restore them when they reach the hub, or the faults end by themselves", d.timeout, strings.Join(ill, ", "))
+		return cmdutil.Timeout("the Nodes were not reported healthy again within %s: %s; their agents restore them when they reach the hub, or the faults end on their own", d.timeout, strings.Join(ill, ", "))
 	}
 	return nil
 }

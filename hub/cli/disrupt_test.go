@@ -75,7 +75,7 @@ func TestADisruptionIsMadeOfFlags(t *testing.T) {
 	made, _ = f.disruption()
 	f.Expect(made.Spec.Paused).To(BeTrue())
 	f.succeeds("disrupt resume NAME")
-	f.fails(4, "exists already: take another name, or remove that one: kubectl hollow disrupt stop", "disrupt create NAME --fault Kill --for 1m")
+	f.fails(4, "already exists: choose another name, or remove it with: kubectl hollow disrupt stop", "disrupt create NAME --fault Kill --for 1m")
 	f.Expect(f.succeeds("disrupt stop NAME --dry-run")).To(ContainSubstring("(dry run)"))
 	f.Expect(f.succeeds("disrupt stop NAME")).To(ContainSubstring("deleted"))
 	f.fails(3, "does not exist: see kubectl hollow disrupt list", "disrupt stop NAME")
@@ -127,7 +127,7 @@ func TestStopWaitsForTheNodes(t *testing.T) {
 	f = newFixture(t)
 	f.succeeds("disrupt create NAME --clusters a=b --fault NotReady --for 1m")
 	f.restores(f.disruptionRun(), 2)
-	f.stops(5, "the Nodes were not seen to be healthy again after 3s: 1 Node of "+f.name, "disrupt stop NAME --timeout 3s")
+	f.stops(5, "the Nodes were not reported healthy again within 3s: 1 Node of "+f.name, "disrupt stop NAME --timeout 3s")
 	_, err = f.disruption()
 	f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it is deleted all the same")
 }
@@ -135,8 +135,8 @@ func TestStopWaitsForTheNodes(t *testing.T) {
 func TestADisruptionThatCannotBeMeantIsBadUsage(t *testing.T) {
 	f := newFixture(t)
 	for args, says := range map[string]string{
-		"":                                         "want --fault and --for",
-		"--fault Kill":                             "want --fault and --for",
+		"":                                         "give --fault and --for",
+		"--fault Kill":                             "give --fault and --for",
 		"--fault Flop --for 1m":                    "want one of NotReady",
 		"--fault Flap --for 1m":                    "flap: required",
 		"--fault Flap:1s --for 1m":                 "invalid duration",
@@ -147,16 +147,16 @@ func TestADisruptionThatCannotBeMeantIsBadUsage(t *testing.T) {
 		"--fault Kill --for 1m --expect x":         "WHAT@DURATION",
 		"--fault Kill --for 1m --expect evicted@x": "duration such as 5m",
 		"--fault Kill --for 1m --expect gone@5m":   "want condition=",
-		"--fault Kill --for 1m --clusters a==b==c": `--clusters: "a==b==c" is no label selector`,
-		"--fault Kill --for 1m --exclude a==b==c":  `--exclude: "a==b==c" is no label selector`,
+		"--fault Kill --for 1m --clusters a==b==c": `--clusters: "a==b==c" is not a label selector`,
+		"--fault Kill --for 1m --exclude a==b==c":  `--exclude: "a==b==c" is not a label selector`,
 	} {
 		f.fails(2, says, "disrupt create NAME "+args)
 	}
-	f.fails(2, "has no end with a schedule", "disrupt create NAME --fault Kill --for 1m --wait", "--schedule", "*/5 * * * *")
+	f.fails(2, "a disruption with a schedule has no end", "disrupt create NAME --fault Kill --for 1m --wait", "--schedule", "*/5 * * * *")
 	file := filepath.Join(t.TempDir(), "x.yaml")
 	f.Expect(os.WriteFile(file, []byte("apiVersion: hollowfleet.io/v1alpha1\nkind: NodeDisruption\nmetadata: {name: x}\nspec: {fault: []}\n"), 0o600)).To(Succeed())
 	f.fails(2, "fault", "disrupt create -f "+file)
-	f.fails(2, "and so does --mode", "disrupt create --mode All -f "+file)
+	f.fails(2, "and --mode both describe the disruption", "disrupt create --mode All -f "+file)
 	f.fails(2, "spec.timing: duration", "disrupt create NAME --fault Kill --for 721h")
 	// Nothing is created for a dry run of what cannot be carried out either.
 	f.fails(2, "spec.expectations[0].within: 40s is longer than the run", "disrupt create NAME --fault Kill --for 20s --expect evicted@40s --dry-run")
@@ -194,7 +194,7 @@ func TestFollowingADisruptionHasAnExitCode(t *testing.T) {
 		})
 	}
 	f := newFixture(t)
-	f.stops(5, "The disruption continues. To see how far it is: kubectl hollow disrupt list. To end it: kubectl hollow disrupt stop "+f.name, "disrupt create NAME --clusters x=NAME --fault Kill --for 1m --wait --timeout 1s")
+	f.stops(5, "The disruption continues. To see its progress: kubectl hollow disrupt list. To end it: kubectl hollow disrupt stop "+f.name, "disrupt create NAME --clusters x=NAME --fault Kill --for 1m --wait --timeout 1s")
 }
 
 func TestADryRunShowsWhatWouldBeHitAndLeavesNothing(t *testing.T) {

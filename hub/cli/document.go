@@ -19,7 +19,7 @@ import (
 const documentVersion = "cli.hollowfleet.io/v1"
 
 // notLooked opens the problem of a hub whose Lease the user may not read.
-const notLooked = "not looked at: "
+const notLooked = "not checked: "
 
 // hubDocument is what is known of the hub.
 type hubDocument struct {

@@ -182,7 +182,7 @@ func TestWhoRemovesFinalizersIsToldOfMachinesAndLoadTestRuns(t *testing.T) {
 	var out bytes.Buffer
 	line := []string{"cluster", "remove-finalizers", f.name, "--kubeconfig", environment.Cluster.AdminKubeconfig()}
 	f.Expect(cli.Execute(t.Context(), line, genericiooptions.IOStreams{In: screen.file, Out: &out, ErrOut: &out})).To(Equal(4), out.String)
-	f.Expect(out.String()).To(And(ContainSubstring("Give up 1 Machine and 1 LoadTestRun of namespace "+f.name+"?"), ContainSubstring("keep their finalizers")))
+	f.Expect(out.String()).To(And(ContainSubstring("Force-remove 1 Machine and 1 LoadTestRun of namespace "+f.name+"?"), ContainSubstring("keep their finalizers")))
 	f.succeeds("cluster remove-finalizers NAME --yes")
 }
 

@@ -27,7 +27,7 @@ func TestFleetStatusNamesClustersThatHaveLeft(t *testing.T) {
 
 	f.Expect(f.client.Delete(t.Context(), left)).To(Succeed())
 	f.reconcile()
-	out = f.stops(1, "has left Machines that no agent looks after, in the namespaces of clusters that do not exist any more: "+left.Name, "fleet status NAME")
+	out = f.stops(1, "has Machines without an agent, in the namespaces of clusters that no longer exist: "+left.Name, "fleet status NAME")
 	f.Expect(out).To(MatchRegexp(left.Name + ` +- .* Left .*2 of its Machines, which is left in its namespace: kubectl hollow cluster join ` + left.Name))
 
 	// What another fleet of the same name had is not this one's.

@@ -57,7 +57,7 @@ func TestAnUpgradeOfAFleet(t *testing.T) {
 	f := newFleetFixture(t)
 	f.settle()
 	f.fails(2, "--kubelet is required", "upgrade fleet/NAME")
-	f.fails(2, `"1.37" is no version`, "upgrade fleet/NAME --kubelet 1.37")
+	f.fails(2, `"1.37" is not a version`, "upgrade fleet/NAME --kubelet 1.37")
 	f.fails(4, "spec.allowDowngrade", "upgrade fleet/NAME --kubelet v1.35.0")
 	f.Expect(f.kubelet()).To(Equal("v1.36.2"), "a refused upgrade writes nothing")
 
@@ -65,7 +65,7 @@ func TestAnUpgradeOfAFleet(t *testing.T) {
 	f.Expect(planned).To(MatchRegexp(`1 +canary +` + f.clusters[0].Name + ` +v1.36.2 +v1.37.1 +v1.37.1 +at once`))
 	f.Expect(planned).To(MatchRegexp(`2 +- +` + f.clusters[1].Name + ` +v1.36.2 +v1.37.1 +v1.37.1 +later`))
 	f.Expect(planned).To(ContainSubstring("(dry run)"))
-	f.Expect(f.stops(4, "it can start in none of its 2 clusters", "upgrade fleet/NAME --kubelet v1.38.0 --dry-run")).To(ContainSubstring("upgrade the cluster's API server"))
+	f.Expect(f.stops(4, "it cannot start in any of its 2 clusters", "upgrade fleet/NAME --kubelet v1.38.0 --dry-run")).To(ContainSubstring("upgrade the cluster's API server"))
 	f.Expect(f.kubelet()).To(Equal("v1.36.2"), "a dry run writes nothing")
 
 	f.Expect(f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")).To(ContainSubstring("upgraded from kubelet v1.36.2 to v1.37.1"))
@@ -174,7 +174,7 @@ func TestAnInterruptedChangeIsNotKnown(t *testing.T) {
 	r := f.execute(asking, &bytes.Buffer{}, "upgrade fleet/NAME --kubelet v1.37.1 --wait --server "+front.URL)
 	f.Expect(r.code).To(Equal(130), r.errOut)
 	f.Expect(r.errOut).To(And(
-		ContainSubstring("It is not known whether the hub has made the change. To see: kubectl hollow rollout status machinefleet "+f.name+" --watch=false"),
+		ContainSubstring("Whether the hub has applied the change is unknown. To check: kubectl hollow rollout status machinefleet "+f.name+" --watch=false"),
 		HaveSuffix("interrupted\n")))
 	f.Expect(f.kubelet()).To(Equal("v1.37.1"), "the hub has made it")
 }
@@ -210,7 +210,7 @@ func TestADryRunShowsTheKubeletOfEachCluster(t *testing.T) {
 	f.Expect(r.code).To(Equal(0), r.errOut)
 	f.Expect(r.out).To(And(
 		MatchRegexp(`1 +canary +`+f.clusters[0].Name+` +v1.36.2 +v1.36.3 `), MatchRegexp(`2 +- +`+f.clusters[1].Name+` +v1.36.2 +v1.37.1 `)))
-	f.Expect(r.errOut).To(ContainSubstring(f.clusters[0].Name + " gets kubelet v1.36.3 and not v1.37.1: spec.overrides[late].template sets it"))
+	f.Expect(r.errOut).To(ContainSubstring(f.clusters[0].Name + " gets kubelet v1.36.3 instead of v1.37.1: spec.overrides[late].template sets it"))
 	const unused = "spec.overrides[unmatched].clusterSelector matches no cluster of the fleet"
 	f.Expect(r.errOut).To(And(ContainSubstring(unused), Not(ContainSubstring("[late].clusterSelector"))))
 	f.Expect(f.hollow("fleet status NAME").errOut).To(ContainSubstring(unused))
@@ -242,7 +242,7 @@ func TestAFleetIsFrozenAndUnfrozen(t *testing.T) {
 	d := &v1alpha1.MachineDeployment{}
 	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Namespace: f.clusters[0].Name, Name: f.name}, d)).To(Succeed())
 	f.Expect(d.Spec.Template.Spec.Versions.Kubelet).To(Equal("v1.36.2"))
-	f.fails(4, "is frozen already, by admin (audit)", "freeze machinefleet/NAME")
+	f.fails(4, "is already frozen, by admin (audit)", "freeze machinefleet/NAME")
 	f.Expect(f.succeeds("unfreeze fleet/NAME --wait=false")).To(ContainSubstring("unfrozen"))
 	f.reconcile()
 	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(d), d)).To(Succeed())
@@ -281,8 +281,8 @@ func TestAGroupIsApproved(t *testing.T) {
 		Fleet: f.name, FleetUID: string(fleet.UID), Revision: read().Status.Revision, Rollout: fleet.Status.Rollout, Group: "canary", Approver: user,
 	}))
 	f.Expect(given[0].OwnerReferences).To(ConsistOf(HaveField("UID", fleet.UID)))
-	f.Expect(f.succeeds("rollout approve machinefleet NAME --group canary")).To(ContainSubstring("is approved already"))
-	f.Expect(f.succeeds("rollout approve machinefleet NAME")).To(ContainSubstring("no group that waits"))
+	f.Expect(f.succeeds("rollout approve machinefleet NAME --group canary")).To(ContainSubstring("is already approved"))
+	f.Expect(f.succeeds("rollout approve machinefleet NAME")).To(ContainSubstring("no group that is waiting"))
 	f.Expect(f.approvals()).To(HaveLen(1))
 	f.settle()
 	f.Expect(f.succeeds("rollout status fleet/NAME")).To(ContainSubstring("2 of 2 clusters updated"))
@@ -310,7 +310,7 @@ func TestADryRunShowsWhenAWindowOpens(t *testing.T) {
 // Claim: `rollout undo` never goes forward. Broken: what was gone back from counts as earlier; only the last one is remembered; each that was passed counts as gone back from; an aborted revision counts as earlier. Also: TestUndoAfterUndoGoesFurtherBack, TestUndoGoesPastARevisionThatWasAborted.
 func TestAFleetGoesBackToAnEarlierTemplate(t *testing.T) {
 	f := newFleetFixture(t)
-	f.fails(3, "has no revision before its current template; it has none", "rollout undo fleet/NAME")
+	f.fails(3, "has no earlier revision", "rollout undo fleet/NAME")
 	f.settle()
 	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")
 	f.reconcile()
@@ -332,8 +332,8 @@ func TestAFleetGoesBackToAnEarlierTemplate(t *testing.T) {
 	f.Expect(f.kubelet()).To(Equal("v1.36.2"))
 	f.settle()
 	f.Expect(f.succeeds("rollout status fleet/NAME")).To(ContainSubstring("has rolled out: 2 of 2 clusters updated"))
-	f.Expect(f.succeeds("rollout undo fleet/NAME --to-revision 3")).To(ContainSubstring("has the template of revision 3 already"))
-	f.fails(3, "has no revision before its current template that it has not been rolled back from; it has 2, 3", "rollout undo fleet/NAME")
+	f.Expect(f.succeeds("rollout undo fleet/NAME --to-revision 3")).To(ContainSubstring("already has the template of revision 3"))
+	f.fails(3, "has no earlier revision that it has not been rolled back from; it has 2, 3", "rollout undo fleet/NAME")
 	f.Expect(f.kubelet()).To(Equal("v1.36.2"), "it does not go forward to what it has gone back from")
 
 	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")

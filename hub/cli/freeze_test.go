@@ -20,7 +20,7 @@ func TestFreezeWritesWhoAndWhyAndWaits(t *testing.T) {
 	f.stops(5, "has not confirmed", "freeze cluster NAME --timeout 100ms --reason", "storage maintenance")
 	f.Expect(f.cluster().Annotations).To(HaveKeyWithValue(v1alpha1.FreezeAnnotation, "storage maintenance"))
 	f.Expect(f.cluster().Annotations).To(HaveKeyWithValue(v1alpha1.FreezeUserAnnotation, "admin"))
-	f.fails(4, "is frozen already, by admin (storage maintenance)", "freeze cluster NAME")
+	f.fails(4, "is already frozen, by admin (storage maintenance)", "freeze cluster NAME")
 	// Another freeze, and the one before, are no confirmation of this one.
 	f.report(v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
 	f.stops(5, "has not confirmed", "freeze cluster NAME --overwrite --timeout 100ms --reason", "storage maintenance")
@@ -78,7 +78,7 @@ func TestUnfreezeSaysThatTheRestTakesSeconds(t *testing.T) {
 	f.report(v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonRelisting)
 	r := f.hollow("unfreeze cluster NAME")
 	f.Expect(r.code).To(Equal(0), r.errOut)
-	f.Expect(r.errOut).To(And(ContainSubstring("continues in a few seconds (Relisting)"), Not(ContainSubstring("stays frozen"))))
+	f.Expect(r.errOut).To(And(ContainSubstring("resumes in a few seconds (Relisting)"), Not(ContainSubstring("stays frozen"))))
 }
 
 func TestFreezePrintsTheObjectAndTellsMoreWhenWide(t *testing.T) {

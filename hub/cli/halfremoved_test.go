@@ -91,10 +91,10 @@ func TestCommandsBearKindsThatAreMissing(t *testing.T) {
 		r := f.hollow(args)
 		f.Expect(r.code).To(Equal(1), args+": "+r.errOut)
 		f.Expect(r.errOut).To(And(ContainSubstring(": "+kind+": the API server does not have this kind"), ContainSubstring(`run "hub install"`),
-			Not(ContainSubstring("is no hub"))), args)
+			Not(ContainSubstring("is not a hub"))), args)
 	}
 	found := f.status(1)
-	f.Expect(found.Problem).To(And(ContainSubstring("not looked at: "), ContainSubstring("MachineSet, Machine"), ContainSubstring("NodeDisruption")))
+	f.Expect(found.Problem).To(And(ContainSubstring("not checked: "), ContainSubstring("MachineSet, Machine"), ContainSubstring("NodeDisruption")))
 }
 
 // A hub that was uninstalled with Clusters left: its kinds are being deleted, and nobody removes the finalizers.
@@ -135,7 +135,7 @@ func TestAHalfRemovedHubIsNamedAndItsFinalizersAreRemoved(t *testing.T) {
 	f.Expect(r.out).To(ContainSubstring("cluster.hollowfleet.io/" + f.name + " finalizer removed"))
 	f.Expect(r.errOut).To(ContainSubstring("kubectl delete namespace " + f.name))
 	f.Eventually(func() string { return f.all("status") }).WithTimeout(patience).Should(And(HavePrefix("1:"),
-		MatchRegexp(`(?m)^Cluster: +not looked at: the API server does not have this kind`), Not(ContainSubstring("Being removed"))))
+		MatchRegexp(`(?m)^Cluster: +not checked: the API server does not have this kind`), Not(ContainSubstring("Being removed"))))
 }
 
 // all is the exit code of a command and everything that it prints.

@@ -77,7 +77,7 @@ func TestALoadTestIsMadeOfFlagsFollowedListedAndStopped(t *testing.T) {
 		And(HaveField("Verb", "POST"), HaveField("Resource", "pods"), HaveField("Quantile", v1alpha1.LoadP99)), HaveField("MaxPercent", HaveValue(BeEquivalentTo(1)))))
 	f.Expect(spec.Disruption.Faults).To(ConsistOf(HaveField("Type", disrupt.Kill)))
 	f.Expect(f.succeeds("loadtest list")).To(ContainSubstring(f.name))
-	f.fails(4, "exists already: set another name with --name, or delete that one: kubectl delete loadtest "+f.name, "loadtest run density --wait=false --name NAME")
+	f.fails(4, "already exists: set another name with --name, or delete it with: kubectl delete loadtest "+f.name, "loadtest run density --wait=false --name NAME")
 	f.Expect(f.succeeds("loadtest stop NAME --dry-run")).To(ContainSubstring("(dry run)"))
 	f.Expect(f.loadTest().Spec.Stopped).To(BeFalse())
 	f.Expect(f.succeeds("loadtest stop NAME")).To(ContainSubstring("stopped"))
@@ -93,17 +93,17 @@ func TestALoadTestIsMadeOfFlagsFollowedListedAndStopped(t *testing.T) {
 func TestALoadTestThatCannotBeMeantIsBadUsage(t *testing.T) {
 	f := newFixture(t)
 	for args, says := range map[string]string{
-		"":                                   "want a preset, one of api-mix, density, node-churn, pod-startup, or -f",
+		"":                                   "give a preset, one of api-mix, density, node-churn, pod-startup, or -f",
 		"pods":                               `there is no preset "pods"`,
 		"density --pods 1 --pods-per-node 1": "set one of them",
-		"density --clusters a==b==c":         "is no label selector",
+		"density --clusters a==b==c":         "is not a label selector",
 		"density --duration soon":            "invalid",
 		"density --threshold PodReady":       "want WHAT<=MOST",
-		"density --threshold PodsReady<=5s":  `there is no measurement "PodsReady"`,
+		"density --threshold PodsReady<=5s":  `unknown measurement "PodsReady"`,
 		"density --threshold PodReady<=soon": "want a duration such as 5s",
 		"density --threshold Errors<=101%":   "want a percentage",
-		"density -f x.yaml":                  "and so does density",
-		"-f x.yaml --qps 3":                  "and so does --qps",
+		"density -f x.yaml":                  "-f and density both describe the test",
+		"-f x.yaml --qps 3":                  "-f and --qps both describe the test",
 	} {
 		f.fails(2, says, "loadtest run "+args)
 	}
@@ -135,7 +135,7 @@ func TestFollowingALoadTestPrintsResultsAndHasAnExitCode(t *testing.T) {
 		"passed":     {passed(), 0, "met: PodReady P99 1.23s, at most 5s\nPassed: 2 of 2", ""},
 		"missed":     {missed, 5, "not met: PodReady P99 1.23s, not 5s", "the verdict is Failed: PodReady P99"},
 		"in part":    {failed, 1, "Failed: 2 of 2", "west: left out, because it is frozen"},
-		"invalid":    {invalid, 1, "Invalid: ", "says nothing about them"},
+		"invalid":    {invalid, 1, "Invalid: ", "say nothing about the clusters"},
 		"not at all": {never, 1, "Failed: no accepted", "was not carried out"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +193,7 @@ func (f *fixture) pause(d time.Duration) bool {
 
 func TestInterruptingEndsTheFollowingAndNotTheTest(t *testing.T) {
 	f := newFixture(t)
-	f.stops(5, "The load test continues. To see how far it is: kubectl hollow loadtest list. To end it: kubectl hollow loadtest stop "+f.name, "loadtest run density --name NAME --timeout 1s")
+	f.stops(5, "The load test continues. To see its progress: kubectl hollow loadtest list. To end it: kubectl hollow loadtest stop "+f.name, "loadtest run density --name NAME --timeout 1s")
 	f.Expect(f.loadTest().Spec.Stopped).To(BeFalse())
 	f = newFixture(t)
 	ctx, interrupt := context.WithCancel(t.Context())

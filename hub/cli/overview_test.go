@@ -61,5 +61,5 @@ func TestASupportBundleHasObjectsAndNoSecrets(t *testing.T) {
 	for name, content := range files {
 		f.Expect(content).NotTo(Or(ContainSubstring(secret), ContainSubstring("managedFields")), name)
 	}
-	f.fails(4, "exists already", "support-bundle --output-file", path)
+	f.fails(4, "already exists", "support-bundle --output-file", path)
 }

@@ -18,7 +18,7 @@ func (f *fleetFixture) spec() *v1alpha1.MachineFleetSpec {
 
 func TestARolloutOfAFleetIsAborted(t *testing.T) {
 	f := newFleetFixture(t)
-	f.fails(4, "the hub has not looked at its current template yet", "rollout abort fleet/NAME")
+	f.fails(4, "the hub has not observed its current template yet", "rollout abort fleet/NAME")
 	f.settle()
 	f.fails(4, "is complete: to go back, kubectl hollow rollout undo", "rollout abort fleet/NAME")
 	f.fails(3, "does not exist", "rollout abort fleet/nothing")
@@ -62,7 +62,7 @@ func TestARolloutOfAFleetIsAborted(t *testing.T) {
 
 func TestARolloutOfAFleetIsRetried(t *testing.T) {
 	f := newFleetFixture(t)
-	f.fails(4, "the hub has not looked at its current template yet", "rollout retry fleet/NAME")
+	f.fails(4, "the hub has not observed its current template yet", "rollout retry fleet/NAME")
 	f.settle()
 	f.fails(4, "no cluster has failed with revision", "rollout retry fleet/NAME")
 	f.Expect(f.spec().RetriedAt).To(BeNil())

@@ -54,7 +54,7 @@ func TestUndoTakesTheTemplateOfARevision(t *testing.T) {
 	f.Expect(f.succeeds("rollout undo machinedeployment/workers -n NAME --to-revision 1")).To(ContainSubstring("rolled back to revision 1"))
 	f.Expect(f.workers().Spec.Template.Spec.Versions.Kubelet).To(Equal("v1.34.1"))
 	before := f.workers().ResourceVersion
-	f.Expect(f.succeeds("rollout undo md workers -n NAME --to-revision 1")).To(ContainSubstring("has the template of revision 1 already"))
+	f.Expect(f.succeeds("rollout undo md workers -n NAME --to-revision 1")).To(ContainSubstring("already has the template of revision 1"))
 	f.Expect(f.workers().ResourceVersion).To(Equal(before))
 }
 
@@ -79,7 +79,7 @@ func TestUndoOfARevisionThatIsGone(t *testing.T) {
 	f.fails(3, "has no revision 7 (any more); it has 1, 2", "rollout undo machinedeployment workers -n NAME --to-revision 7")
 	f.fails(2, "--to-revision", "rollout undo machinedeployment workers -n NAME --to-revision -1")
 	f.Expect(f.client.Delete(t.Context(), &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: "workers-h1"}})).To(Succeed())
-	f.fails(3, "no revision before its current one, 2; it has 2", "rollout undo machinedeployment workers -n NAME")
+	f.fails(3, "no revision before its current revision, 2; it has 2", "rollout undo machinedeployment workers -n NAME")
 	f.Expect(f.workers().ResourceVersion).To(Equal(before))
 }
 

@@ -48,7 +48,7 @@ func TestARolloutThatWaitsForAStoppedHubSaysSo(t *testing.T) {
 func TestAnUpgradeThatCanStartNowhereIsRefused(t *testing.T) {
 	f := newFleetFixture(t)
 	f.settle()
-	f.fails(4, "it can start in none of its 2 clusters", "upgrade fleet/NAME --kubelet v1.38.0")
+	f.fails(4, "it cannot start in any of its 2 clusters", "upgrade fleet/NAME --kubelet v1.38.0")
 	f.stops(4, "--force", "upgrade fleet/NAME --kubelet v1.38.0 --dry-run=server")
 	f.Expect(f.kubelet()).To(Equal("v1.36.2"))
 
@@ -57,7 +57,7 @@ func TestAnUpgradeThatCanStartNowhereIsRefused(t *testing.T) {
 	cluster.Status.KubernetesVersion = "v1.38.0"
 	f.Expect(f.client.Status().Update(t.Context(), cluster)).To(Succeed())
 	f.succeeds("upgrade fleet/NAME --kubelet v1.38.0 --dry-run")
-	f.fails(4, "it can start in none of its 2 clusters", "upgrade fleet/NAME --kubelet v1.39.0")
+	f.fails(4, "it cannot start in any of its 2 clusters", "upgrade fleet/NAME --kubelet v1.39.0")
 	f.succeeds("upgrade fleet/NAME --kubelet v1.39.0 --force")
 	f.Expect(f.kubelet()).To(Equal("v1.39.0"))
 	f.reconcile()

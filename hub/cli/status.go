@@ -29,18 +29,19 @@ func NewStatus(hub *cmdutil.Hub) *cobra.Command {
 	var output documentOutput
 	timeout := 30 * time.Second
 	command := &cobra.Command{
-		Use: "status", Short: "Show whether the hub works, and every object of the fleet that is not healthy",
-		Long: `Show whether the hub works, how many objects of each kind are healthy, and those that are not: why, since when, and the next
-command to run. Problems come first. Ten objects of each kind are shown; -o json has all.
+		Use: "status", Short: "Show whether the hub works, and which objects of the fleet are not healthy",
+		Long: `Show whether the hub works, how many objects of each kind are healthy, and which are not: why, since when, and the next
+command to run. Problems come first. Up to ten objects of each kind are shown; -o json has all.
 
-An object is healthy only if whoever is responsible for it has reported so for its current spec. It is a problem if it is Stalled, blocked,
-frozen, unavailable, failed (also a verdict of a load test or a disruption: delete the object once you have read it), stale, undecodable, stuck
-in deletion, in progress for longer than its own spec allows, run by a silent agent, without its Cluster, or not looked at yet. What is in progress, waits for an approval, a maintenance
-window or a schedule, or was paused by a user is shown, and is not a problem.
+An object is healthy only if its controller or agent has reported so for its current spec. It is a problem if it is Stalled,
+blocked, frozen, unavailable, failed (including the verdict of a load test or a disruption: delete the object once you have read it),
+stale, undecodable, stuck in deletion, in progress for longer than its own spec allows, run by a silent agent, without its Cluster, or
+not yet observed. An object that is in progress, was paused by a user, or is waiting for an approval, a maintenance window or a
+schedule is shown, but is not a problem.
 
-The exit code is 0 when there is no problem; 1 when the hub does not work, an object is a problem, the API server does not have a kind, or
-something was not answered within --timeout; and 4 when nothing wrong was found, but you may not list some kind, or not read the Lease of the
-hub: what was not looked at is named, and does not count as healthy.`,
+The exit code is 0 if there is no problem; 1 if the hub does not work, an object is a problem, the API server does not serve a kind,
+or it did not answer within --timeout; and 4 if no problem was found, but you may not list some kind or read the hub's Lease: whatever
+could not be checked is named, and does not count as healthy.`,
 		Example: `  kubectl hollow status
 
   # For a script
@@ -62,7 +63,7 @@ hub: what was not looked at is named, and does not count as healthy.`,
 		},
 	}
 	output.addFlag(command)
-	command.Flags().DurationVar(&timeout, "timeout", timeout, "longest time to look; what the API server has not answered by then is not known")
+	command.Flags().DurationVar(&timeout, "timeout", timeout, "longest time to wait for the API server; what it has not answered by then is unknown")
 	return command
 }
 
@@ -114,7 +115,7 @@ func observeWithin(ctx context.Context, hub *cmdutil.Hub, timeout time.Duration)
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil && limited.Err() != nil:
-		return nil, fmt.Errorf("whether the fleet is healthy is not known: the hub's API server has not answered within %s: %s", timeout, rootCause(err))
+		return nil, fmt.Errorf("whether the fleet is healthy is unknown: the hub's API server has not answered within %s: %s", timeout, rootCause(err))
 	case err != nil:
 		return nil, err
 	}
@@ -217,7 +218,7 @@ func (f *fleet) printFleet(hub *cmdutil.Hub, output documentOutput) error {
 		}
 	}
 	if f.isEmpty() {
-		hub.Note("There is no Cluster, Machine or any other object of a fleet: nothing was judged but the hub. kubectl hollow cluster join NAME adds a cluster")
+		hub.Note("There is no Cluster, Machine or any other object of a fleet: only the hub was checked. Add a cluster with: kubectl hollow cluster join NAME")
 	}
 	if len(more) > 0 {
 		hub.Say("And %s: kubectl hollow status -o json lists all", strings.Join(more, ", "))
@@ -233,16 +234,16 @@ func (f *fleet) isEmpty() bool {
 func (f *fleet) hubLine() string {
 	switch {
 	case f.hubUnread != "":
-		return "not looked at: " + f.hubUnread
+		return "not checked: " + f.hubUnread
 	case f.hub.Problem != "":
-		return f.hub.Problem + ". All that follows is what was known then"
+		return f.hub.Problem + ". Everything below is the last known state"
 	}
 	return fmt.Sprintf("works: %s, version %s, Lease renewed %s ago", f.hub.Holder, f.hub.Version, duration.HumanDuration(f.hub.Renewed))
 }
 
 func countLine(count health.Count) string {
 	if count.NotLookedAt != "" {
-		return "not looked at: " + count.NotLookedAt
+		return "not checked: " + count.NotLookedAt
 	}
 	line := fmt.Sprintf("%d: %d healthy", count.Total, count.Healthy)
 	for _, part := range []struct {
@@ -263,7 +264,7 @@ func (f *fleet) verdictError() error {
 		return f.failed
 	}
 	if f.took > 0 {
-		missing = append(missing, fmt.Sprintf("all that has happened since, because it took %s to look: run it again", f.took.Round(time.Second)))
+		missing = append(missing, fmt.Sprintf("everything that has happened since, because reading took %s: run it again", f.took.Round(time.Second)))
 	}
 	if f.hub.Problem != "" {
 		problems = append(problems, "the hub does not work")
@@ -287,13 +288,13 @@ func (f *fleet) verdictError() error {
 	unseen := strings.Join(append(missing, forbidden...), ", ")
 	switch {
 	case len(problems) > 0 && unseen != "":
-		return fmt.Errorf("the fleet is not healthy: %s; not looked at: %s", strings.Join(problems, "; "), unseen)
+		return fmt.Errorf("the fleet is not healthy: %s; not checked: %s", strings.Join(problems, "; "), unseen)
 	case len(problems) > 0:
 		return fmt.Errorf("the fleet is not healthy: %s", strings.Join(problems, "; "))
 	case len(missing) > 0:
-		return fmt.Errorf("whether the fleet is healthy is not known: not looked at: %s", unseen)
+		return fmt.Errorf("whether the fleet is healthy is unknown: not checked: %s", unseen)
 	case len(forbidden) > 0:
-		return cmdutil.Refusal("whether the fleet is healthy is not known: you may not look at: %s", unseen)
+		return cmdutil.Refusal("whether the fleet is healthy is unknown: you may not list: %s", unseen)
 	}
 	return nil
 }

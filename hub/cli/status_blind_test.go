@@ -54,7 +54,7 @@ func TestStatusOfAnAPIServerThatDoesNotAnswerIsNotKnown(t *testing.T) {
 		line := strings.Fields("status --timeout 300ms " + format + " --kubeconfig " + silentServer(t))
 		g.Expect(cli.Execute(t.Context(), line, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})).To(Equal(1), errOut.String())
 		g.Expect(time.Since(started)).To(BeNumerically("<", 30*time.Second))
-		g.Expect(errOut.String()).To(ContainSubstring("whether the fleet is healthy is not known: the hub's API server has not answered within 300ms"))
+		g.Expect(errOut.String()).To(ContainSubstring("whether the fleet is healthy is unknown: the hub's API server has not answered within 300ms"))
 		if format == "" {
 			continue
 		}
@@ -62,7 +62,7 @@ func TestStatusOfAnAPIServerThatDoesNotAnswerIsNotKnown(t *testing.T) {
 		g.Expect(json.Unmarshal(out.Bytes(), &found)).To(Succeed(), out.String())
 		g.Expect(found.Healthy).To(BeFalse())
 		g.Expect(found.Hub.Healthy).To(BeFalse())
-		g.Expect(found.Problem).To(ContainSubstring("is not known"))
+		g.Expect(found.Problem).To(ContainSubstring("is unknown"))
 	}
 	g.Expect(cli.Execute(t.Context(), []string{"status", "--timeout", "0s"}, genericiooptions.NewTestIOStreamsDiscard())).To(Equal(2))
 }
@@ -87,7 +87,7 @@ func TestStatusWithoutTheRightToOneKind(t *testing.T) {
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: f.name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: f.name}}})
 	f.Eventually(func() string { return f.as(f.name, "status").errOut }).WithTimeout(patience).Should(
-		Equal("error: whether the fleet is healthy is not known: you may not look at: LoadTestRun\n"))
+		Equal("error: whether the fleet is healthy is unknown: you may not list: LoadTestRun\n"))
 	found := f.status(4, "--as", f.name)
 	f.Expect(found.Problem).To(ContainSubstring("LoadTestRun"))
 	f.Expect(found.Kinds).To(ContainElement(And(HaveField("Kind", "LoadTestRun"), HaveField("Forbidden", true))))
@@ -100,7 +100,7 @@ func TestStatusOfAnEmptyHubSaysThatNothingWasJudged(t *testing.T) {
 	f.emptyHub()
 	r := f.hollow("status")
 	f.Expect(r.code).To(Equal(0), r.errOut)
-	f.Expect(r.errOut).To(ContainSubstring("nothing was judged but the hub"))
+	f.Expect(r.errOut).To(ContainSubstring("only the hub was checked"))
 	f.Expect(f.status(0).Objects).To(BeEmpty())
 }
 

@@ -84,7 +84,7 @@ func TestStatusNamesWhatIsNotHealthyOfEveryKind(t *testing.T) {
 	f.Expect(r.code).To(Equal(1), r.errOut)
 	f.Expect(r.errOut).To(And(ContainSubstring("the fleet is not healthy"), ContainSubstring("MachineDeployment"), ContainSubstring("Machine")))
 	f.Expect(r.out).To(And(MatchRegexp(`(?m)^Hub: +works: hub-1`),
-		MatchRegexp(`(?m)^Problem +Cluster +`+f.name+` +ClusterNotFound .*1 MachineDeployment, 1 Machine, which nobody looks after`)))
+		MatchRegexp(`(?m)^Problem +Cluster +`+f.name+` +ClusterNotFound .*1 MachineDeployment, 1 Machine without an agent`)))
 	found := f.status(1)
 	f.Expect(found.APIVersion).To(Equal("cli.hollowfleet.io/v1"))
 	f.Expect(found.Hub.Healthy).To(BeTrue())
@@ -122,8 +122,8 @@ func TestStatusOfAUserWithoutRightsIsNotHealthy(t *testing.T) {
 	f := newFixture(t)
 	r := f.as(f.name, "status")
 	f.Expect(r.code).To(Equal(4), r.errOut)
-	f.Expect(r.errOut).To(And(ContainSubstring("is not known"), ContainSubstring("the Lease of the hub"), ContainSubstring("LoadTestRun")))
-	f.Expect(r.out).To(And(MatchRegexp(`(?m)^Hub: +not looked at: `), MatchRegexp(`(?m)^MachineFleet: +not looked at: .*cannot list resource`)))
+	f.Expect(r.errOut).To(And(ContainSubstring("is unknown"), ContainSubstring("the Lease of the hub"), ContainSubstring("LoadTestRun")))
+	f.Expect(r.out).To(And(MatchRegexp(`(?m)^Hub: +not checked: `), MatchRegexp(`(?m)^MachineFleet: +not checked: .*cannot list resource`)))
 	f.Expect(f.status(4, "--as", f.name).Kinds).To(HaveEach(HaveField("Forbidden", true)))
 
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: f.name}, Rules: []rbacv1.PolicyRule{
@@ -139,7 +139,7 @@ func TestStatusOfAUserWithoutRightsIsNotHealthy(t *testing.T) {
 		Spec:       v1alpha1.MachineSpec{ClusterName: f.name, MachineTemplateBody: hubtest.Template(nil).Spec},
 	})
 	f.Eventually(func() int { return f.as(f.name, "status").code }).WithTimeout(patience).Should(Equal(1), "what it may see is a problem")
-	f.Expect(f.as(f.name, "status").errOut).To(And(MatchRegexp(`\d+ of \d+ Machine`), ContainSubstring("; not looked at: ")))
+	f.Expect(f.as(f.name, "status").errOut).To(And(MatchRegexp(`\d+ of \d+ Machine`), ContainSubstring("; not checked: ")))
 }
 
 func TestASupportBundleOfAUserWithoutRightsSaysWhatIsLeftOut(t *testing.T) {

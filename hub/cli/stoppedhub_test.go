@@ -19,7 +19,7 @@ import (
 // longStopped is when a hub renewed its Lease that has stopped since.
 func longStopped() time.Time { return time.Now().Add(-time.Hour) }
 
-const nobodyLooks = "when the hub last looked, and nobody has looked since: the hub does not work: the hub hub-1 has not renewed its Lease for 1h0m"
+const nobodyLooks = "when the hub last checked, but the hub does not work: the hub hub-1 has not renewed its Lease for 1h0m"
 
 // That a rollout was complete once is no success while nobody looks: the exit code says so.
 // Claim: Nothing succeeds by what a stopped hub said. Broken: the Lease of the hub is not looked at. Also: TestAStoppedHubConfirmsNothing, TestFollowersSayThatTheHubIsStopped, TestAFinishedRolloutForAUserWhoMayNotReadTheLease.
@@ -38,8 +38,8 @@ func TestAFinishedRolloutIsNoSuccessWhileTheHubIsStopped(t *testing.T) {
 		f.Expect(r.code).To(Equal(1), command+": "+r.out+r.errOut)
 		f.Expect(r.errOut).To(ContainSubstring(nobodyLooks), command)
 	}
-	f.Expect(f.hollow("fleet list").errOut).To(ContainSubstring("This is what was known last: the hub does not work"))
-	f.Expect(f.hollow("cluster list").errOut).To(ContainSubstring("This is what was known last: the hub does not work"))
+	f.Expect(f.hollow("fleet list").errOut).To(ContainSubstring("This is the last known state: the hub does not work"))
+	f.Expect(f.hollow("cluster list").errOut).To(ContainSubstring("This is the last known state: the hub does not work"))
 }
 
 // A user who may not read the Lease of the hub is told that it was not looked at.
@@ -53,7 +53,7 @@ func TestAFinishedRolloutForAUserWhoMayNotReadTheLease(t *testing.T) {
 	f.Eventually(func() int { return f.as(f.name, "fleet list").code }).WithTimeout(patience).Should(Equal(0))
 	r := f.as(f.name, "rollout status fleet/NAME")
 	f.Expect(r.code).To(Equal(0), r.errOut)
-	f.Expect(r.errOut).To(ContainSubstring("Whether the hub works was not looked at, because you may not read its Lease"))
+	f.Expect(r.errOut).To(ContainSubstring("Whether the hub works was not checked, because you may not read its Lease"))
 }
 
 // What a stopped hub said of a cluster, or of a freeze, confirms nothing.

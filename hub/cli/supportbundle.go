@@ -19,10 +19,10 @@ import (
 func NewSupportBundle(hub *cmdutil.Hub) *cobra.Command {
 	var path string
 	command := &cobra.Command{
-		Use: "support-bundle", Short: "Write all objects and events of the fleet into one archive, for a bug report",
-		Long: `Write an archive with what a bug report needs: versions, the objects of all of Hollowfleet's kinds, the events about them, and
-the Leases of hub and agents. There is no Secret in it. The configuration of MachineClasses and Machines is in it as it is: read it before you
-pass the archive on. What you may not read is left out and listed in problems.txt.`,
+		Use: "support-bundle", Short: "Write all objects and events of the fleet to an archive for a bug report",
+		Long: `Write an archive for a bug report: versions, the objects of all of Hollowfleet's kinds, their events, and the Leases of hub and
+agents. It has no Secrets. It has the configuration of MachineClasses and Machines unchanged: review it before you share the
+archive. What you may not read is left out and listed in problems.txt.`,
 		Example: `  kubectl hollow support-bundle
   kubectl hollow support-bundle --output-file /tmp/bundle.tar.gz`,
 		Args: cmdutil.Args(cobra.NoArgs),
@@ -33,7 +33,7 @@ pass the archive on. What you may not read is left out and listed in problems.tx
 			return writeBundle(command.Context(), hub, path)
 		},
 	}
-	command.Flags().StringVar(&path, "output-file", "", "the archive to write (default: hollowfleet-support-TIME.tar.gz); it must not exist yet")
+	command.Flags().StringVar(&path, "output-file", "", "archive to write; it must not exist yet (default: hollowfleet-support-TIME.tar.gz)")
 	return command
 }
 
@@ -50,7 +50,7 @@ func writeBundle(ctx context.Context, hub *cmdutil.Hub, path string) (err error)
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return cmdutil.Refusal("--output-file: %s exists already: name another file", path)
+		return cmdutil.Refusal("--output-file: %s already exists: name another file", path)
 	}
 	if err != nil {
 		return fmt.Errorf("creating --output-file: %w", err)

@@ -19,7 +19,7 @@ func TestUndoAfterUndoGoesFurtherBack(t *testing.T) {
 		f.Expect(f.kubelet()).To(Equal(kubelet))
 		f.settle()
 	}
-	f.fails(3, "has no revision before its current template", "rollout undo fleet/NAME --allow-downgrade")
+	f.fails(3, "has no earlier revision", "rollout undo fleet/NAME --allow-downgrade")
 	f.Expect(f.kubelet()).To(Equal("v1.36.2"))
 }
 

@@ -17,7 +17,7 @@ func TestALookThatTookTooLongIsNoProof(t *testing.T) {
 	g.Expect(healthy.verdictError()).To(Succeed())
 	late := healthy
 	late.took = time.Hour
-	g.Expect(late.verdictError()).To(MatchError(ContainSubstring("it took 1h0m0s to look: run it again")))
+	g.Expect(late.verdictError()).To(MatchError(ContainSubstring("reading took 1h0m0s: run it again")))
 	g.Expect(cmdutil.Code(late.verdictError())).To(Equal(cmdutil.Failed))
 	g.Expect(late.newDocument().Healthy).To(BeFalse())
 	g.Expect(late.newDocument().Problem).To(ContainSubstring("run it again"))

@@ -18,7 +18,7 @@ func NewVersion(hub *cmdutil.Hub) *cobra.Command {
 	var output documentOutput
 	command := &cobra.Command{
 		Use: "version", Short: "Show the versions of this program, of the hub and of its API server",
-		Long: `Show the version of this program, that of the hub that works, and that of its API server. The versions of agents are in
+		Long: `Show the versions of this program, of the running hub and of its API server. For the versions of agents, see
 kubectl hollow cluster list.`,
 		Example: `  kubectl hollow version
 
@@ -42,7 +42,7 @@ kubectl hollow cluster list.`,
 			return nil
 		},
 	}
-	command.Flags().BoolVar(&clientOnly, "client", false, "only the version of this program")
+	command.Flags().BoolVar(&clientOnly, "client", false, "show only the version of this program")
 	output.addFlag(command)
 	return command
 }

@@ -89,7 +89,7 @@ func (d *demo) fleetIs(kind string, status metav1.ConditionStatus, reason string
 		}
 		condition := meta.FindStatusCondition(fleet.Status.Conditions, kind)
 		if condition == nil || condition.ObservedGeneration != fleet.Generation {
-			return "the hub has not looked at it yet", false, nil
+			return "the hub has not observed it yet", false, nil
 		}
 		seen := fmt.Sprintf("%s=%s, %s", kind, condition.Status, condition.Reason)
 		if condition.Status == status && condition.Reason == reason {

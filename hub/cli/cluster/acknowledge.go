@@ -15,25 +15,24 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
-const acknowledgeLong = `Let a cluster's agent work for this hub, after it found the hub to be another than the one that it knew: its Cluster
-was recreated (HubChanged), it was restored from a backup (HubRestored), or it has no Machine any more although the
-cluster has instances of some (HubEmpty). Until then the agent is frozen.
+const acknowledgeLong = `Let a cluster's agent work for this hub after the agent has found that the hub is not the one it knew: its Cluster
+was recreated (HubChanged), the hub was restored from a backup (HubRestored), or it has no Machine of the cluster although
+the cluster has instances (HubEmpty). The agent stays frozen until you acknowledge the finding.
 
-The command shows what the agent found and asks. Then the agent goes by what the hub says: Machines that are being
-deleted here are taken apart, Machines that have no instance get one. Nothing is deleted because its Machine is
-missing here: such instances run on, and the agent's log names them. So look first whether the Machines of the
-namespace are those that you want, and restore or delete what is not as it should be; the cluster stays frozen until
-you acknowledge.
+The command shows what the agent found and asks for confirmation. Afterwards the agent follows this hub: it removes Machines
+that are being deleted here, and creates instances for Machines that have none. It deletes nothing because a Machine is
+missing here: such instances keep running, and the agent's log names them. Before you acknowledge, check that the namespace
+has the Machines that you want, and restore or delete the others.
 
-What is acknowledged is this one finding. When no finding waits, the command refuses with exit code 4.`
+An acknowledgement covers one finding. When no finding is open, the command refuses with exit code 4.`
 
 const acknowledgeExample = `  # Show what was found, and ask
   kubectl hollow cluster acknowledge c1
 
-  # In a script; the agent's answer is waited for
+  # In a script; waits for the agent's answer
   kubectl hollow cluster acknowledge c1 --yes
 
-  # Which clusters wait for an acknowledgement
+  # List the clusters that need an acknowledgement
   kubectl get clusters -o custom-columns=NAME:.metadata.name,FINDING:.status.unacknowledgedHub`
 
 type acknowledgeOptions struct {
@@ -46,13 +45,13 @@ type acknowledgeOptions struct {
 func newAcknowledge(hub *cmdutil.Hub) *cobra.Command {
 	o := &acknowledgeOptions{}
 	command := &cobra.Command{
-		Use: "acknowledge NAME", Aliases: []string{"ack"}, Short: "Let a cluster's agent work for a hub that it found to be another one",
+		Use: "acknowledge NAME", Aliases: []string{"ack"}, Short: "Confirm this hub to an agent that found a different or restored hub",
 		Long: acknowledgeLong, Example: acknowledgeExample,
 		Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteClusters(false),
 		RunE: func(command *cobra.Command, args []string) error { return o.run(command.Context(), hub, args[0]) },
 	}
 	command.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	command.Flags().BoolVar(&o.wait, "wait", true, "wait until the agent has taken notice")
+	command.Flags().BoolVar(&o.wait, "wait", true, "wait until the agent has confirmed it")
 	command.Flags().DurationVar(&o.timeout, "timeout", defaultWait, "longest time to wait")
 	o.output, o.dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
 	return command
@@ -72,7 +71,7 @@ func (o *acknowledgeOptions) run(ctx context.Context, hub *cmdutil.Hub, name str
 	}
 	finding := cluster.Status.UnacknowledgedHub
 	if finding == "" {
-		return cmdutil.Refusal("cluster %s waits for no acknowledgement: its agent has found nothing strange about this hub", name)
+		return cmdutil.Refusal("cluster %s needs no acknowledgement: its agent has not reported a different or restored hub", name)
 	}
 	machines := &v1alpha1.MachineList{}
 	if err := c.List(ctx, machines, client.InNamespace(name)); err != nil {
@@ -80,7 +79,7 @@ func (o *acknowledgeOptions) run(ctx context.Context, hub *cmdutil.Hub, name str
 	}
 	describeFinding(hub, cluster, len(machines.Items))
 	if !o.yes && !o.dryRun.Active() {
-		question := fmt.Sprintf("Is this the right hub for cluster %s, and may its agent go by what it says?", name)
+		question := fmt.Sprintf("Is this the right hub for cluster %s, and should its agent follow it?", name)
 		if err := hub.Confirm(question, "acknowledging the hub of cluster "+name, "cluster "+name+" was not acknowledged and stays frozen"); err != nil {
 			return err
 		}
@@ -111,7 +110,7 @@ func describeFinding(hub *cmdutil.Hub, cluster *v1alpha1.Cluster, machines int) 
 		reason, message = frozen.Reason, frozen.Message
 	}
 	hub.Note("Finding %s of the agent of cluster %s: %s\n  %s", cluster.Status.UnacknowledgedHub, cluster.Name, reason, message)
-	hub.Note("This hub has %s of the cluster. Once it is acknowledged, the agent goes by them; it deletes nothing because a Machine is missing.", plural.Count(machines, "Machine"))
+	hub.Note("This hub has %s of the cluster. Once you acknowledge it, the agent follows them; it deletes nothing because a Machine is missing.", plural.Count(machines, "Machine"))
 }
 
 // agentFrozen is what the agent says of its being frozen.
@@ -143,13 +142,13 @@ func (o *acknowledgeOptions) awaitAcknowledged(ctx context.Context, hub *cmdutil
 			return seen.Status.UnacknowledgedHub != finding, nil
 		})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return cmdutil.Timeout("the agent of cluster %s has not taken notice within %s: is it running?", cluster.Name, o.timeout)
+		return cmdutil.Timeout("the agent of cluster %s has not confirmed it within %s: is it running?", cluster.Name, o.timeout)
 	}
 	if err != nil {
 		return err
 	}
 	if other := cluster.Status.UnacknowledgedHub; other != "" {
-		return cmdutil.Refusal("the agent of cluster %s has found something else meanwhile (finding %s): look again", cluster.Name, other)
+		return cmdutil.Refusal("the agent of cluster %s has reported another finding in the meantime (%s): run the command again", cluster.Name, other)
 	}
 	hub.Note("Its agent works for this hub from now on.")
 	return nil

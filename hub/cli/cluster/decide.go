@@ -64,9 +64,9 @@ func (d *decision) writeDecision(ctx context.Context, hub *cmdutil.Hub, name str
 func newAccept(hub *cmdutil.Hub) *cobra.Command {
 	d := &decision{}
 	command := &cobra.Command{
-		Use: "accept NAME", Short: "Let a cluster join, also one that was denied",
-		Long: `Let a cluster join: the hub makes its namespace, signs its agent's certificate and lets the agent work.
-A cluster that was denied gets its access back in the same way.`,
+		Use: "accept NAME", Short: "Let a cluster join, including one that was denied",
+		Long: `Let a cluster join: the hub creates its namespace, signs its agent's certificate and lets the agent work.
+A denied cluster gets its access back the same way.`,
 		Example: `  # Accept a cluster and wait until its agent works
   kubectl hollow cluster accept c1 --wait`,
 		Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteClusters(false),
@@ -88,26 +88,26 @@ func newDeny(hub *cmdutil.Hub) *cobra.Command {
 	d := &decision{}
 	ending := false
 	command := &cobra.Command{
-		Use: "deny NAME", Short: "Take a cluster's access away; its machines run on",
-		Long: `Deny a cluster: its agent may do nothing on the hub any more, and its join tokens are deleted. The hub does this
-within seconds, and the command waits for it: when it ends with exit code 0, the hub's API server refuses the agent. With
-exit code 5 the cluster is denied, but the hub has not taken the access away yet; it does so as soon as it runs.
+		Use: "deny NAME", Short: "Revoke a cluster's access; its machines keep running",
+		Long: `Deny a cluster: its agent loses all access to the hub, and its join tokens are deleted. The hub does this within seconds, and
+the command waits for it: exit code 0 means that the hub's API server refuses the agent. Exit code 5 means that the cluster
+is denied, but the hub has not revoked the access yet; it does so as soon as it runs.
 
-Nothing else is deleted: the cluster's namespace, its Machines, its Nodes and what runs on them stay as they are, frozen,
-until the cluster is accepted again or its objects are deleted.
+Nothing else is deleted: the cluster's namespace, Machines, Nodes and what runs on them stay unchanged and frozen until the
+cluster is accepted again or its objects are deleted.
 
-The agent itself ends the watches that it has open. A client that has stolen its credential would not, and an API server
-asks only at the start of a watch whether it is allowed. With --end-watches they are ended too, by a change of the
-CustomResourceDefinitions that is taken back at once. It ends all watches of these kinds: the hub and all agents
-list them again. You need the right to change CustomResourceDefinitions.`,
+The agent ends its own open watches. A client with a stolen credential would not, and an API server checks access only when
+a watch starts. --end-watches ends those watches too, by changing the CustomResourceDefinitions and changing them back. That
+ends all watches of these kinds: the hub and all agents list them again. You need the right to change
+CustomResourceDefinitions.`,
 		Example: `  kubectl hollow cluster deny c1
 
-  # The credential of its agent may be in wrong hands
+  # The credential of its agent may have been stolen
   kubectl hollow cluster deny c1 --end-watches`,
 		Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteClusters(false),
 		RunE: func(command *cobra.Command, args []string) error {
 			if ending && !d.wait {
-				return cmdutil.Usage("--end-watches and --wait=false: watches are ended when the access is gone, which has to be waited for")
+				return cmdutil.Usage("--end-watches and --wait=false: watches can be ended only once the access is revoked, so the command must wait")
 			}
 			ctx, name := command.Context(), args[0]
 			return d.writeDecision(ctx, hub, name, v1alpha1.AcceptanceDenied, "denied", func(telling *cmdutil.Hub, c client.WithWatch) error {
@@ -125,8 +125,8 @@ list them again. You need the right to change CustomResourceDefinitions.`,
 			})
 		},
 	}
-	command.Flags().BoolVar(&ending, "end-watches", false, "end the watches too that are open, of every client; for a credential that was stolen")
-	d.addFlags(command, true, "wait until the hub has taken the cluster's access away")
+	command.Flags().BoolVar(&ending, "end-watches", false, "also terminate all open watches, for every client; for a stolen credential")
+	d.addFlags(command, true, "wait until the hub has revoked the cluster's access")
 	return command
 }
 
@@ -175,7 +175,7 @@ func awaitReady(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, name 
 			return ready.Status == metav1.ConditionTrue, nil
 		})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return cmdutil.Timeout("cluster %s is not ready after %s (%s)", name, timeout, cmdutil.DescribeStoppedHub(ctx, c, cmp.Or(missing, "the hub has not looked at it")))
+		return cmdutil.Timeout("cluster %s is not ready after %s (%s)", name, timeout, cmdutil.DescribeStoppedHub(ctx, c, cmp.Or(missing, "the hub has not read it")))
 	}
 	if err != nil {
 		return err

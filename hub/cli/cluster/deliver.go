@@ -128,11 +128,11 @@ func (d *delivery) printInstructions(say func(string, ...any), result *joining.R
 	if d.options.outputDir != "" {
 		say("Kubeconfig for its agent: %s", file)
 	}
-	say("Its token is for cluster %s alone and good for %s, until %s.", name,
+	say("Its token is for cluster %s only and valid for %s, until %s.", name,
 		duration.HumanDuration(d.options.request.TokenTTL), result.Expires.Format(time.RFC3339))
 	d.options.output.PrintFacts(d.hub, joinFacts(result, d.server)...)
 	if d.server.Loopback() {
-		say("Only this machine reaches the hub at %s: name another address with --agent-server for an agent elsewhere.", d.server.URL)
+		say("The hub at %s is reachable from this machine only: for an agent elsewhere, give another address with --agent-server.", d.server.URL)
 	}
 	say("\nWhat is left to do:\n")
 	say("1. In the workload cluster, as its administrator, give the agent its namespace and roles:\n")

@@ -92,7 +92,7 @@ func joinFacts(result *joining.Result, server joining.Server) []cmdutil.Fact {
 // authorityName names the certificates that the agent trusts the hub by, as "openssl x509 -fingerprint -sha256" does.
 func authorityName(ca []byte) string {
 	if len(ca) == 0 {
-		return "one of those that the agent's system trusts"
+		return "one that the agent's system trusts"
 	}
 	certificates, err := cert.ParseCertsPEM(ca)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
-const removeFinalizersLong = `Take the agent's finalizers off the Machines and LoadTestRuns of a namespace that is being deleted, so that its deletion ends.
+const removeFinalizersLong = `Remove the agent's finalizers from the Machines and LoadTestRuns of a namespace that is being deleted, so that its deletion can finish.
 
-The agent of the cluster cannot do it: with the namespace it has lost its access to the hub. Nothing is deleted in the
-workload cluster: pods and Nodes of these Machines stay there without a Machine, and the agent reports them as orphans.
+The cluster's agent cannot do it: it lost its access to the hub with the namespace. Nothing is deleted in the
+workload cluster: pods and Nodes of these Machines stay there, and the agent reports them as orphans.
 
 The namespaces that these LoadTestRuns made stay there too, with their pods, and no agent reports them. They have the label
 ` + v1alpha1.LoadTestRunUIDLabel + ` with the UID of their run, which the command prints for each run. To find those of all runs
@@ -28,12 +28,12 @@ in the workload cluster, and to delete those of one:
   kubectl get namespaces -L ` + v1alpha1.LoadTestRunUIDLabel + ` -l ` + v1alpha1.LoadTestRunUIDLabel + `
   kubectl delete namespaces -l ` + v1alpha1.LoadTestRunUIDLabel + `=UID
 
-If the Cluster still exists, the hub creates its namespace again. The agent then finds that the hub has lost what it
-knew, and waits for kubectl hollow cluster acknowledge. MachineDeployments and MachineClasses have to be created again.
+If the Cluster still exists, the hub creates its namespace again. The agent then finds that the hub has lost its Machines,
+and waits for kubectl hollow cluster acknowledge. You must create MachineDeployments and MachineClasses again.
 
-A hub that was uninstalled while it had Clusters, and whose CustomResourceDefinitions are being deleted, stays half removed: nobody takes these
-finalizers off, nor that of the hub off the Cluster. The command does both then, for the objects whose kinds are being deleted. It leaves the
-Cluster to a hub that works.
+A hub that was uninstalled while it had Clusters, and whose CustomResourceDefinitions are being deleted, stays half removed: nobody removes these
+finalizers, nor the hub's finalizer on the Cluster. The command then removes both, for objects whose kinds are being deleted. While a hub works,
+it leaves the Cluster to the hub.
 
 The command refuses with exit code 4 when neither the namespace nor a kind is being deleted.`
 
@@ -47,7 +47,7 @@ type finalizerOptions struct {
 func newRemoveFinalizers(hub *cmdutil.Hub) *cobra.Command {
 	o := &finalizerOptions{}
 	command := &cobra.Command{
-		Use: "remove-finalizers NAME", Short: "Give up the Machines and LoadTestRuns of a namespace that is being deleted, so that its deletion ends",
+		Use: "remove-finalizers NAME", Short: "Force-remove the Machines and LoadTestRuns of a namespace that is being deleted",
 		Long: removeFinalizersLong,
 		Example: `  # Show what would be done
   kubectl hollow cluster remove-finalizers c1 --dry-run=client
@@ -81,7 +81,7 @@ func (o *finalizerOptions) run(ctx context.Context, hub *cmdutil.Hub, name strin
 		return err
 	}
 	if !o.yes && !o.dryRun.Active() {
-		question := fmt.Sprintf("Give up %s and %s of namespace %s? In the workload cluster the pods and Nodes of the Machines stay,"+
+		question := fmt.Sprintf("Force-remove %s and %s of namespace %s? The pods and Nodes of the Machines stay in the workload cluster,"+
 			" and so do the namespaces that the LoadTestRuns made, with their pods.", plural.Count(len(machines), "Machine"), plural.Count(len(runs), "LoadTestRun"), name)
 		if err := hub.Confirm(question, "removing finalizers in namespace "+name, "the Machines and LoadTestRuns of namespace "+name+" keep their finalizers"); err != nil {
 			return err
@@ -98,7 +98,7 @@ func (o *finalizerOptions) run(ctx context.Context, hub *cmdutil.Hub, name strin
 			return err
 		}
 	case given.early > 0 && !o.dryRun.Active():
-		telling.Note("%s of namespace %s not in deletion yet, with finalizers: run the command again in some seconds, or without --wait=false", plural.Count(given.early, "object"), name)
+		telling.Note("%s of namespace %s not in deletion yet, with finalizers: run the command again in a few seconds, or without --wait=false", plural.Count(given.early, "object"), name)
 	}
 	return o.output.Result(hub, going.namespace, cmdutil.Fact{Name: "Machines given up", Value: fmt.Sprint(given.machines)},
 		cmdutil.Fact{Name: "LoadTestRuns given up", Value: fmt.Sprint(given.runs)})
@@ -141,7 +141,7 @@ func (o *finalizerOptions) awaitGone(ctx context.Context, telling *cmdutil.Hub, 
 	case err != nil && ctx.Err() == nil && limited.Err() != nil && !going.deleting:
 		return cmdutil.Timeout("objects of cluster %s are still being deleted with their kinds after %s: kubectl hollow status names them", name, o.timeout)
 	case err != nil && ctx.Err() == nil && limited.Err() != nil:
-		return cmdutil.Timeout("namespace %s is still being deleted after %s: kubectl get namespace %s -o yaml says what keeps it", name, o.timeout, name)
+		return cmdutil.Timeout("namespace %s is still being deleted after %s: kubectl get namespace %s -o yaml shows why", name, o.timeout, name)
 	case err != nil:
 		return err
 	}
@@ -149,6 +149,6 @@ func (o *finalizerOptions) awaitGone(ctx context.Context, telling *cmdutil.Hub, 
 		telling.Say("namespace/%s deleted", name)
 		return nil
 	}
-	telling.Note("Namespace %s stays. To delete it, with what the hub made in it: kubectl delete namespace %s", name, name)
+	telling.Note("Namespace %s stays. To delete it with what the hub created in it: kubectl delete namespace %s", name, name)
 	return nil
 }

@@ -21,16 +21,16 @@ const (
 	defaultTimeout = 30 * time.Second
 
 	freezeLong = `Freeze a cluster, a MachineDeployment or a MachineSet by hand: until it is unfrozen, its controller creates, replaces and
-deletes nothing. Machines that run keep running, and are watched.
+deletes nothing. Running Machines keep running, and their status is still reported.
 
-The freeze of a cluster stops its agent, too: a deletion or a drain that was ordered waits. That of a MachineDeployment or a
-MachineSet does not: the agent carries out what is ordered, such as the deletion of a Machine. Freeze the cluster to stop
-that as well. The freeze of a MachineSet holds its MachineDeployment too, and with it the other sets of that.
+Freezing a cluster also stops its agent: deletions and drains that were ordered wait. Freezing a MachineDeployment or a
+MachineSet does not: the agent still carries out orders, such as the deletion of a Machine. Freeze the cluster to stop
+that as well. Freezing a MachineSet also freezes its MachineDeployment, and with it the other sets of that MachineDeployment.
 
 The object shows who froze it and why. The command returns when the hub has confirmed the freeze.`
 
-	unfreezeLong = `End a freeze that a user ordered by hand. Hollowfleet's own freezes, such as that of a cluster whose agent is
-silent, end by themselves when their cause is gone; until then the object stays frozen, and the command says so.`
+	unfreezeLong = `End a freeze that a user ordered. Hollowfleet's own freezes, such as that of a cluster whose agent is
+silent, end automatically when their cause is gone; until then the object stays frozen, and the command says so.`
 )
 
 var freezableKinds = []cmdutil.Kind{cmdutil.ClusterKind, cmdutil.FleetKind, cmdutil.DeploymentKind, cmdutil.SetKind}
@@ -85,7 +85,7 @@ func NewFreeze(hub *cmdutil.Hub) *cobra.Command {
 			return o.run(command, hub, args, func(t *freezeTarget) ([]cmdutil.Fact, error) { return t.writeFreeze(command.Context(), o) })
 		},
 	}
-	command.Flags().StringVar(&o.reason, "reason", "", "why it is frozen, shown to its users")
+	command.Flags().StringVar(&o.reason, "reason", "", "reason, shown to users of the object")
 	command.Flags().BoolVar(&o.overwrite, "overwrite", false, "replace a freeze that a user ordered earlier")
 	o.addTo(command)
 	return command
@@ -95,7 +95,7 @@ func NewFreeze(hub *cmdutil.Hub) *cobra.Command {
 func NewUnfreeze(hub *cmdutil.Hub) *cobra.Command {
 	o := &freezeOptions{}
 	command := &cobra.Command{
-		Use: "unfreeze (cluster|machinefleet|machinedeployment|machineset) NAME", Short: "End a freeze that was ordered by hand", Long: unfreezeLong,
+		Use: "unfreeze (cluster|machinefleet|machinedeployment|machineset) NAME", Short: "End a freeze that a user ordered", Long: unfreezeLong,
 		Example: `  kubectl hollow unfreeze cluster c1
   kubectl hollow unfreeze machinedeployment workers -n c1`,
 		ValidArgsFunction: hub.CompleteObjects(freezableKinds...),
@@ -157,7 +157,7 @@ func (t *freezeTarget) writeFreeze(ctx context.Context, o *freezeOptions) ([]cmd
 	earlier := ""
 	if reason, frozen := t.orderedReason(); frozen {
 		if earlier = fmt.Sprintf("by %s (%s)", t.userName(), reason); !o.overwrite {
-			return nil, cmdutil.Refusal("%s is frozen already, %s: unfreeze it first, or add --overwrite", t.name, earlier)
+			return nil, cmdutil.Refusal("%s is already frozen, %s: unfreeze it first, or add --overwrite", t.name, earlier)
 		}
 	}
 	user, err := t.hub.User(ctx, t.client)
@@ -278,7 +278,7 @@ func (t *freezeTarget) awaitFrozen(ctx context.Context, timeout time.Duration, w
 	})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		return cmdutil.Timeout("the hub has not confirmed within %s that %s is %s: %s", timeout, t.name, what,
-			cmdutil.DescribeStoppedHub(ctx, t.client, "it works, but is slow or meets errors: see its log"))
+			cmdutil.DescribeStoppedHub(ctx, t.client, "it works, but is slow or has errors: see its log"))
 	}
 	if err != nil {
 		return err
@@ -313,7 +313,7 @@ func (t *freezeTarget) frozenAbove(ctx context.Context) (bool, error) {
 func (t *freezeTarget) printResult() {
 	if frozen := frozenCondition(t.object); frozen != nil && frozen.Status == metav1.ConditionTrue {
 		if frozen.Reason == v1alpha1.ReasonRelisting || frozen.Reason == v1alpha1.ReasonStarting {
-			t.hub.Note("%s continues in a few seconds (%s): %s", t.name, frozen.Reason, frozen.Message)
+			t.hub.Note("%s resumes in a few seconds (%s): %s", t.name, frozen.Reason, frozen.Message)
 			return
 		}
 		t.hub.Note("%s stays frozen (%s): %s", t.name, frozen.Reason, frozen.Message)

@@ -16,30 +16,30 @@ import (
 )
 
 const (
-	joinLong = `Let a workload cluster join the fleet: make its Cluster object on the hub and print what its agent starts with.
+	joinLong = `Let a workload cluster join the fleet: create its Cluster object on the hub and print the kubeconfig that its agent starts with.
 
-That is a kubeconfig with a join token. The token is good for one hour, for this one cluster, and for nothing but to
-ask for the agent's own credential; the hub gives that out once the cluster is accepted. The name becomes the name
-of the cluster's namespace on the hub.
+The kubeconfig has a join token. The token is valid for one hour and for this cluster only, and its only use is to request
+the agent's own credential, which the hub issues once the cluster is accepted. The name of the cluster is also the name
+of its namespace on the hub.
 
 With --credential=serviceaccount, for a hub whose API server signs no client certificates, the kubeconfig has a
-token of the ServiceAccount that the hub makes for the cluster instead. The cluster must be accepted by then.
+token of the ServiceAccount that the hub creates for the cluster instead. The cluster must already be accepted.
 
-Either everything is made or nothing.`
+Either everything is created or nothing.`
 
-	joinExample = `  # A cluster that a user accepts later; the kubeconfig for its agent goes into a file
+	joinExample = `  # Let a user accept the cluster later; write the kubeconfig for its agent to a file
   kubectl hollow cluster join c1 --output-dir .
 
-  # A cluster that is let in at once; wait until its agent works
+  # Accept the cluster now, and wait until its agent works
   kubectl hollow cluster join c1 --accept=now --wait --output-dir .
 
   # An agent that reaches the hub under another address than this kubeconfig names
   kubectl hollow cluster join c1 --agent-server https://hub.example.com:6443 -o kubeconfig > c1.kubeconfig
 
-  # The objects for a repository instead, nothing is made on the hub
+  # Print the objects for a repository; nothing is created on the hub
   kubectl hollow cluster join c1 --accept=auto --token-ttl 24h --dry-run -o yaml --output-dir .
 
-  # The agent's certificate has lapsed: another token for the same cluster
+  # The agent's certificate has expired: create another token for the same cluster
   kubectl hollow cluster join c1 --again --output-dir .`
 
 	// shortestTTL is that of a ServiceAccount's token.
@@ -70,7 +70,7 @@ type joinOptions struct {
 func newJoin(hub *cmdutil.Hub) *cobra.Command {
 	o := &joinOptions{}
 	command := &cobra.Command{
-		Use: "join NAME", Short: "Let a cluster join: make its Cluster object and a token for its agent",
+		Use: "join NAME", Short: "Let a cluster join: create its Cluster object and a token for its agent",
 		Long: joinLong, Example: joinExample, Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteClusters(false),
 		RunE: func(command *cobra.Command, args []string) error {
 			o.request.Cluster = args[0]
@@ -78,12 +78,12 @@ func newJoin(hub *cmdutil.Hub) *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	cmdutil.Choice(command, &o.request.Accept, "accept", "how the cluster is accepted: by a user later (manual, the default), for any agent with the token (auto), or by you (now)",
+	cmdutil.Choice(command, &o.request.Accept, "accept", "who accepts the cluster: a user later (manual, the default), the hub for any agent with the token (auto), or you (now)",
 		joining.AcceptManual, joining.AcceptAuto, joining.AcceptNow)
-	cmdutil.Choice(command, &o.credential, "credential", "what the agent uses on the hub (default certificate)", certificate, serviceAccount)
-	flags.DurationVar(&o.request.TokenTTL, "token-ttl", joining.DefaultTokenTTL, "how long the token is good for, at least 10m")
+	cmdutil.Choice(command, &o.credential, "credential", "credential of the agent on the hub (default certificate)", certificate, serviceAccount)
+	flags.DurationVar(&o.request.TokenTTL, "token-ttl", joining.DefaultTokenTTL, "lifetime of the token, at least 10m")
 	flags.StringToStringVarP(&o.request.Labels, "labels", "l", nil, "labels for the Cluster, such as stage=test,region=eu")
-	flags.BoolVar(&o.request.Again, "again", false, "make another token for a cluster that has joined already")
+	flags.BoolVar(&o.request.Again, "again", false, "create another token for a cluster that has already joined")
 	flags.StringVar(&o.server.url, "agent-server", "", "URL of the hub's API server as the agent reaches it (default: that of your kubeconfig)")
 	flags.StringVar(&o.server.caFile, "agent-certificate-authority", "", "file with the certificate authority of the hub's API server (default: that of your kubeconfig)")
 	flags.StringVar(&o.outputDir, "output-dir", "", "write the kubeconfig to NAME.bootstrap.kubeconfig in this directory")
@@ -142,9 +142,9 @@ func (o *joinOptions) validateFlags() error {
 	case o.dryRun.Active() && own:
 		return cmdutil.Usage("--dry-run prints the objects: give -o yaml or -o json, too")
 	case o.dryRun.Active() && o.wait:
-		return cmdutil.Usage("--dry-run and --wait: nothing is made that could be waited for")
+		return cmdutil.Usage("--dry-run and --wait: a dry run creates nothing to wait for")
 	case !o.dryRun.Active() && !own && o.outputDir == "":
-		return cmdutil.Usage("-o: this format does not show the kubeconfig, which cannot be had again; add --output-dir")
+		return cmdutil.Usage("-o: this format does not show the kubeconfig, which cannot be read again; add --output-dir")
 	}
 	switch o.credential {
 	case certificate:
@@ -162,7 +162,7 @@ func explainRefusal(err error) error {
 		return err
 	}
 	remedy := map[joining.Refusal]string{
-		joining.AlreadyJoined: "nothing is to be done; if its agent has lost its credential, add --again",
+		joining.AlreadyJoined: "there is nothing to do; if its agent has lost its credential, add --again",
 		joining.IsDenied:      "kubectl hollow cluster accept " + refused.Cluster + " lets it in again",
 		joining.IsDeleting:    "wait until it is gone",
 		joining.NotAccepted:   "add --accept=now or --accept=auto, or accept it first",

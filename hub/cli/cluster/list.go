@@ -21,11 +21,11 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
-const listExample = `  # All clusters; -o wide also tells why one is not ready
+const listExample = `  # All clusters; -o wide also shows why one is not ready
   kubectl hollow cluster list
   kubectl hollow cluster list -o wide
 
-  # Each change, as it comes
+  # Show each change as it happens
   kubectl hollow cluster list -w
 
   # Names of the clusters with a label, for a script
@@ -43,14 +43,14 @@ type listOptions struct {
 func newList(hub *cmdutil.Hub) *cobra.Command {
 	o := &listOptions{}
 	command := &cobra.Command{
-		Use: "list [NAME ...]", Aliases: []string{"ls", "get"}, Short: "List clusters and how they are",
-		Long: `List clusters: whether they are accepted and ready, what freezes them, how many of their machines are ready,
+		Use: "list [NAME ...]", Aliases: []string{"ls", "get"}, Short: "List clusters and their state",
+		Long: `List clusters: whether they are accepted and ready, why they are frozen, how many of their machines are ready,
 and the versions of Kubernetes and of the agent.`,
 		Example: listExample, ValidArgsFunction: hub.CompleteClusters(true),
 		RunE: func(command *cobra.Command, names []string) error { return o.run(command.Context(), hub, names) },
 	}
 	command.Flags().StringVarP(&o.selector, "selector", "l", "", "only clusters with these labels, such as stage=test")
-	command.Flags().BoolVarP(&o.watch, "watch", "w", false, "keep listing clusters that change, until interrupted")
+	command.Flags().BoolVarP(&o.watch, "watch", "w", false, "after the list, show objects again when they change, until interrupted")
 	o.output = cmdutil.NewTableOutput(command)
 	return command
 }

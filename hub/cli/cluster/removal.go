@@ -49,10 +49,10 @@ func findRemoval(ctx context.Context, c client.Client, name string) (*removal, e
 		return nil, cmdutil.NotFound("namespace %s does not exist: there is nothing to do", name)
 	}
 	if cluster, err := r.heldCluster(ctx, c); err == nil && cluster != nil && r.hub != "" {
-		return nil, cmdutil.Refusal("namespace %s is not being deleted. Cluster %s is, and waits for the hub, which takes its agent's access away: %s. To remove the whole hub, delete its kinds, and run this again: "+
+		return nil, cmdutil.Refusal("namespace %s is not being deleted. Cluster %s is, and waits for the hub to revoke its agent's access: %s. To remove the whole hub, delete its kinds, and run this again: "+
 			"kubectl get crd -o name | grep '\\.%s$' | xargs kubectl delete --wait=false", name, name, r.hub, v1alpha1.GroupVersion.Group)
 	}
-	return nil, cmdutil.Refusal("namespace %s is not being deleted: its Machines and LoadTestRuns keep their finalizers, by which the agent removes what they have in the workload cluster", name)
+	return nil, cmdutil.Refusal("namespace %s is not being deleted: its Machines and LoadTestRuns keep their finalizers, which let the agent clean up in the workload cluster", name)
 }
 
 // takesKind reports whether objects of a kind are being deleted, by the plural name of the kind.

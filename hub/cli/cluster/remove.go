@@ -13,23 +13,23 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
-const removeLong = `Remove a cluster from the fleet: delete its Cluster object and its join tokens, which ends its agent's access.
+const removeLong = `Remove a cluster from the fleet: delete its Cluster object and its join tokens, which revokes its agent's access.
 
-Nothing else is deleted. The namespace on the hub stays with its MachineDeployments, MachineSets and Machines, and
-so do the Nodes of the workload cluster and what runs on them: no agent acts on them any more. To have the machines
-gone as well, delete them first, while the agent still works, and wait until they are gone:
+Nothing else is deleted. The namespace on the hub keeps its MachineDeployments, MachineSets and Machines, and the workload
+cluster keeps its Nodes and what runs on them: no agent acts on them any more. To remove the machines as well, delete them
+first, while the agent still works, and wait until they are gone:
 
   kubectl -n NAME delete machinedeployments,machinesets,machines --all
 
-Afterwards "kubectl delete namespace NAME" removes what is left on the hub. LoadTestRuns keep the namespace as Machines do, because
-the agent removes what they made in the workload cluster. To delete the namespace, delete them too while the agent still works, with what
-they measured, and wait until they are gone:
+Afterwards "kubectl delete namespace NAME" removes the rest on the hub. LoadTestRuns keep the namespace too, because the agent
+removes what they created in the workload cluster. Before you delete the namespace, delete them, with their results, while the
+agent still works, and wait until they are gone:
 
   kubectl -n NAME delete loadtestruns --all
 
-If Machines or LoadTestRuns are left there, their finalizers keep the namespace: see kubectl hollow cluster remove-finalizers.
-A cluster that was removed by mistake joins again under the same name and takes up the Machines of its namespace, once
-you acknowledge that: see kubectl hollow cluster acknowledge.`
+If Machines or LoadTestRuns are left, their finalizers keep the namespace: see kubectl hollow cluster remove-finalizers.
+A cluster that was removed by mistake can join again under the same name. It takes over the Machines of its namespace once
+you acknowledge the hub: see kubectl hollow cluster acknowledge.`
 
 func newRemove(hub *cmdutil.Hub) *cobra.Command {
 	var (
@@ -39,14 +39,14 @@ func newRemove(hub *cmdutil.Hub) *cobra.Command {
 		dryRun  *cmdutil.DryRun
 	)
 	command := &cobra.Command{
-		Use: "remove NAME", Short: "Remove a cluster from the fleet; its machines run on", Long: removeLong,
-		Example: `  # Asks before it does anything
+		Use: "remove NAME", Short: "Remove a cluster from the fleet; its machines keep running", Long: removeLong,
+		Example: `  # Ask for confirmation first
   kubectl hollow cluster remove c1
 
   # In a script
   kubectl hollow cluster remove c1 --yes
 
-  # Keep its Cluster object as it was
+  # Save its Cluster object
   kubectl hollow cluster remove c1 --yes -o yaml > c1.yaml`,
 		Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteClusters(false),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -79,7 +79,7 @@ func newRemove(hub *cmdutil.Hub) *cobra.Command {
 		},
 	}
 	command.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	command.Flags().DurationVar(&timeout, "timeout", defaultWait, "longest time to wait until the hub has taken the agent's access away")
+	command.Flags().DurationVar(&timeout, "timeout", defaultWait, "longest time to wait until the hub has revoked the agent's access")
 	output, dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
 	return command
 }
@@ -99,8 +99,8 @@ func removeCluster(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, cl
 	defer cancel()
 	err := cmdutil.UntilGone(limited, c, &v1alpha1.ClusterList{}, client.ObjectKeyFromObject(cluster), &v1alpha1.Cluster{})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return cmdutil.Timeout("cluster %s is still being removed after %s, and its agent keeps its access until the hub takes it away: %s", cluster.Name, timeout,
-			cmdutil.DescribeStoppedHub(ctx, c, "the hub works, but is slow or meets errors: see its log"))
+		return cmdutil.Timeout("cluster %s is still being removed after %s, and its agent keeps its access until the hub revokes it: %s", cluster.Name, timeout,
+			cmdutil.DescribeStoppedHub(ctx, c, "the hub works, but is slow or has errors: see its log"))
 	}
 	if err != nil {
 		return err

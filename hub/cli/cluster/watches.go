@@ -59,7 +59,7 @@ func endWatches(ctx context.Context, hub *cmdutil.Hub, c client.Client, timeout 
 	if err := errors.Join(err, markAll(back, c, false)); err != nil {
 		return err
 	}
-	hub.Say("all watches of clusters, machine classes and machines ended; who may starts them again")
+	hub.Say("all watches of clusters, machine classes and machines ended; clients that are allowed to start them again")
 	return nil
 }
 
@@ -89,11 +89,11 @@ func awaitNoRights(ctx context.Context, c client.Client, name string, timeout ti
 		return true, nil
 	})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return cmdutil.Timeout("cluster %s is denied, but its agent has its access still after %s: %s. The hub takes it away as soon as it works. Repeat the command then", name, timeout,
-			cmdutil.DescribeStoppedHub(ctx, c, "the hub is slow or meets errors: see its log"))
+		return cmdutil.Timeout("cluster %s is denied, but its agent still has access after %s: %s. The hub revokes it as soon as it works. Repeat the command then", name, timeout,
+			cmdutil.DescribeStoppedHub(ctx, c, "the hub is slow or has errors: see its log"))
 	}
 	if apierrors.IsForbidden(err) {
-		return cmdutil.Refusal("cluster %s is denied; whether its access is gone you may not ask (%w): --wait=false does not", name, err)
+		return cmdutil.Refusal("cluster %s is denied; you may not check whether its access is revoked (%w): use --wait=false", name, err)
 	}
 	return err
 }

@@ -23,7 +23,7 @@ const (
 // NewDryRun adds the flag to command.
 func NewDryRun(command *cobra.Command) *DryRun {
 	d := &DryRun{mode: dryRunNone}
-	Choice(command, &d.mode, "dry-run", `change nothing: "client" only tells what would be done; "server" also has the hub's API server check it`,
+	Choice(command, &d.mode, "dry-run", `change nothing and print what would be done; "server" also has the hub's API server validate it`,
 		dryRunNone, dryRunServer, dryRunClient)
 	command.Flags().Lookup("dry-run").NoOptDefVal = string(dryRunClient)
 	return d

@@ -26,8 +26,8 @@ const Help = `Exit codes:
   1    something failed, such as the connection to the hub
   2    the command line cannot be understood
   3    an object that was named does not exist
-  4    refused: the state of an object, your rights or another's change do not allow it
-  5    what was waited for did not happen in time
+  4    refused: the state of an object, your rights or a concurrent change do not allow it
+  5    timed out, or a rollout, test or disruption failed
   130  interrupted`
 
 // coded is an error that knows its exit code.

@@ -36,7 +36,7 @@ func ReadHubState(ctx context.Context, c client.Reader, now time.Time) (HubState
 		return HubState{}, fmt.Errorf("reading the Lease of the hub: %w", err)
 	}
 	if apierrors.IsNotFound(err) {
-		return HubState{Version: UnknownVersion, Problem: "no hub has ever held a Lease here: start one"}, nil
+		return HubState{Version: UnknownVersion, Problem: "no hub has ever run here: start one"}, nil
 	}
 	return StateOfLease(lease, now), nil
 }
@@ -48,16 +48,16 @@ func StateOfLease(lease *coordinationv1.Lease, now time.Time) HubState {
 		state.Version = strings.ReplaceAll(version, "_", "+")
 	}
 	if state.Holder == "" || lease.Spec.RenewTime == nil {
-		state.Problem = "no hub holds the Lease: the last one has stopped: start one"
+		state.Problem = "no hub is running: the last one has stopped: start one"
 		return state
 	}
 	age, grace := now.Sub(lease.Spec.RenewTime.Time), 2*time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 15))*time.Second
 	state.Renewed = max(age, 0)
 	switch {
 	case age > grace:
-		state.Problem = fmt.Sprintf("the hub %s has not renewed its Lease for %s: it has stopped, hangs, or does not reach its API server", state.Holder, age.Round(time.Second))
+		state.Problem = fmt.Sprintf("the hub %s has not renewed its Lease for %s: it has stopped, hangs, or cannot reach its API server", state.Holder, age.Round(time.Second))
 	case age < -grace: // A hub that has stopped would seem to work for so long.
-		state.Problem = fmt.Sprintf("whether the hub %s works is not known: it renewed its Lease %s in the future: set the clock of this machine or of the hub's", state.Holder, (-age).Round(time.Second))
+		state.Problem = fmt.Sprintf("whether the hub %s works is unknown: it renewed its Lease %s in the future: set the clock of this machine or of the hub's", state.Holder, (-age).Round(time.Second))
 	}
 	return state
 }
@@ -85,12 +85,12 @@ func (h *Hub) ProveHub(ctx context.Context, c client.Reader, said string) error 
 	state, err := ReadHubState(asking, c, time.Now())
 	switch {
 	case apierrors.IsForbidden(err):
-		h.Note("Whether the hub works was not looked at, because you may not read its Lease: without a hub that works, this is what it knew last.")
+		h.Note("Whether the hub works was not checked, because you may not read its Lease. If it does not work, this is the last known state.")
 		return nil
 	case err != nil:
-		return fmt.Errorf("%s; whether the hub works, which says so, is not known: %w", said, err)
+		return fmt.Errorf("%s according to the hub, and whether the hub works is unknown: %w", said, err)
 	case state.Problem != "":
-		return fmt.Errorf("%s when the hub last looked, and nobody has looked since: the hub does not work: %s", said, state.Problem)
+		return fmt.Errorf("%s when the hub last checked, but the hub does not work: %s", said, state.Problem)
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (h *Hub) ProveHub(ctx context.Context, c client.Reader, said string) error 
 // NoteOldTable notes that the hub does not work, so that what a list shows is what it knew last.
 func (h *Hub) NoteOldTable(ctx context.Context, c client.Reader) {
 	if problem := DescribeStoppedHub(ctx, c, ""); problem != "" {
-		h.Note("This is what was known last: %s", problem)
+		h.Note("This is the last known state: %s", problem)
 	}
 }
 

@@ -25,8 +25,8 @@ func TestStateOfTheHub(t *testing.T) {
 	}
 	g.Expect(cmdutil.StateOfLease(lease, now)).To(Equal(cmdutil.HubState{Version: "v0.2.0+dirty", Holder: "hub-1", Renewed: 4 * time.Second}))
 	g.Expect(cmdutil.StateOfLease(lease, now.Add(-20*time.Second)).Problem).To(BeEmpty(), "a clock that is a little behind")
-	g.Expect(cmdutil.StateOfLease(lease, now.Add(-time.Minute)).Problem).To(And(ContainSubstring("56s in the future"), ContainSubstring("not known")))
+	g.Expect(cmdutil.StateOfLease(lease, now.Add(-time.Minute)).Problem).To(And(ContainSubstring("56s in the future"), ContainSubstring("is unknown")))
 	g.Expect(cmdutil.StateOfLease(lease, now.Add(time.Minute)).Problem).To(HavePrefix("the hub hub-1 has not renewed its Lease for 1m4s: "))
 	lease.Labels, lease.Spec.HolderIdentity = nil, new("")
-	g.Expect(cmdutil.StateOfLease(lease, now)).To(Equal(cmdutil.HubState{Version: cmdutil.UnknownVersion, Problem: "no hub holds the Lease: the last one has stopped: start one"}))
+	g.Expect(cmdutil.StateOfLease(lease, now)).To(Equal(cmdutil.HubState{Version: cmdutil.UnknownVersion, Problem: "no hub is running: the last one has stopped: start one"}))
 }

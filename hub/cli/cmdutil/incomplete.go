@@ -22,7 +22,7 @@ const MissingKind = "the API server does not have this kind: its CustomResourceD
 	"to keep the hub, run \"hub install\" or helm upgrade"
 
 // RemovedKind is what to do about a kind that is being deleted with all its objects.
-const RemovedKind = "this kind is being deleted with all its objects. Objects whose finalizers nobody removes keep it: " +
+const RemovedKind = "this kind is being deleted with all its objects. Finalizers that nobody removes keep it: " +
 	"kubectl hollow cluster remove-finalizers NAME for each cluster; \"hub install\" brings it back after that"
 
 // Explain makes an error of the hub's API server something that a user can act on. The exit code stays.
@@ -34,8 +34,8 @@ func (h *Hub) Explain(err error) error {
 	case found && missing.Group != "" && missing.Group != v1alpha1.GroupVersion.Group:
 		return err // It is another project's.
 	case found:
-		return fmt.Errorf("this API server is no hub: it does not know Hollowfleet's kinds. Name the hub's kubeconfig with KUBECONFIG or --kubeconfig,"+
-			" or run \"hub install\" if it is to be a hub (%w)", err)
+		return fmt.Errorf("this API server is not a hub: it does not serve Hollowfleet's kinds. Name the hub's kubeconfig with KUBECONFIG or --kubeconfig,"+
+			" or run \"hub install\" to make it a hub (%w)", err)
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "custom resource definition is terminating"):
 		return fmt.Errorf("%w: %s", err, RemovedKind)
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot "):

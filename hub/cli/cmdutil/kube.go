@@ -149,7 +149,7 @@ func (h *Hub) Terminal() (io.Writer, bool) {
 // where no user can be asked.
 func (h *Hub) Confirm(question, doing, refused string) error {
 	if !printers.IsTerminal(h.In) {
-		return Usage("%s needs --yes, because standard input is no terminal to ask at", doing)
+		return Usage("%s needs --yes, because standard input is not a terminal", doing)
 	}
 	fmt.Fprintf(h.ErrOut, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(h.In).ReadString('\n')

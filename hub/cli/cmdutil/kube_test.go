@@ -177,7 +177,7 @@ func TestAnApiServerThatIsNoHub(t *testing.T) {
 		&apiutil.ErrResourceDiscoveryFailed{v1alpha1.GroupVersion: unknown}, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Cluster"}},
 	} {
 		explained := hub.Explain(fmt.Errorf("listing clusters: %w", err))
-		g.Expect(explained).To(MatchError(ContainSubstring("this API server is no hub")))
+		g.Expect(explained).To(MatchError(ContainSubstring("this API server is not a hub")))
 		g.Expect(cmdutil.Code(explained)).To(Equal(cmdutil.Failed))
 	}
 	away := errors.New("connection refused")

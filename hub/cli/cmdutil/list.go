@@ -30,7 +30,7 @@ type List struct {
 func NewList(command *cobra.Command, empty string) *List {
 	l := &List{Empty: empty}
 	command.Flags().StringVarP(&l.selector, "selector", "l", "", "only objects with these labels, such as stage=test")
-	command.Flags().BoolVarP(&l.watch, "watch", "w", false, "continue to list objects that change, until interrupted")
+	command.Flags().BoolVarP(&l.watch, "watch", "w", false, "after the list, show objects again when they change, until interrupted")
 	l.output = NewTableOutput(command)
 	return l
 }

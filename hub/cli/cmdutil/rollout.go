@@ -57,11 +57,11 @@ func sayApprovals(hub *Hub, r *fleet.Rollout) {
 	for _, approval := range r.Approvals {
 		by := Printable(approval.By)
 		if approval.Claimed {
-			by += ", as the approval claims: the admission policy was not installed when it was given"
+			by += ", as the approval claims: the admission policy was not installed when it was created"
 		}
 		hub.Say("  %s  Approved: group %s, by %s", approval.At, approval.Group, by)
 		if approval.TakenBack != "" {
-			hub.Say("  %s  Approval taken back: group %s, that of %s", approval.TakenBack, approval.Group, Printable(approval.By))
+			hub.Say("  %s  Approval withdrawn: group %s, by %s", approval.TakenBack, approval.Group, Printable(approval.By))
 		}
 	}
 }

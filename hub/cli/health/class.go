@@ -60,7 +60,7 @@ func (j *Judge) judgeClass(s *subject) *judgement {
 	case wrong != "":
 		return s.newProblem(v1alpha1.ErrorInvalidConfiguration, fmt.Sprintf("spec.providerConfig: %s: a Machine of this class fails: correct the field; docs/hollow-nodes.md lists them", wrong))
 	case provider != builtIn && of.running == 0:
-		return &judgement{Waiting, v1alpha1.ErrorUnknownProvider, fmt.Sprintf("spec.provider: %q is not built in, and no Machine of this class runs: whether the agent of Cluster %s has such a driver is not known. "+
+		return &judgement{Waiting, v1alpha1.ErrorUnknownProvider, fmt.Sprintf("spec.provider: %q is not built in, and no Machine of this class runs: whether the agent of Cluster %s has such a driver is unknown. "+
 			"Create a Machine of it, or another class with provider %s", provider, s.GetNamespace(), builtIn), s.GetCreationTimestamp()}
 	}
 	return nil

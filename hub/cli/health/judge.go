@@ -117,14 +117,14 @@ func checkDecoded(_ *Judge, s *subject) *judgement {
 	if s.undecodable == "" {
 		return nil
 	}
-	return s.newProblem(v1alpha1.ReasonUndecodable, "cannot be decoded, so nothing is known of it and it is left alone: "+s.undecodable)
+	return s.newProblem(v1alpha1.ReasonUndecodable, "cannot be decoded, so its state is unknown and it is left unchanged: "+s.undecodable)
 }
 
 func checkCluster(j *Judge, s *subject) *judgement {
 	if s.cluster == "" || s.kind == MachineClass || j.Clusters == nil || j.Clusters[s.cluster] {
 		return nil
 	}
-	return s.newProblem(v1alpha1.ReasonClusterNotFound, fmt.Sprintf("Cluster %s does not exist: no agent looks after this object, and its status is what was known last", s.cluster))
+	return s.newProblem(v1alpha1.ReasonClusterNotFound, fmt.Sprintf("Cluster %s does not exist: no agent manages this object, and its status is the last known one", s.cluster))
 }
 
 func checkStale(_ *Judge, s *subject) *judgement {
@@ -142,7 +142,7 @@ func checkDeletion(j *Judge, s *subject) *judgement {
 		return nil
 	}
 	if s.kind == Cluster {
-		return &judgement{Problem, ReasonBeingRemoved, "the Cluster is being removed: its Machines stay, and nobody will look after them", *at}
+		return &judgement{Problem, ReasonBeingRemoved, "the Cluster is being removed: its Machines stay, and no agent will manage them", *at}
 	}
 	held := "finalizers: " + strings.Join(s.GetFinalizers(), ", ")
 	if drained := meta.FindStatusCondition(s.conditions, v1alpha1.MachineDrainedCondition); drained != nil && drained.Status != metav1.ConditionTrue {
@@ -179,11 +179,11 @@ func checkObserved(_ *Judge, s *subject) *judgement {
 	ready := meta.FindStatusCondition(s.conditions, v1alpha1.ReadyCondition)
 	switch {
 	case s.tracked && s.observed == 0 || ready == nil || s.needsPhase() && s.phase == "":
-		return s.newProblem(ReasonNotObserved, who+" has reported nothing on it yet")
+		return s.newProblem(ReasonNotObserved, who+" has not reported on it yet")
 	case s.tracked && s.observed != s.GetGeneration():
-		return s.newProblem(ReasonNotObserved, fmt.Sprintf("%s has not looked at its current spec yet: generation %d, observed %d", who, s.GetGeneration(), s.observed))
+		return s.newProblem(ReasonNotObserved, fmt.Sprintf("%s has not observed its current spec yet: generation %d, observed %d", who, s.GetGeneration(), s.observed))
 	case ready.Status == metav1.ConditionTrue && s.tracked && s.isAboutAnotherSpec(ready):
-		return s.newProblem(ReasonNotObserved, "its condition Ready is about another spec than the current one")
+		return s.newProblem(ReasonNotObserved, "its condition Ready is not about the current spec")
 	}
 	return nil
 }
@@ -231,7 +231,7 @@ func checkConditions(_ *Judge, s *subject) *judgement {
 		case found != nil && found.Status != part.wanted:
 			return judgementFrom(Problem, found)
 		case found != nil && isAvailable && s.tracked && s.isAboutAnotherSpec(found):
-			return s.newProblem(ReasonNotObserved, "its condition Available is about another spec than the current one")
+			return s.newProblem(ReasonNotObserved, "its condition Available is not about the current spec")
 		}
 	}
 	return nil

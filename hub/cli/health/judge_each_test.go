@@ -129,8 +129,8 @@ func TestEachPhaseOfAMachineIsJudged(t *testing.T) {
 	schedulable := is(v1alpha1.MachineSchedulableCondition, metav1.ConditionTrue, "X")
 	g.Expect(judged(machine(v1alpha1.MachineRunning, ready, updated(metav1.ConditionTrue), schedulable)).state).To(Equal(Healthy))
 	g.Expect(judged(machine(v1alpha1.MachineRunning, ready, updated(metav1.ConditionFalse), schedulable))).To(find(InProgress, v1alpha1.ReasonAwaitingUpdate, ""))
-	g.Expect(judged(machine("", ready)).message).To(Equal("the agent of Cluster c1 has reported nothing on it yet"))
-	g.Expect(judged(change(deployment(ready), func(d *v1alpha1.MachineDeployment) { d.Status.ObservedGeneration = 0 })).message).To(Equal("the hub has reported nothing on it yet"))
+	g.Expect(judged(machine("", ready)).message).To(Equal("the agent of Cluster c1 has not reported on it yet"))
+	g.Expect(judged(change(deployment(ready), func(d *v1alpha1.MachineDeployment) { d.Status.ObservedGeneration = 0 })).message).To(Equal("the hub has not reported on it yet"))
 }
 
 func TestEachDeletionIsJudged(t *testing.T) {

@@ -228,7 +228,7 @@ func TestATableNamesWhatHasNoClusterOnceAndLeavesChildrenOut(t *testing.T) {
 		names = append(names, row.Kind+" "+row.Name)
 	}
 	g.Expect(names).To(Equal(append([]string{"Cluster c2", "MachineDeployment workers"}, strings.Split(strings.Repeat("Machine m1,", 9)+"Machine m1", ",")...)))
-	g.Expect(rows[0].Message).To(ContainSubstring("3 Machines, which nobody looks after"))
+	g.Expect(rows[0].Message).To(ContainSubstring("3 Machines without an agent"))
 	g.Expect(more).To(Equal([]string{"2 Machines"}))
 	g.Expect(report.Findings).To(HaveLen(17), "JSON has all")
 	g.Expect(report.Problems()).To(Equal(17))

@@ -57,11 +57,11 @@ func lifetimeOfLoadTest(o *v1alpha1.LoadTest) lifetime {
 	created := new(o.CreationTimestamp)
 	next, remedy := "kubectl hollow loadtest stop "+o.Name, "end it, which keeps what was measured"
 	if o.Spec.Stopped {
-		next, remedy = "kubectl get loadtestruns -A -l "+v1alpha1.LoadTestNameLabel+"="+o.Name, "it was stopped already: look which runs are not over, and at the agents of their clusters"
+		next, remedy = "kubectl get loadtestruns -A -l "+v1alpha1.LoadTestNameLabel+"="+o.Name, "it was already stopped: check which runs are not over, and the agents of their clusters"
 	}
 	switch s := &o.Status; s.Phase {
 	case v1alpha1.LoadTestPhasePending, v1alpha1.LoadTestPhasePreparing:
-		return lasts(o.Spec.PrepareTimeout.Duration+slack, s.PrepareTime, created).orElse(next, "the hub should have started it, or given it up, by now: %s", remedy)
+		return lasts(o.Spec.PrepareTimeout.Duration+slack, s.PrepareTime, created).orElse(next, "the hub should have started or abandoned it by now: %s", remedy)
 	case v1alpha1.LoadTestPhaseRunning:
 		most := longestLoad // That of a preset is in its runs.
 		if o.Spec.Load != nil {
@@ -70,7 +70,7 @@ func lifetimeOfLoadTest(o *v1alpha1.LoadTest) lifetime {
 		return lasts(most+slack, s.StartTime, s.PrepareTime, created).orElse(next, "%s", remedy)
 	case v1alpha1.LoadTestPhaseCleaningUp:
 		next = "kubectl get loadtestruns -A -l " + v1alpha1.LoadTestNameLabel + "=" + o.Name
-		return lasts(longestRemoval, s.EndTime, s.StartTime, created).orElse(next, "the messages of its runs say what is not removed")
+		return lasts(longestRemoval, s.EndTime, s.StartTime, created).orElse(next, "the messages of its runs say what is still there")
 	case v1alpha1.LoadTestPhaseCompleted, v1alpha1.LoadTestPhaseFailed:
 	}
 	return lifetime{}
@@ -80,18 +80,18 @@ func lifetimeOfLoadTestRun(o *v1alpha1.LoadTestRun) lifetime {
 	created, stop := new(o.CreationTimestamp), "end it: kubectl patch loadtestrun "+o.Name+" -n "+o.Namespace+` --type merge -p '{"spec":{"stopped":true}}'`
 	switch s := &o.Status; s.Phase {
 	case v1alpha1.LoadTestRunPhasePending, v1alpha1.LoadTestRunPhasePreparing:
-		return lasts(longestScaling, created).orElse("", "look at the log of the agent of Cluster %s, or %s", o.Namespace, stop)
+		return lasts(longestScaling, created).orElse("", "check the log of the agent of Cluster %s, or %s", o.Namespace, stop)
 	case v1alpha1.LoadTestRunPhasePrepared:
 		if o.Spec.StartTime != nil {
-			return lasts(slack, o.Spec.StartTime).orElse("", "it should have started: look at the log of the agent of Cluster %s, or %s", o.Namespace, stop)
+			return lasts(slack, o.Spec.StartTime).orElse("", "it should have started: check the log of the agent of Cluster %s, or %s", o.Namespace, stop)
 		}
-		return lasts(longestPreparation+slack, created).orElse("", "nothing has set its spec.startTime: set it, or %s", stop)
+		return lasts(longestPreparation+slack, created).orElse("", "its spec.startTime was never set: set it, or %s", stop)
 	case v1alpha1.LoadTestRunPhaseRunning:
 		return lasts(o.Spec.Timeout.Duration+slack, s.StartTime, o.Spec.StartTime, created).orElse("",
-			"its agent should have ended it: look at the log of the agent of Cluster %s, or %s", o.Namespace, stop)
+			"its agent should have ended it: check the log of the agent of Cluster %s, or %s", o.Namespace, stop)
 	case v1alpha1.LoadTestRunPhaseCleaningUp:
 		return lasts(longestRemoval, s.EndTime, s.StartTime, created).orElse("",
-			"look in the workload cluster at what is not deleted: kubectl get namespaces -l %s=%s", v1alpha1.LoadTestRunUIDLabel, o.UID)
+			"check in the workload cluster what is not deleted: kubectl get namespaces -l %s=%s", v1alpha1.LoadTestRunUIDLabel, o.UID)
 	case v1alpha1.LoadTestRunPhaseCompleted, v1alpha1.LoadTestRunPhaseFailed:
 	}
 	return lifetime{}
@@ -103,17 +103,17 @@ func lifetimeOfDisruption(o *v1alpha1.NodeDisruption) lifetime {
 	switch s.Phase {
 	case v1alpha1.NodeDisruptionRunning:
 		return lasts(timing.StartAfter.Duration+timing.Duration.Duration+slack, s.LastScheduleTime, created).orElse(next,
-			"it should be over: the faults end by themselves, and the messages of its runs say which agent has not reported that; restore the Nodes and delete it")
+			"it should be over: the faults end on their own, and the messages of its runs say which agent has not reported that; restore the Nodes and delete it")
 	case v1alpha1.NodeDisruptionPending:
 		switch {
 		case o.Spec.DryRun && s.Clusters == 0:
 			return lifetime{} // A user starts it.
 		case s.Clusters == 0 && s.NextScheduleTime != nil:
-			return lasts(slack, s.NextScheduleTime).orElse(next, "its runs were due then: look at the hub's log")
+			return lasts(slack, s.NextScheduleTime).orElse(next, "its runs were due then: check the hub's log")
 		case s.Clusters == 0 && o.Spec.Schedule != "":
 			return lifetime{}
 		}
-		return lasts(timing.StartAfter.Duration+slack, s.LastScheduleTime, created).orElse(next, "it should have started: look at the log of the agents, or delete it")
+		return lasts(timing.StartAfter.Duration+slack, s.LastScheduleTime, created).orElse(next, "it should have started: check the logs of the agents, or delete it")
 	case v1alpha1.NodeDisruptionPaused, v1alpha1.NodeDisruptionCompleted, v1alpha1.NodeDisruptionFailed:
 	}
 	return lifetime{}
@@ -124,9 +124,9 @@ func lifetimeOfDisruptionRun(o *v1alpha1.NodeDisruptionRun) lifetime {
 	switch s.Phase {
 	case v1alpha1.NodeDisruptionRunning:
 		return lasts(timing.Duration.Duration+slack, s.StartTime, created).orElse("",
-			"it should be over: the faults end by themselves, and its agent has not reported that: look at the log of the agent of Cluster %s", o.Namespace)
+			"it should be over: the faults end on their own, and its agent has not reported that: check the log of the agent of Cluster %s", o.Namespace)
 	case v1alpha1.NodeDisruptionPending:
-		return lasts(timing.StartAfter.Duration+slack, created).orElse("", "it should have started: look at the log of the agent of Cluster %s", o.Namespace)
+		return lasts(timing.StartAfter.Duration+slack, created).orElse("", "it should have started: check the log of the agent of Cluster %s", o.Namespace)
 	case v1alpha1.NodeDisruptionPaused, v1alpha1.NodeDisruptionCompleted, v1alpha1.NodeDisruptionFailed:
 	}
 	return lifetime{}
@@ -177,13 +177,13 @@ func (j *Judge) judgePhase(s *subject) *judgement {
 		}
 	}
 	if why, is := j.silent[s.cluster]; is && s.cluster != "" {
-		return s.newProblem(v1alpha1.ReasonAgentSilent, fmt.Sprintf("%s, when the agent of Cluster %s was last heard of, which is silent: %s", s.phase, s.cluster, why))
+		return s.newProblem(v1alpha1.ReasonAgentSilent, fmt.Sprintf("%s when the agent of Cluster %s last reported, and it is silent now: %s", s.phase, s.cluster, why))
 	}
 	if overdue := j.overdue(s, found); overdue != nil {
 		return overdue
 	}
 	if quiet := j.Now.Sub(s.reported.Time); s.mostQuiet > 0 && !s.reported.IsZero() && quiet > s.mostQuiet {
-		return &judgement{Problem, ReasonNoProgress, fmt.Sprintf("nothing has changed in its status for %s, and none of its phases lasts so long: %s; look at the log of the agent of Cluster %s",
+		return &judgement{Problem, ReasonNoProgress, fmt.Sprintf("its status has not changed for %s, and none of its phases lasts that long: %s; check the log of the agent of Cluster %s",
 			duration.HumanDuration(quiet), s.message, s.cluster), s.reported}
 	}
 	return found

@@ -195,7 +195,7 @@ func orphanedFinding(cluster string, kinds map[string]int) Finding {
 	}
 	return Finding{
 		Kind: Cluster, Name: cluster, State: Problem, Reason: v1alpha1.ReasonClusterNotFound, Next: "kubectl hollow cluster join " + cluster,
-		Message: fmt.Sprintf("does not exist, and its namespace has %s, which nobody looks after: let the cluster join again, or delete the namespace"+
+		Message: fmt.Sprintf("does not exist, and its namespace has %s without an agent: let the cluster join again, or delete the namespace"+
 			" (kubectl delete namespace %s --wait=false; kubectl hollow cluster remove-finalizers %s)", strings.Join(parts, ", "), cluster, cluster),
 	}
 }

@@ -125,7 +125,7 @@ func describeOrphans(orphans *v1alpha1.Orphans) string {
 	if orphans == nil || orphans.Instances+orphans.Nodes+orphans.CertificateRequests == 0 {
 		return ""
 	}
-	return fmt.Sprintf("what has no Machine, and nobody looks after: %s, %s and %s, such as %s: delete in the workload cluster what you do not need",
+	return fmt.Sprintf("objects without a Machine: %s, %s and %s, such as %s: delete in the workload cluster what you do not need",
 		plural.Count(orphans.Instances, "pod"), plural.Count(orphans.Nodes, "Node"), plural.Count(orphans.CertificateRequests, "certificate request"), cmp.Or(strings.Join(orphans.Names, ", "), "-"))
 }
 

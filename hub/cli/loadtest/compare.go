@@ -35,16 +35,16 @@ type compareOptions struct {
 func newCompare(hub *cmdutil.Hub) *cobra.Command {
 	o := &compareOptions{tolerance: "10%"}
 	command := &cobra.Command{
-		Use: "compare NAME --baseline FILE", Short: "Compare what a LoadTest has measured with an earlier one",
-		Long: `Compare the p50 and p99 that a LoadTest has measured over all clusters with those of an earlier one, of which report -o json has
-written a file. One that is longer by more than --tolerance, and by more than 10ms, is a regression; for PodReadyByObject, whose times
-are whole seconds, by more than 1s. The exit code is 5 then, and also if something was measured in the baseline only, or a larger part
-had not ended, such as pods that were never Ready. APIServerRequest is shown and not judged, because it is known by the bounds of
-buckets only, and APIRequestFailed because the number counts there.
+		Use: "compare NAME --baseline FILE", Short: "Compare the measurements of a LoadTest with those of an earlier one",
+		Long: `Compare the p50 and p99 of a LoadTest over all clusters with those of an earlier one, from a file that report -o json has
+written. A latency that is longer by more than --tolerance and by more than 10ms is a regression; for PodReadyByObject, which has
+whole seconds, by more than 1s. The exit code is then 5. It is also 5 if a measurement exists only in the baseline, or more of it had
+no end, such as pods that were never Ready. APIServerRequest is shown but not judged, because only the bounds of its
+buckets are known; neither is APIRequestFailed, where the number counts.
 
-Measurements can be compared if they were made by the same load, in as many clusters, with the same versions, number of Nodes, profile
-of hollow nodes and machine, and are valid and complete. If not, the differences are named, nothing is judged, and the exit code is 4.
---allow-different judges nevertheless where you know that a difference is what you want to measure.`,
+Two tests can be compared if they ran the same load in the same number of clusters, with the same versions, number of Nodes, profile
+of hollow nodes and machine, and if both are valid and complete. Otherwise the differences are listed, nothing is judged, and the
+exit code is 4. --allow-different accepts a difference that you want to measure.`,
 		Example: `  kubectl hollow loadtest report monday -o json --output-file baseline.json
   kubectl hollow loadtest compare tuesday --baseline baseline.json --tolerance 15%
 
@@ -71,8 +71,8 @@ of hollow nodes and machine, and are valid and complete. If not, the differences
 			return o.run(command.Context(), hub, args[0])
 		},
 	}
-	command.Flags().StringVar(&o.baseline, "baseline", "", "file that report -o json has written of an earlier test")
-	command.Flags().StringVar(&o.tolerance, "tolerance", o.tolerance, "how much longer a time may be")
+	command.Flags().StringVar(&o.baseline, "baseline", "", "file written by report -o json for an earlier test")
+	command.Flags().StringVar(&o.tolerance, "tolerance", o.tolerance, "how much longer a latency may be")
 	command.Flags().StringSliceVar(&o.allowed, "allow-different", nil, "in what the two tests may differ: "+joinValues(properties))
 	command.Flags().StringVarP(&o.format, "output", "o", string(asText), "output format: text or json")
 	return command
@@ -126,7 +126,7 @@ func (o *compareOptions) run(ctx context.Context, hub *cmdutil.Hub, name string)
 		hub.Note("different: %s: %s in %s, %s in %s", one.Property, one.Before, before.Name, one.Now, now.Name)
 	}
 	if len(refused) > 0 {
-		return cmdutil.Refusal("%s and %s cannot be compared, because they differ: make them alike, or set --allow-different %s", before.Name, now.Name, strings.Join(refused, ","))
+		return cmdutil.Refusal("%s and %s cannot be compared, because they differ: make them equal, or set --allow-different %s", before.Name, now.Name, strings.Join(refused, ","))
 	}
 	if c.Regressions > 0 {
 		return cmdutil.Timeout("%s longer than in %s by more than %g%%, or missing", plural.Are(c.Regressions, "measurement"), before.Name, o.percent)

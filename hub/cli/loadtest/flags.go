@@ -32,15 +32,15 @@ type runFlags struct {
 // addFlags adds the flags to a command that has no others yet.
 func (f *runFlags) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&f.clusters, "clusters", "", "label selector of Clusters; default all")
-	flags.Int32Var(&f.pods, "pods", 0, "how many pods there are in each cluster; default that of the preset")
-	flags.Int32Var(&f.podsPerNode, "pods-per-node", 0, "how many pods there are for each hollow Node, instead of --pods")
-	flags.Int32Var(&f.many, "namespaces", 0, "over how many namespaces they are spread; default 1")
-	flags.Int32Var(&f.qps, "qps", 0, "how many requests are made in a second in each cluster; default that of the preset")
-	flags.DurationVar(&f.duration, "duration", 0, "duration of the timed phases; default: the preset's own")
-	flags.StringArrayVar(&f.thresholds, "threshold", nil, "what has to hold, in place of the preset's: 'PodReady.P99<=5s', 'APIRequest.POST.pods.P99<=1s', "+
-		"'Errors<=1%'; may be given several times")
-	flags.StringVar(&f.disruptFile, "disrupt-file", "", "file with a NodeDisruption, of which spec says which Nodes fail during the test and how")
+	flags.StringVar(&f.clusters, "clusters", "", "label selector of Clusters (default: all)")
+	flags.Int32Var(&f.pods, "pods", 0, "number of pods in each cluster (default: the preset's own)")
+	flags.Int32Var(&f.podsPerNode, "pods-per-node", 0, "number of pods for each hollow Node, instead of --pods")
+	flags.Int32Var(&f.many, "namespaces", 0, "number of namespaces to spread the pods over (default 1)")
+	flags.Int32Var(&f.qps, "qps", 0, "requests per second in each cluster (default: the preset's own)")
+	flags.DurationVar(&f.duration, "duration", 0, "duration of the timed phases (default: the preset's own)")
+	flags.StringArrayVar(&f.thresholds, "threshold", nil, "threshold, instead of the preset's own: 'PodReady.P99<=5s', 'APIRequest.POST.pods.P99<=1s', "+
+		"'Errors<=1%'; can be given several times")
+	flags.StringVar(&f.disruptFile, "disrupt-file", "", "file with a NodeDisruption whose spec says which Nodes fail during the test, and how")
 	flags.VisitAll(func(flag *pflag.Flag) { f.all = append(f.all, flag) })
 }
 
@@ -65,7 +65,7 @@ func (f *runFlags) specOf(preset string) (v1alpha1.LoadTestSpec, error) {
 	if f.clusters != "" {
 		parsed, err := metav1.ParseToLabelSelector(f.clusters)
 		if err != nil {
-			return spec, cmdutil.Usage("--clusters: %q is no label selector: %w", f.clusters, err)
+			return spec, cmdutil.Usage("--clusters: %q is not a label selector: %w", f.clusters, err)
 		}
 		spec.ClusterSelector = parsed
 	}
@@ -139,7 +139,7 @@ func parseThreshold(text string) (v1alpha1.LoadThreshold, error) {
 	parts := strings.Split(strings.TrimSpace(what), ".")
 	threshold.Measurement = v1alpha1.LoadMeasurement(parts[0])
 	if !slices.Contains(measurements, threshold.Measurement) {
-		return threshold, fmt.Errorf("there is no measurement %q: want one of %s", parts[0], joinValues(measurements))
+		return threshold, fmt.Errorf("unknown measurement %q: want one of %s", parts[0], joinValues(measurements))
 	}
 	for _, part := range parts[1:] {
 		switch {

@@ -38,14 +38,14 @@ func followTest(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, test 
 		return cmdutil.NotFound("loadtest %s was deleted: the agents remove what its runs made", test.Name)
 	}
 	if err != nil {
-		hub.Note("The load test continues. To see how far it is: kubectl hollow loadtest list. To end it: kubectl hollow loadtest stop %s", test.Name)
+		hub.Note("The load test continues. To see its progress: kubectl hollow loadtest list. To end it: kubectl hollow loadtest stop %s", test.Name)
 		return fmt.Errorf("following the load test: %w", err)
 	}
 	if err := printResults(hub, test); err != nil {
 		return err
 	}
 	if len(test.Status.Results) > 0 {
-		hub.Say("For a page with all of it: kubectl hollow loadtest report %s -o html --output-file %s.html", test.Name, test.Name)
+		hub.Say("For a full report: kubectl hollow loadtest report %s -o html --output-file %s.html", test.Name, test.Name)
 	}
 	return exitError(test)
 }

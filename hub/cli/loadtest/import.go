@@ -16,18 +16,18 @@ import (
 
 func newImport(hub *cmdutil.Hub) *cobra.Command {
 	return &cobra.Command{
-		Use: "import FILE", Short: "Make a LoadTest of a configuration of kube-burner",
-		Long: `Read a configuration of kube-burner with its object templates, and write a LoadTest that does the same to standard output: each job
-becomes a step, and its churn another one. No cluster is asked.
+		Use: "import FILE", Short: "Convert a configuration of kube-burner to a LoadTest",
+		Long: `Read a configuration of kube-burner with its object templates, and write an equivalent LoadTest to standard output: each job
+becomes a step, and its churn another one. No cluster is contacted.
 
-Everything that the LoadTest does in another way is named on standard error, a line each, which starts with what was done with it:
+Everything that the LoadTest does differently is reported on standard error, one line each, which starts with:
   left out   part of the load, or a threshold, is not carried out
   changed    it is carried out, but not as kube-burner does it
-  needs      it is carried out once you have done something in the clusters
+  needs      it is carried out once you have prepared the clusters
   ignored    it has no influence on the load
 
-The exit code is 1 if something is left out; the LoadTest is written all the same, with the rest. It is 1 as well, and nothing is
-written, if the file is not a configuration of kube-burner, or nothing is left of it. docs/load-tests.md has a table of terms.`,
+The exit code is 1 if something is left out; the LoadTest is still written, with the rest. It is also 1, and nothing is
+written, if the file is not a configuration of kube-burner, or nothing of it can be converted. docs/load-tests.md has a table of terms.`,
 		Example: `  kubectl hollow loadtest import kubelet-density.yml > loadtest.yaml
   kubectl hollow loadtest run -f loadtest.yaml`,
 		Args: cmdutil.OneName,
@@ -49,7 +49,7 @@ written, if the file is not a configuration of kube-burner, or nothing is left o
 				return err
 			}
 			if left := result.LeftOut(); left > 0 {
-				return fmt.Errorf("the LoadTest does not have all of %s: %d lines above start with \"%s\"", args[0], left, kubeburner.LeftOut)
+				return fmt.Errorf("the LoadTest does not cover all of %s: %d lines above start with \"%s\"", args[0], left, kubeburner.LeftOut)
 			}
 			return nil
 		},

@@ -21,27 +21,26 @@ import (
 // NewCommand returns "loadtest".
 func NewCommand(hub *cmdutil.Hub) *cobra.Command {
 	return cmdutil.Group(&cobra.Command{
-		Use: "loadtest", Aliases: []string{"loadtests"}, Short: "Load many clusters at once, and measure",
-		Long: `Put the same load on many clusters at the same time: pods, ConfigMaps, any objects of templates, made, read, changed and deleted at
-a rate. Each cluster's agent measures how long pods take to start and requests to be answered; the hub merges what all of them
-have measured, and says whether thresholds are met.`,
+		Use: "loadtest", Aliases: []string{"loadtests"}, Short: "Run one load test in many clusters, and measure",
+		Long: `Put the same load on many clusters at the same time: pods, ConfigMaps or any objects from templates, created, read, changed and
+deleted at a given rate. Each cluster's agent measures how long pods take to start and requests take to be answered. The hub merges
+the measurements of all clusters and reports whether the thresholds are met.`,
 	}, newRun(hub), newList(hub), newStop(hub), newReport(hub), newCompare(hub), newImport(hub))
 }
 
 func newList(hub *cmdutil.Hub) *cobra.Command {
 	var list *cmdutil.List
 	command := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List LoadTests, how far they are, and their verdicts",
-		Long: `List LoadTests: how far they are, whether their thresholds were met, in how many clusters they are, in how many of these they were
-carried out in full, failed, and say nothing because the simulator was the bottleneck. Missed
-counts requests that were due and not made. -o wide adds the message.`,
+		Use: "list", Aliases: []string{"ls"}, Short: "List LoadTests, their progress and verdicts",
+		Long: `List LoadTests: their phase, whether their thresholds were met, and in how many clusters they run, completed, failed, or
+are invalid because the simulator was the bottleneck. Missed counts requests that were due but not made. -o wide adds the message.`,
 		Example: `  kubectl hollow loadtest list`, Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			found := &v1alpha1.LoadTestList{}
 			return list.Run(command.Context(), hub, found, func() *metav1.Table { return testTable(found.Items, time.Now()) })
 		},
 	}
-	list = cmdutil.NewList(command, "No LoadTests. kubectl hollow loadtest run makes one.")
+	list = cmdutil.NewList(command, "No LoadTests. Create one with: kubectl hollow loadtest run")
 	return command
 }
 
@@ -62,9 +61,9 @@ func testTable(tests []v1alpha1.LoadTest, now time.Time) *metav1.Table {
 func newStop(hub *cmdutil.Hub) *cobra.Command {
 	var dryRun *cmdutil.DryRun
 	command := &cobra.Command{
-		Use: "stop NAME", Short: "End a LoadTest in all clusters, and keep what was measured",
-		Long: `End a LoadTest in all clusters. What was measured is kept, and what was made is removed as spec.load.cleanupPolicy says. Nodes that
-a disruption of the test let fail are restored. To remove the test with all that it has made: kubectl delete loadtest NAME.`,
+		Use: "stop NAME", Short: "Stop a LoadTest in all clusters, and keep its measurements",
+		Long: `Stop a LoadTest in all clusters. Its measurements are kept, and its objects are removed as spec.load.cleanupPolicy says. Nodes
+that a disruption of the test has broken are restored. To remove the test with everything it created: kubectl delete loadtest NAME.`,
 		Example: `  kubectl hollow loadtest stop rush`, Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteNames(cmdutil.LoadTestKind, false),
 		RunE: func(command *cobra.Command, args []string) error {
 			c, err := dryRun.Client(hub)
@@ -120,7 +119,7 @@ func (r *report) exitError() error {
 	case s.Phase == v1alpha1.LoadTestPhaseFailed:
 		return fmt.Errorf("the load test was not carried out: %s", s.Message)
 	case s.Verdict == v1alpha1.LoadInvalid:
-		return fmt.Errorf("the verdict is Invalid: what was measured in %d of %d clusters says nothing about them", s.Invalid, s.Clusters)
+		return fmt.Errorf("the verdict is Invalid: the measurements of %d of %d clusters say nothing about the clusters", s.Invalid, s.Clusters)
 	case s.Verdict == v1alpha1.LoadPassed, s.Verdict == "":
 		return nil
 	}
@@ -130,7 +129,7 @@ func (r *report) exitError() error {
 		}
 	}
 	if s.Missed > 0 {
-		return cmdutil.Timeout("the verdict is %s: %d of %d clusters do not meet a threshold that holds in each", s.Verdict, s.Missed, s.Clusters)
+		return cmdutil.Timeout("the verdict is %s: %d of %d clusters do not meet a threshold that applies to each cluster", s.Verdict, s.Missed, s.Clusters)
 	}
 	return fmt.Errorf("the load test was not carried out in full in %d of %d clusters", s.Failed, s.Clusters)
 }

@@ -31,13 +31,13 @@ var writers = map[format]func(io.Writer, *report) error{asText: writeText, asHTM
 func newReport(hub *cmdutil.Hub) *cobra.Command {
 	form, file := asText, ""
 	command := &cobra.Command{
-		Use: "report NAME", Short: "Write what a LoadTest has measured: as text, a page, JSON or JUnit",
-		Long: `Write what a LoadTest has measured, in all clusters together and in each: how long what took, errors, whether the simulator was the
-bottleneck, and what is missing. Of a test that is still running it is what the agents have reported so far.
+		Use: "report NAME", Short: "Write the measurements of a LoadTest: as text, a page, JSON or JUnit",
+		Long: `Write the measurements of a LoadTest, for all clusters together and for each: latencies, errors, whether the simulator was the
+bottleneck, and what is missing. While the test is running, the report has what the agents have reported so far.
 
-html is one page without scripts that needs no network: percentiles, times over the course of the test with the faults of Nodes in
-them, and a map of all clusters. json has all of it, with the results in the form of clusterloader2 (PerfData) too; compare takes it
-as a baseline. junit has a test case for each threshold in each cluster.`,
+html is one page without scripts that needs no network: percentiles, latencies over the course of the test with the faults of Nodes
+marked, and a map of all clusters. json has everything, including the results in the format of clusterloader2 (PerfData); compare
+takes it as a baseline. junit has a test case for each threshold in each cluster.`,
 		Example: `  kubectl hollow loadtest report rush
   kubectl hollow loadtest report rush -o html --output-file rush.html
   kubectl hollow loadtest report rush -o json --output-file baseline.json`,
@@ -47,7 +47,7 @@ as a baseline. junit has a test case for each threshold in each cluster.`,
 		},
 	}
 	cmdutil.ChoiceP(command, &form, "output", "o", "format of the report", asText, asHTML, asJSON, asJUnit)
-	command.Flags().StringVar(&file, "output-file", "", "file to write, in place of standard output")
+	command.Flags().StringVar(&file, "output-file", "", "file to write (default: standard output)")
 	cmdutil.KeepOldFlag(command, "file", "output-file")
 	return command
 }

@@ -34,33 +34,33 @@ func newRun(hub *cmdutil.Hub) *cobra.Command {
 	r := &runCommand{hub: hub}
 	presets := preset.Names()
 	command := &cobra.Command{
-		Use: "run PRESET | -f FILE", Short: "Make a LoadTest of a preset or a file, and follow it to its end",
-		Long: `Make a LoadTest and follow it to its end: with a bar for each cluster in a terminal, and with a line whenever a cluster gets on
-elsewhere. At the end it prints what was measured, and which thresholds are met. If you interrupt the command, the test continues.
+		Use: "run PRESET | -f FILE", Short: "Create a LoadTest from a preset or a file, and follow it to its end",
+		Long: `Create a LoadTest and follow it to its end: with a bar for each cluster in a terminal, otherwise with a line whenever a cluster
+makes progress. At the end the command prints the measurements and which thresholds are met. If you interrupt it, the test continues.
 
 The presets are ` + strings.Join(presets, ", ") + `. Their pods run on hollow Nodes only.
 
-The exit code is 0 if all thresholds are met, 5 if one is not, or the time of --timeout is over, and 1 if the test was not carried
-out in full in every cluster, or its measurements are invalid. The JUnit report of the test has a failure or an error exactly if the
-code is not 0.`,
-		Example: `  # Start 20 pods in each cluster, and measure how long they take
+The exit code is 0 if all thresholds are met, 5 if one is not met or --timeout has passed, and 1 if the test was not carried
+out in full in every cluster or its measurements are invalid. The JUnit report of the test has a failure or an error if and only if
+the exit code is not 0.`,
+		Example: `  # Start 20 pods in each cluster, and measure how long they take to become Ready
   kubectl hollow loadtest run pod-startup
 
   # More of them, in the production clusters only, with your own objective
   kubectl hollow loadtest run pod-startup --clusters stage=production --pods 200 --qps 20 --threshold 'PodReady.P99<=3s'
 
-  # As a file says
+  # From a file
   kubectl hollow loadtest run -f config/samples/loadtest.yaml`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)), ValidArgs: presets,
 		RunE: func(command *cobra.Command, args []string) error { return r.run(command.Context(), args) },
 	}
 	r.flags.addFlags(command)
-	command.Flags().StringVarP(&r.file, "filename", "f", "", "file with the LoadTest, instead of a preset and the flags for it")
-	command.Flags().StringVar(&r.name, "name", "", "name of the LoadTest; default made of the preset's, or that of the file")
+	command.Flags().StringVarP(&r.file, "filename", "f", "", "file with the LoadTest, instead of a preset and its flags")
+	command.Flags().StringVar(&r.name, "name", "", "name of the LoadTest (default: made from the name of the preset, or the name in the file)")
 	command.Flags().BoolVar(&r.wait, "wait", true, "follow it to its end")
 	command.Flags().BoolVar(&r.noWait, "no-wait", false, "do not follow it")
 	cmdutil.KeepOldFlag(command, "no-wait", "wait=false")
-	command.Flags().DurationVar(&r.timeout, "timeout", 0, "how long it is followed; default to its end")
+	command.Flags().DurationVar(&r.timeout, "timeout", 0, "longest time to wait (default: to its end)")
 	r.output = cmdutil.NewOutput(command)
 	r.dryRun = cmdutil.NewDryRun(command)
 	return command
@@ -80,7 +80,7 @@ func (r *runCommand) run(ctx context.Context, args []string) error {
 	}
 	err = c.Create(ctx, test)
 	if apierrors.IsAlreadyExists(err) {
-		return cmdutil.Refusal("loadtest %s exists already: set another name with --name, or delete that one: kubectl delete loadtest %s", test.Name, test.Name)
+		return cmdutil.Refusal("loadtest %s already exists: set another name with --name, or delete it with: kubectl delete loadtest %s", test.Name, test.Name)
 	}
 	if err != nil {
 		return fmt.Errorf("creating the load test: %w", err)
@@ -100,11 +100,11 @@ func (r *runCommand) run(ctx context.Context, args []string) error {
 func (r *runCommand) readTest(args []string) (*v1alpha1.LoadTest, error) {
 	switch given := r.flags.givenFlags(); {
 	case r.file == "" && len(args) == 0:
-		return nil, cmdutil.Usage("want a preset, one of %s, or -f: see --help", strings.Join(preset.Names(), ", "))
+		return nil, cmdutil.Usage("give a preset, one of %s, or -f: see --help", strings.Join(preset.Names(), ", "))
 	case r.file != "" && len(args) > 0:
-		return nil, cmdutil.Usage("-f says what is done, and so does %s: leave one of them out", args[0])
+		return nil, cmdutil.Usage("-f and %s both describe the test: use only one of them", args[0])
 	case r.file != "" && len(given) > 0:
-		return nil, cmdutil.Usage("-f says what is done, and so does --%s: leave one of them out", given[0])
+		return nil, cmdutil.Usage("-f and --%s both describe the test: use only one of them", given[0])
 	case r.file != "":
 		test, err := testOfFile(r.file)
 		if err != nil {

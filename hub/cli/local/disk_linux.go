@@ -32,6 +32,6 @@ func refuseFullDisk(dir string, found *syscall.Statfs_t) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("the file system of %s is full: %s. API servers refuse writes then, so Machines do not change, while those that run seem healthy: "+
-		"make room there; what has ended meanwhile needs the fleet to be started again", dir, what)
+	return fmt.Errorf("the file system of %s is full: %s. API servers then refuse writes, so Machines do not change, while running ones still look healthy: "+
+		"free some space; if a process has ended in the meantime, restart the fleet", dir, what)
 }

@@ -30,7 +30,7 @@ func TestAFullFileSystemIsNamed(t *testing.T) {
 				g.Expect(err).NotTo(HaveOccurred())
 				return
 			}
-			g.Expect(err).To(MatchError(And(ContainSubstring("the file system of /fleet is full: "+c.says), ContainSubstring("make room"))))
+			g.Expect(err).To(MatchError(And(ContainSubstring("the file system of /fleet is full: "+c.says), ContainSubstring("free some space"))))
 		})
 	}
 	NewWithT(t).Expect(checkDisk(t.TempDir() + "/missing")).To(Succeed())

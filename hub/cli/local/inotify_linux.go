@@ -32,7 +32,7 @@ func inotifyShortage(proc string, clusters int) string {
 	if used+needed <= limit {
 		return ""
 	}
-	return fmt.Sprintf("Warning: fs.inotify.max_user_instances is %d, of which %d are in use, and this fleet needs %d more: without them certificates are reread "+
+	return fmt.Sprintf("Warning: fs.inotify.max_user_instances is %d, of which %d are in use, and this fleet needs %d more: otherwise certificates are reread "+
 		"late, and other programs may fail with \"too many open files\". Raise it with: sysctl -w fs.inotify.max_user_instances=%d", limit, used, needed, max(512, 2*(used+needed)))
 }
 

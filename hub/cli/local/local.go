@@ -23,7 +23,7 @@ import (
 const localLong = `Run a whole fleet on this machine: a hub, workload clusters with their agents, and machines, all of them local
 processes on loopback. It needs no container runtime and no root.
 
-The fleet stays until "kubectl hollow local down" ends it. A process of it that ends is started again.`
+The fleet runs until "kubectl hollow local down" ends it. A process that ends is restarted.`
 
 // NewCommand returns "local".
 func NewCommand(hub *cmdutil.Hub) *cobra.Command {
@@ -31,7 +31,7 @@ func NewCommand(hub *cmdutil.Hub) *cobra.Command {
 	commands := []*cobra.Command{newUp(hub, &dir), newStatus(hub, &dir), newDown(hub, &dir), newKeep(hub, &dir)}
 	for _, command := range commands {
 		// A flag of each: the help of a command leaves out those of its parents.
-		command.Flags().StringVar(&dir, "dir", dir, "directory of the fleet; for \"up\" one that is empty or does not exist yet")
+		command.Flags().StringVar(&dir, "dir", dir, "directory of the fleet; for \"up\" it must be empty or not exist yet")
 	}
 	return cmdutil.Group(&cobra.Command{Use: "local", Short: "Run a whole fleet on this machine", Long: localLong}, commands...)
 }
@@ -109,8 +109,8 @@ func addOwner(command *cobra.Command, pid *int) {
 }
 
 func addProgramArgs(command *cobra.Command, hub, agents *[]string) {
-	command.Flags().StringArrayVar(hub, "hub-arg", nil, "argument to add to the command line of the hub, such as --hub-arg=--metrics-address=127.0.0.1:8080; may be given several times")
-	command.Flags().StringArrayVar(agents, "agent-arg", nil, "argument to add to the command line of each agent, such as --agent-arg=--freeze-after=6s; may be given several times")
+	command.Flags().StringArrayVar(hub, "hub-arg", nil, "extra argument for the hub, such as --hub-arg=--metrics-address=127.0.0.1:8080; can be given several times")
+	command.Flags().StringArrayVar(agents, "agent-arg", nil, "extra argument for each agent, such as --agent-arg=--freeze-after=6s; can be given several times")
 }
 
 // ownerOf is the process that a fleet is for; nil if the fleet is to stay.
@@ -142,12 +142,12 @@ func newDown(hub *cmdutil.Hub, dir *string) *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use: "down", Short: "End a fleet on this machine and remove its files",
-		Long: `End a fleet on this machine: all its processes end, and the files that it made are removed with all data. Files that
-it did not make stay in its directory and are listed. The directory itself is removed if "local up" made it and nothing is
-left in it.
+		Long: `End a fleet on this machine: all its processes end, and its files are removed with all data. Files that the fleet did
+not create stay in its directory and are listed. The directory itself is removed if "local up" created it and it is
+empty.
 
-It is no error if there is none. The exit code is 4, and nothing is done, if --dir holds other files but no fleet, or a
-fleet of an earlier version, which did not mark what it made.`,
+It is not an error if there is no fleet. The exit code is 4, and nothing is done, if --dir has other files but no fleet, or a
+fleet of an earlier version, which did not mark its files.`,
 		Example: `  kubectl hollow local down`,
 		Args:    cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -168,7 +168,7 @@ func takeDown(ctx context.Context, hub *cmdutil.Hub, dir string, timeout time.Du
 	left, err := localfleet.Down(limited, dir)
 	if errors.Is(err, localfleet.ErrNoFleet) {
 		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-			return cmdutil.Refusal("--dir: %s holds no fleet, but other files: it is left alone", dir)
+			return cmdutil.Refusal("--dir: %s has other files and no fleet: nothing was removed", dir)
 		}
 		hub.Say("No fleet in %s", dir)
 		return nil
@@ -189,7 +189,7 @@ func sayLeft(say func(string, ...any), left []string) {
 	if len(left) == 0 {
 		return
 	}
-	say("Left in place, because the fleet did not make it:")
+	say("Left in place, because the fleet did not create it:")
 	for _, path := range left {
 		say("  %s", path)
 	}

@@ -49,7 +49,7 @@ func TestWhatCannotBeStarted(t *testing.T) {
 		"no machines":       {func(o *upOptions) { o.machines = 0 }, cmdutil.OK, ""},
 		"no cluster":        {func(o *upOptions) { o.clusters = 0 }, cmdutil.BadUsage, "--clusters"},
 		"negative machines": {func(o *upOptions) { o.machines = -1 }, cmdutil.BadUsage, "--machines"},
-		"no version":        {func(o *upOptions) { o.versions = []string{"v1.36.2", "latest"} }, cmdutil.BadUsage, `"latest" is no version`},
+		"no version":        {func(o *upOptions) { o.versions = []string{"v1.36.2", "latest"} }, cmdutil.BadUsage, `"latest" is not a version`},
 		"program missing":   {func(o *upOptions) { o.binDir = t.TempDir() }, cmdutil.Failed, "run make build"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestClustersTakeTurnsWithVersions(t *testing.T) {
 func TestStatusTellsWhatEnded(t *testing.T) {
 	g := NewWithT(t)
 	report := localfleet.Report{Ready: true, Processes: []localfleet.Running{{Name: "hub", PID: 7, Alive: true}, {Name: "agent c1", PID: 8, Log: "/f/agent.log"}}}
-	g.Expect(endedError(report, "/f")).To(MatchError("agent c1 does not run (its log: /f/agent.log): end the fleet with kubectl hollow local down --dir /f"))
+	g.Expect(endedError(report, "/f")).To(MatchError("agent c1 is not running (its log: /f/agent.log): end the fleet with kubectl hollow local down --dir /f"))
 	report.Processes[1].Alive = true
 	g.Expect(endedError(report, "/f")).To(Succeed())
 	report.Ready = false
@@ -116,7 +116,7 @@ func TestDownListsWhatItLeaves(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600)).To(Succeed())
 	g.Expect(takeDown(t.Context(), cmdutil.NewHub(streams), dir, time.Minute)).To(Succeed())
-	g.Expect(out.String()).To(Equal("Ended the fleet in " + dir + "\nLeft in place, because the fleet did not make it:\n  " + dir + "/precious\n"))
+	g.Expect(out.String()).To(Equal("Ended the fleet in " + dir + "\nLeft in place, because the fleet did not create it:\n  " + dir + "/precious\n"))
 }
 
 func TestUpRefusesADirectoryThatIsNotEmpty(t *testing.T) {

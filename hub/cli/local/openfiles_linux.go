@@ -22,6 +22,6 @@ func refuseOpenFiles(limit uint64) error {
 	if limit >= fewestOpenFiles {
 		return nil
 	}
-	return cmdutil.Refusal("a process may have %d files open here (ulimit -n), and etcd, API servers and nodes need at least %d: raise it with ulimit -n 1024, "+
+	return cmdutil.Refusal("a process may open %d files here (ulimit -n), but etcd, API servers and nodes need at least %d: raise the limit with ulimit -n 1024, "+
 		"or in /etc/security/limits.conf, and start a new shell", limit, fewestOpenFiles)
 }

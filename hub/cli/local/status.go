@@ -43,8 +43,8 @@ func newStatus(hub *cmdutil.Hub, dir *string) *cobra.Command {
 	var output format
 	command := &cobra.Command{
 		Use: "status", Short: "Show the processes and clusters of a fleet on this machine",
-		Long: `Show the processes and clusters of a fleet on this machine. The exit code is 3 if there is none, and 1 if one of its
-processes does not run, or the file system of its directory is full. With -o wide it also tells the agents' versions and why a cluster is not ready.`,
+		Long: `Show the processes and clusters of a fleet on this machine. The exit code is 3 if there is no fleet, and 1 if one of its
+processes is not running, or the file system of its directory is full. -o wide adds the agents' versions and why a cluster is not ready.`,
 		Example: `  kubectl hollow local status
 
   # The hub's kubeconfig, for a script
@@ -152,7 +152,7 @@ func askHub(ctx context.Context, report localfleet.Report) map[string]v1alpha1.C
 func endedError(report localfleet.Report, dir string) error {
 	for _, process := range report.Processes {
 		if !process.Alive {
-			return fmt.Errorf("%s does not run (its log: %s): end the fleet with %s", process.Name, process.Log, writtenCommand("down", dir))
+			return fmt.Errorf("%s is not running (its log: %s): end the fleet with %s", process.Name, process.Log, writtenCommand("down", dir))
 		}
 	}
 	if !report.Ready {
@@ -242,7 +242,7 @@ func (t *tail) showNews() error {
 
 func (t *tail) lastFailure() string {
 	if len(t.bad) == 0 {
-		return "its keeper ended without a word"
+		return "its supervisor ended without an error message"
 	}
 	return strings.Join(t.bad, "\n")
 }

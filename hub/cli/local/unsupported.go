@@ -16,7 +16,7 @@ func NewCommand(*cmdutil.Hub) *cobra.Command {
 	return &cobra.Command{
 		Use: "local", Short: "Run a whole fleet on this machine (Linux only)", DisableFlagParsing: true,
 		RunE: func(*cobra.Command, []string) error {
-			return cmdutil.Refusal("a local fleet needs Linux, and this is %s: run it in a Linux machine or container, and reach its hub with --kubeconfig", runtime.GOOS)
+			return cmdutil.Refusal("a local fleet needs Linux, and this is %s: run it on a Linux machine or in a container, and reach its hub with --kubeconfig", runtime.GOOS)
 		},
 	}
 }

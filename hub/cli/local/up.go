@@ -29,10 +29,10 @@ const (
   kubectl hollow local up --clusters 5 --machines 10 \
     --kubelet-version v1.35.4 --kubelet-version v1.36.2 --kubelet-version v1.37.1
 
-  # A second fleet beside the first
+  # A second fleet next to the first
   kubectl hollow local up --dir /tmp/other --clusters 1
 
-  # In a script: a fleet that ends with it, whatever happens, and where its kubeconfigs are
+  # In a script: a fleet that always ends with the script, and the paths of its kubeconfigs
   kubectl hollow local up --dir /tmp/test --while-pid $$ -o json > fleet.json`
 
 	// downTimeout bounds the end of a fleet that did not come up.
@@ -69,13 +69,13 @@ func newUp(hub *cmdutil.Hub, dir *string) *cobra.Command {
 		Use: "up", Short: "Start a fleet on this machine",
 		Long: localLong + `
 
-Clusters are called c1, c2 and so on; each gets a MachineDeployment "workers". Clusters join as any other does: with
+Clusters are named c1, c2 and so on; each gets a MachineDeployment "workers". They join like any other cluster: with
 a join token, and a certificate that the hub signs.
 
-The directory of --dir must be empty, or not exist yet. The fleet marks it as its own. If it does not come up, and with
-"local down", the files that it made are removed and no others.
+The directory of --dir must be empty, or not exist yet. The fleet marks it as its own. If the fleet does not come up, and with
+"local down", its files are removed and no others.
 
-With -o the command prints what "local status" prints in that format, and tells its progress on standard error.`,
+With -o the command prints the output of "local status" in that format, and its progress on standard error.`,
 		Example: upExample, Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			o.dir = *dir
@@ -84,11 +84,11 @@ With -o the command prints what "local status" prints in that format, and tells 
 	}
 	flags := command.Flags()
 	flags.IntVar(&o.clusters, "clusters", 3, "number of workload clusters")
-	flags.IntVar(&o.machines, "machines", 3, "number of machines in each cluster; 0 makes no MachineDeployment")
-	flags.StringArrayVar(&o.versions, "kubelet-version", nil, "kubelet version that the Nodes report, such as v1.36.2; given several times, clusters take turns (default: that of the code)")
-	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "give up, and end what was started, after this time")
+	flags.IntVar(&o.machines, "machines", 3, "number of machines in each cluster; 0 creates no MachineDeployment")
+	flags.StringArrayVar(&o.versions, "kubelet-version", nil, "kubelet version that the Nodes report, such as v1.36.2; if given several times, clusters take turns (default: the version of the kubelet code)")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "longest time to wait; after it, everything that was started is ended")
 	flags.StringVar(&o.binDir, "bin-dir", besideMe(), "directory of the programs hub, agent, simcluster and hollow-node")
-	flags.BoolVar(&o.temporary, "temporary-dir", false, "remove the directory itself with the fleet, if nothing else is in it, also when it was there before")
+	flags.BoolVar(&o.temporary, "temporary-dir", false, "remove the directory with the fleet if nothing else is in it, even if it existed before")
 	addOwner(command, &o.owner)
 	addProgramArgs(command, &o.hubArgs, &o.agentArgs)
 	cmdutil.ChoiceP(command, &o.output, "output", "o", cmdutil.OutputUsage(formats...), formats...)
@@ -116,7 +116,7 @@ func (o *upOptions) validateFlags() error {
 	}
 	for _, text := range o.versions {
 		if _, err := version.ParseSemantic(text); err != nil {
-			return cmdutil.Usage("--kubelet-version: %q is no version: write it as v1.36.2", text)
+			return cmdutil.Usage("--kubelet-version: %q is not a version: write it as v1.36.2", text)
 		}
 	}
 	for _, name := range programs {
@@ -132,7 +132,7 @@ func (o *upOptions) takeDirectory() (string, error) {
 	id, err := localfleet.Take(o.dir, o.temporary)
 	switch {
 	case errors.Is(err, localfleet.ErrTaken):
-		return "", cmdutil.Refusal("--dir: %w, or what is left of one: see %s, or end it with %s", err, writtenCommand("status", o.dir), writtenCommand("down", o.dir))
+		return "", cmdutil.Refusal("--dir: %w, or the rest of one: see %s, or end it with %s", err, writtenCommand("status", o.dir), writtenCommand("down", o.dir))
 	case errors.Is(err, localfleet.ErrUnusable):
 		return "", cmdutil.Refusal("--dir: %w; choose a directory that is empty or does not exist yet", err)
 	case err != nil:
@@ -167,7 +167,7 @@ func (o *upOptions) run(ctx context.Context) error {
 	}
 	ctx, stop := whileRuns(ctx, owner)
 	defer stop()
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, cmdutil.Timeout("the fleet is not up after %s; it has been ended", o.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, cmdutil.Timeout("the fleet was not up after %s, and was ended", o.timeout))
 	defer cancel()
 	if o.progress = o.hub.Out; o.output != "" {
 		o.progress = o.hub.ErrOut

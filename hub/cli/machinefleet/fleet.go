@@ -16,7 +16,7 @@ import (
 // NewCommand returns "fleet".
 func NewCommand(hub *cmdutil.Hub) *cobra.Command {
 	return cmdutil.Group(&cobra.Command{
-		Use: "fleet", Aliases: []string{"machinefleet", "machinefleets"}, Short: "List MachineFleets and show how their clusters are",
+		Use: "fleet", Aliases: []string{"machinefleet", "machinefleets"}, Short: "List MachineFleets and show the state of their clusters",
 	}, newList(hub), newStatus(hub), newTree(hub))
 }
 

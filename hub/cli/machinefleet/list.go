@@ -17,9 +17,9 @@ import (
 func newList(hub *cmdutil.Hub) *cobra.Command {
 	var list *cmdutil.List
 	command := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List MachineFleets and how far their rollouts are",
-		Long: `List MachineFleets: whether they are ready, the wave that is rolled out, and how many clusters have the present
-revision, have failed or are held because they are frozen or not Ready. -o wide adds the message.`,
+		Use: "list", Aliases: []string{"ls"}, Short: "List MachineFleets and the progress of their rollouts",
+		Long: `List MachineFleets: whether they are ready, the wave in progress, and how many clusters have the current
+revision, have failed, or are waiting because they are frozen or not Ready. -o wide adds the message.`,
 		Example: `  kubectl hollow fleet list
   kubectl hollow fleet list -o wide`,
 		Args: cmdutil.Args(cobra.NoArgs),
@@ -28,7 +28,7 @@ revision, have failed or are held because they are frozen or not Ready. -o wide 
 			return list.Run(command.Context(), hub, found, func() *metav1.Table { return listTable(found.Items, time.Now()) })
 		},
 	}
-	list = cmdutil.NewList(command, "No MachineFleets. config/samples has one to start with.")
+	list = cmdutil.NewList(command, "No MachineFleets. config/samples has an example.")
 	return command
 }
 

@@ -24,12 +24,12 @@ import (
 func newStatus(hub *cmdutil.Hub) *cobra.Command {
 	var output *cmdutil.Output
 	command := &cobra.Command{
-		Use: "status NAME", Short: "Show how a MachineFleet is, cluster by cluster",
-		Long: `Show how a MachineFleet is: its message, the wave that is rolled out, and for each cluster its wave and group, how far it
-is with the current revision, the kubelet version that its MachineDeployment has, its Machines, and what is wrong. Clusters that have left the
-fleet, because their labels changed or their Cluster object was deleted, are listed with what is left there.
+		Use: "status NAME", Short: "Show the state of a MachineFleet, cluster by cluster",
+		Long: `Show the state of a MachineFleet: its message, the wave in progress, and for each cluster its wave and group, its progress with
+the current revision, the kubelet version of its MachineDeployment, its Machines, and what is wrong. Clusters that have left the
+fleet, because their labels changed or their Cluster object was deleted, are listed with what remains there.
 
-The exit code is 1 when the fleet is not Ready, when the hub, which would notice, does not work, and when Machines are left whose Cluster object is gone.`,
+The exit code is 1 if the fleet is not Ready, if the hub does not work, or if there are Machines whose Cluster object is gone.`,
 		Example: `  kubectl hollow fleet status workers`,
 		Args:    cmdutil.OneName, ValidArgsFunction: hub.CompleteNames(cmdutil.FleetKind, false),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -69,7 +69,7 @@ func showStatus(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, n
 		hub.Note("%s matches no cluster of the fleet", field)
 	}
 	if len(preview.Windowless) > 0 {
-		hub.Note("Chosen by none of spec.maintenanceWindows, so upgraded at any time: %s", reconciler.ListFew(preview.Windowless))
+		hub.Note("Not selected by any of spec.maintenanceWindows, so upgraded at any time: %s", reconciler.ListFew(preview.Windowless))
 	}
 	departed, err := preview.Departed(ctx, c)
 	if err != nil {
@@ -88,7 +88,7 @@ func showStatus(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, n
 		return fmt.Errorf("machinefleet %s is not ready", name)
 	}
 	if lost := orphanedIn(departed); len(lost) > 0 {
-		return fmt.Errorf("machinefleet %s has left Machines that no agent looks after, in the namespaces of clusters that do not exist any more: %s", name, reconciler.ListFew(lost))
+		return fmt.Errorf("machinefleet %s has Machines without an agent, in the namespaces of clusters that no longer exist: %s", name, reconciler.ListFew(lost))
 	}
 	return hub.ProveHub(ctx, c, "machinefleet "+name+" was ready")
 }

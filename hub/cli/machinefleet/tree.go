@@ -23,9 +23,9 @@ func newTree(hub *cmdutil.Hub) *cobra.Command {
 	var output *cmdutil.Output
 	command := &cobra.Command{
 		Use: "tree fleet|cluster|machinedeployment NAME", Short: "Show a MachineFleet, a Cluster or a MachineDeployment down to its Nodes",
-		Long: `Show what belongs to an object, as a tree: MachineFleet, Cluster, MachineDeployment, MachineSet, Machine, Node. Behind each
-object stand its conditions Ready and Frozen. Of a Node the name is shown, as the agent has reported it: Nodes are objects of
-the workload cluster.`,
+		Long: `Show an object and everything below it as a tree: MachineFleet, Cluster, MachineDeployment, MachineSet, Machine, Node. Each
+object is shown with its conditions Ready and Frozen. Nodes are objects of the workload cluster: only their names are shown,
+as the agents have reported them.`,
 		Example: `  kubectl hollow fleet tree fleet/workers
   kubectl hollow fleet tree cluster/c1
   kubectl hollow fleet tree machinedeployment/workers -n c1`,

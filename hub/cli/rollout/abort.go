@@ -23,20 +23,20 @@ var policies = map[string]v1alpha1.RollbackPolicy{
 func newAbort(hub *cmdutil.Hub) *cobra.Command {
 	var rollback string
 	c := newChangingCommand(hub, &cobra.Command{
-		Use: "abort", Short: "End the rollout of a MachineFleet's current template, and roll clusters back",
-		Long: `End the rollout of a MachineFleet's current template: it is started in no further cluster, and what was started continues, unless it is
-rolled back. That writes spec.abortedRevision, and with --rollback spec.rollbackPolicy, in one request: with failed, the clusters
-that have failed get back the template that they had before, and with all every cluster in which the template was started. Without
-the flag the fleet's policy holds.
+		Use: "abort", Short: "Abort the rollout of a MachineFleet's current template, and roll clusters back",
+		Long: `Abort the rollout of a MachineFleet's current template: it starts in no further cluster, and clusters in which it has started
+finish it, unless they are rolled back. --rollback says which clusters get their previous template back: "failed" those that have
+failed, "all" every cluster in which the rollout has started. Without the flag the fleet's own policy applies. The command writes
+spec.abortedRevision and spec.rollbackPolicy in one request.
 
-The exit code is 4 if the template has reached every cluster, or is not being rolled out. "kubectl hollow rollout retry" takes the
-abort back; another template ends it too.`,
+The exit code is 4 if the template has reached every cluster, or is not being rolled out. "kubectl hollow rollout retry" reverts
+the abort; so does another template.`,
 		Example: `  kubectl hollow rollout abort machinefleet workers
   kubectl hollow rollout abort machinefleet workers --rollback all`,
 	}, []cmdutil.Kind{cmdutil.FleetKind}, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 		return nil, s.abortRollout(ctx, rollback)
 	})
-	cmdutil.Choice(c, &rollback, "rollback", "which clusters get back what they had before; sets spec.rollbackPolicy", rollbackNone, rollbackFailed, rollbackAll)
+	cmdutil.Choice(c, &rollback, "rollback", "which clusters get their previous template back; sets spec.rollbackPolicy", rollbackNone, rollbackFailed, rollbackAll)
 	return c
 }
 
@@ -72,7 +72,7 @@ func notAbortable(of *v1alpha1.MachineFleet, revision string) string {
 	progressing := meta.FindStatusCondition(status.Conditions, v1alpha1.ProgressingCondition)
 	switch {
 	case status.Revision != revision || progressing == nil:
-		return "the hub has not looked at its current template yet: try again, or give it another template"
+		return "the hub has not observed its current template yet: try again, or set another template"
 	case progressing.Reason == v1alpha1.ReasonRolloutComplete:
 		return "the rollout of revision " + revision + " is complete: to go back, kubectl hollow rollout undo machinefleet " + of.Name
 	case progressing.Reason == v1alpha1.ReasonRolledBack && counts.Updated+counts.Soaking+counts.Progressing+counts.Failed == 0:

@@ -28,13 +28,13 @@ func newApprove(hub *cmdutil.Hub) *cobra.Command {
 		all    bool
 	)
 	c := newChangingCommand(hub, &cobra.Command{
-		Use: "approve", Short: "Let the current rollout of a MachineFleet be applied to a group that waits for approval",
-		Long: `Let the current rollout of a MachineFleet be applied to a group of clusters whose approval is Required. The approval is a
-FleetApproval with your name. It counts for this rollout of these templates only: other templates, templates that are gone back to, and a
-retry need another one. Without --group it is the one group that waits; if several do, they are listed and nothing is approved.
+		Use: "approve", Short: "Approve the current rollout of a MachineFleet for a group of clusters",
+		Long: `Approve the current rollout of a MachineFleet for a group of clusters whose approval is Required. The approval is a
+FleetApproval with your name. It covers this rollout only: other templates, an undo and a retry need another one.
+Without --group the command approves the one group that is waiting; if several are waiting, it lists them and approves nothing.
 
-You need the ClusterRole ` + v1alpha1.ApproverRole + `, which does not let you change fleets; the exit code is 4 if you do not have it. To
-take an approval back before the group starts: kubectl delete fleetapproval NAME`,
+You need the ClusterRole ` + v1alpha1.ApproverRole + `, which does not allow you to change fleets; without it the exit code is 4. To
+withdraw an approval before the group starts: kubectl delete fleetapproval NAME`,
 		Example: `  kubectl hollow rollout approve machinefleet workers --group production`,
 	}, []cmdutil.Kind{cmdutil.FleetKind}, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 		if err := s.awaitRollout(ctx); err != nil {
@@ -50,7 +50,7 @@ take an approval back before the group starts: kubectl delete fleetapproval NAME
 		}
 		return nil, s.createApprovals(ctx, chosen, given)
 	})
-	c.Flags().StringArrayVar(&groups, "group", nil, "name of a group of spec.groups; may be given several times")
+	c.Flags().StringArrayVar(&groups, "group", nil, "name of a group of spec.groups; can be given several times")
 	c.Flags().BoolVar(&all, "all", false, "every group whose approval is Required")
 	return c
 }
@@ -67,13 +67,13 @@ func (s *subject) awaitRollout(ctx context.Context) error {
 		err := cmdutil.Until(limited, s.client, &v1alpha1.MachineFleetList{}, client.ObjectKeyFromObject(s.fleet), s.fleet,
 			func(f *v1alpha1.MachineFleet) (bool, error) {
 				if !fleet.HaveSameText(asked, f) {
-					return false, cmdutil.Refusal("%s got other templates meanwhile: look at them, and approve again", s.fullName())
+					return false, cmdutil.Refusal("%s got other templates in the meantime: check them, and approve again", s.fullName())
 				}
 				s.fleet = f
 				return shown(f), nil
 			})
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			return cmdutil.Refusal("%s cannot be approved: the hub has not looked at its current spec yet", s.fullName())
+			return cmdutil.Refusal("%s cannot be approved: the hub has not observed its current spec yet", s.fullName())
 		}
 		if err != nil {
 			return err
@@ -114,7 +114,7 @@ func gatedGroups(of *v1alpha1.MachineFleet) []string {
 // chooseGroups returns the groups that are to be approved. given has those that are approved already.
 func chooseGroups(of *v1alpha1.MachineFleet, given map[string]string, groups []string, all bool) ([]string, error) {
 	if all && len(groups) > 0 {
-		return nil, cmdutil.Usage("give --group or --all, not both")
+		return nil, cmdutil.Usage("use --group or --all, not both")
 	}
 	open := gatedGroups(of)
 	for _, name := range groups {
@@ -131,7 +131,7 @@ func chooseGroups(of *v1alpha1.MachineFleet, given map[string]string, groups []s
 	}
 	open = slices.DeleteFunc(open, func(name string) bool { return given[name] != "" })
 	if !all && len(open) > 1 {
-		return nil, cmdutil.Usage("several groups of machinefleet %s wait for approval: name them with --group, or give --all: %s", of.Name, strings.Join(open, ", "))
+		return nil, cmdutil.Usage("several groups of machinefleet %s are waiting for approval: name them with --group, or use --all: %s", of.Name, strings.Join(open, ", "))
 	}
 	return open, nil
 }
@@ -140,7 +140,7 @@ func chooseGroups(of *v1alpha1.MachineFleet, given map[string]string, groups []s
 func (s *subject) createApprovals(ctx context.Context, groups []string, given map[string]string) error {
 	status := &s.fleet.Status
 	if len(groups) == 0 {
-		s.printf("has no group that waits for an approval of revision %s", status.Revision)
+		s.printf("has no group that is waiting for approval of revision %s", status.Revision)
 		return nil
 	}
 	user, err := s.hub.User(ctx, s.client)
@@ -149,12 +149,12 @@ func (s *subject) createApprovals(ctx context.Context, groups []string, given ma
 	}
 	for _, group := range groups {
 		if by := given[group]; by != "" {
-			s.printf("group %s is approved already for revision %s (rollout %d), by %s", group, status.Revision, status.Rollout, cmdutil.Printable(by))
+			s.printf("group %s is already approved for revision %s (rollout %d), by %s", group, status.Revision, status.Rollout, cmdutil.Printable(by))
 			continue
 		}
 		created := newApproval(s.fleet, group, user)
 		if err := s.client.Create(ctx, created); apierrors.IsForbidden(err) {
-			return cmdutil.Refusal("%s may not approve %s: ClusterRole %s is missing; an administrator gives it with: kubectl create clusterrolebinding NAME --clusterrole=%s --user=%s (%v)",
+			return cmdutil.Refusal("%s may not approve %s: ClusterRole %s is missing; an administrator can grant it with: kubectl create clusterrolebinding NAME --clusterrole=%s --user=%s (%v)",
 				user, s.fullName(), v1alpha1.ApproverRole, v1alpha1.ApproverRole, user, err)
 		} else if err != nil {
 			return fmt.Errorf("approving group %s of %s: %w", group, s.fullName(), err)
@@ -162,7 +162,7 @@ func (s *subject) createApprovals(ctx context.Context, groups []string, given ma
 		s.printf("group %s is approved for revision %s (rollout %d, kubelet %s), by %s", group, status.Revision, status.Rollout,
 			cmp.Or(s.fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet, "of the cluster"), user)
 		if created.Name != "" {
-			s.hub.Note("To take it back before the group starts: kubectl delete fleetapproval %s", created.Name)
+			s.hub.Note("To withdraw it before the group starts: kubectl delete fleetapproval %s", created.Name)
 		}
 	}
 	return nil

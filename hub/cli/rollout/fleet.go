@@ -53,7 +53,7 @@ func endOfFleet(fleet *v1alpha1.MachineFleet, progressing *metav1.Condition) *pr
 		return &progress{text: "is refused", err: cmdutil.Refusal("machinefleet %s does not roll out: %s", fleet.Name, progressing.Message)}
 	case progressing.Reason == v1alpha1.ReasonPaused:
 		return &progress{text: fmt.Sprintf("is paused, %d of %d clusters updated", counts.Updated, totalClusters(counts)), err: cmdutil.Refusal(
-			"machinefleet %s does not roll out: it is paused: kubectl hollow rollout resume machinefleet %s", fleet.Name, fleet.Name)}
+			"machinefleet %s cannot roll out while it is paused: kubectl hollow rollout resume machinefleet %s", fleet.Name, fleet.Name)}
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func refuseFutile(name string, p *fleet.Preview, force bool) error {
 	if force || why == "" {
 		return nil
 	}
-	return cmdutil.Refusal("%s cannot be upgraded: it can start in none of its %s, for example %s. Add --force to write it all the same", name, plural.Count(len(p.Members), "cluster"), why)
+	return cmdutil.Refusal("%s cannot be upgraded: it cannot start in any of its %s, for example %s. Add --force to write it anyway", name, plural.Count(len(p.Members), "cluster"), why)
 }
 
 // checkSkew refuses a kubelet version that the cluster of a MachineDeployment does not support. A cluster that cannot be read, or has
@@ -50,6 +50,6 @@ func (s *subject) checkSkew(ctx context.Context, o *upgradeOptions) error {
 	if why == "" {
 		return nil
 	}
-	return cmdutil.Refusal("%s cannot be upgraded: --kubelet: %s: upgrade the API server of cluster %s, choose another version, or add --force to write it all the same",
+	return cmdutil.Refusal("%s cannot be upgraded: --kubelet: %s: upgrade the API server of cluster %s, choose another version, or add --force to write it anyway",
 		s.fullName(), why, cluster.Name)
 }

@@ -21,11 +21,11 @@ func newHistory(hub *cmdutil.Hub) *cobra.Command {
 		output *cmdutil.Output
 	)
 	c := newCommand(hub, &cobra.Command{
-		Use: "history", Short: "List the revisions that a MachineFleet or a MachineDeployment can go back to",
-		Long: `List the revisions of a MachineFleet or a MachineDeployment: each template that it has had and that is still kept. A
-MachineDeployment keeps spec.revisionHistoryLimit of them, as MachineSets; a MachineFleet the last ten, and those that a cluster
-still has, as ControllerRevisions in the hub's namespace. With --revision the template is shown, and for a MachineFleet what became
-of its rollout in each cluster, also in those that have left. With -o yaml or -o json these objects are printed.`,
+		Use: "history", Short: "List the revisions that a MachineFleet or a MachineDeployment can be rolled back to",
+		Long: `List the revisions of a MachineFleet or a MachineDeployment: its current and earlier templates. A MachineDeployment keeps
+spec.revisionHistoryLimit of them, as MachineSets. A MachineFleet keeps the last ten, and those that a cluster still has, as
+ControllerRevisions in the hub's namespace. --revision shows the template, and for a MachineFleet the result of its rollout in each
+cluster, including those that have left. -o yaml and -o json print these objects.`,
 		Example: `  kubectl hollow rollout history machinefleet workers
   kubectl hollow rollout history machinedeployment workers -n c1
 

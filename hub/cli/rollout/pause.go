@@ -10,12 +10,12 @@ import (
 
 func newPause(hub *cmdutil.Hub) *cobra.Command {
 	return newChangingCommand(hub, &cobra.Command{
-		Use: "pause", Short: "Stop a rollout where it is",
-		Long: `Stop a rollout where it is.
+		Use: "pause", Short: "Pause a rollout",
+		Long: `Pause a rollout.
 
-Of a paused MachineDeployment no Machine is replaced because of its template until the rollout is resumed. Scaling continues,
-and Machines that fail or get lost are replaced. Of a paused MachineFleet no MachineDeployment is changed; clusters in which
-the rollout has started finish it.`,
+While a MachineDeployment is paused, template changes do not replace Machines. Scaling continues, and Machines that fail or are
+lost are replaced. While a MachineFleet is paused, no MachineDeployment is changed; clusters in which the rollout has started
+finish it.`,
 		Example: `  kubectl hollow rollout pause machinefleet workers
   kubectl hollow rollout pause machinedeployment workers -n c1`,
 	}, both, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
@@ -25,7 +25,7 @@ the rollout has started finish it.`,
 
 func newResume(hub *cmdutil.Hub) *cobra.Command {
 	return newChangingCommand(hub, &cobra.Command{
-		Use: "resume", Short: "Let a paused rollout continue",
+		Use: "resume", Short: "Resume a paused rollout",
 		Example: `  kubectl hollow rollout resume machinefleet workers
   kubectl hollow rollout resume machinedeployment workers -n c1`,
 	}, both, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {

@@ -15,15 +15,15 @@ import (
 
 func newRetry(hub *cmdutil.Hub) *cobra.Command {
 	return newChangingCommand(hub, &cobra.Command{
-		Use: "retry", Short: "Start the current template of a MachineFleet again where it failed, and by the gates of the current spec",
-		Long: `Start the current template of a MachineFleet again in the clusters that have failed with it, were not in time, or were rolled
-back, each in its wave, as far as there is room. Clusters in which it succeeded are left alone. That sets spec.retriedAt, and unsets
+		Use: "retry", Short: "Retry the rollout of a MachineFleet where it failed, by the gates of its current spec",
+		Long: `Retry the rollout of a MachineFleet's current template in the clusters that have failed, timed out or were rolled back, each in
+its wave and within the fleet's bounds. Clusters in which it succeeded are unchanged. The command sets spec.retriedAt, and unsets
 spec.abortedRevision.
 
-From then on only the current spec says when clusters start: groups, approvals, windows and bounds with which the rollout
-started hold no longer where they were edited since.
+From then on only the current spec decides when clusters start. If groups, approvals, windows or bounds were edited since the
+rollout started, their earlier values no longer apply.
 
-The exit code is 4 if every cluster has the template.`,
+The exit code is 4 if every cluster already has the template.`,
 		Example: `  kubectl hollow rollout retry machinefleet workers`,
 	}, []cmdutil.Kind{cmdutil.FleetKind}, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 		return nil, s.retryRollout(ctx, time.Now())
@@ -39,17 +39,17 @@ func (s *subject) retryRollout(ctx context.Context, now time.Time) error {
 	aborted := s.fleet.Spec.AbortedRevision == revision
 	switch {
 	case s.fleet.Status.Revision != revision:
-		return cmdutil.Refusal("%s cannot be tried again: the hub has not looked at its current template yet", s.fullName())
+		return cmdutil.Refusal("%s cannot be retried: the hub has not observed its current template yet", s.fullName())
 	case !aborted && counts.Updated >= counts.Selected:
-		return cmdutil.Refusal("%s cannot be tried again: no cluster has failed with revision %s or was rolled back from it, and none waits for it", s.fullName(), revision)
+		return cmdutil.Refusal("%s cannot be retried: no cluster has failed with revision %s or was rolled back from it, and none is waiting for it", s.fullName(), revision)
 	}
 	if err := s.changeObject(ctx, func() { setRetriedAt(s.fleet, now) }); err != nil {
 		return err
 	}
-	s.printf("retried: revision %s starts again in %s that failed or were rolled back; %d wait by the spec as it is now", revision,
+	s.printf("retried: revision %s starts again in %s that failed or were rolled back; %d are waiting by the current spec", revision,
 		plural.Count(int(counts.Failed+counts.RollingBack+counts.RolledBack), "cluster"), counts.Waiting)
 	if s.fleet.Spec.Paused {
-		s.hub.Note("It is paused: nothing is started until kubectl hollow rollout resume %s", s.commandArguments())
+		s.hub.Note("It is paused: nothing starts until kubectl hollow rollout resume %s", s.commandArguments())
 	}
 	return nil
 }

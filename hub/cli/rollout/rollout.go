@@ -181,7 +181,7 @@ func (s *subject) changeObject(ctx context.Context, apply func()) error {
 	apply()
 	if err := s.client.Patch(ctx, s.clientObject(), reconciler.MergeFromWithLock(before)); err != nil {
 		if ctx.Err() != nil {
-			s.hub.Note("It is not known whether the hub has made the change. To see: kubectl hollow rollout status %s --watch=false", s.commandArguments())
+			s.hub.Note("Whether the hub has applied the change is unknown. To check: kubectl hollow rollout status %s --watch=false", s.commandArguments())
 		}
 		return fmt.Errorf("changing %s: %w", s.fullName(), err)
 	}

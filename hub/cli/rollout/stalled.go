@@ -30,8 +30,8 @@ func refuseMachineSets(command *cobra.Command, args []string) error {
 	if notASet != nil {
 		return nil //nolint:nilerr // It is one of the kinds that the command takes, or is refused by that.
 	}
-	return cmdutil.Usage("machineset %s: a MachineSet does not roll out: its template is for Machines that it creates later. Name the MachineDeployment that owns it, "+
-		"which kubectl hollow fleet tree cluster/CLUSTER shows. Of one without an owner, delete the Machines: it creates them from its current template", name)
+	return cmdutil.Usage("machineset %s: a MachineSet does not roll out: its template applies only to Machines that it creates later. Name the MachineDeployment that owns it, "+
+		"which kubectl hollow fleet tree cluster/CLUSTER shows. If it has no owner, delete its Machines: it recreates them from its current template", name)
 }
 
 // withReason adds to how a rollout is why the object is not Ready, if it says so.

@@ -26,18 +26,18 @@ func newStatus(hub *cmdutil.Hub) *cobra.Command {
 		Long: `Follow a rollout until every Machine has the current template and is available. Interrupting the command does not
 stop the rollout.
 
-The exit code is 5 when the rollout makes no progress for longer than spec.progressDeadlineSeconds, when more clusters of a
-MachineFleet have failed than its strategy allows, when it was aborted or rolled back, or when the rollout is not complete after
---timeout. It is 4 when it cannot continue until a user changes something: the object is Stalled or paused, for instance because a
-cluster does not support the kubelet version or a MachineClass is missing.
+The exit code is 5 if the rollout makes no progress for longer than spec.progressDeadlineSeconds, if more clusters of a
+MachineFleet have failed than its strategy allows, if it was aborted or rolled back, or if it is not complete after --timeout. It
+is 4 if it cannot continue until a user changes something: the object is Stalled or paused, for example because a cluster does not
+support the kubelet version or a MachineClass is missing.
 
-A rollout that is frozen, or that waits for an approval, a maintenance window or a cluster, is not over: the command says why at once, and
-waits for as long as --timeout allows; without --timeout until somebody ends it. It also says when the hub does not work; the exit code is then
-1 for a rollout that was complete when the hub last looked, and for --watch=false.`,
+A rollout that is frozen, or waiting for an approval, a maintenance window or a cluster, is not over: the command says why
+immediately, and keeps waiting until --timeout or until you interrupt it. It also reports when the hub does not work; the exit code
+is then 1 for a rollout that was complete when the hub last checked, and with --watch=false.`,
 		Example: `  kubectl hollow rollout status machinefleet workers
   kubectl hollow rollout status machinedeployment workers -n c1 --timeout 10m
 
-  # Say how it is now, and do not wait
+  # Show the state now, and do not wait
   kubectl hollow rollout status machinedeployment workers -n c1 --watch=false`,
 	}, both, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 		if !follow {
@@ -146,7 +146,7 @@ func progressOf(deployment *v1alpha1.MachineDeployment) progress {
 		return progress{text: "is stalled, " + updated, err: refused}
 	}
 	if deployment.Spec.Paused && status.UpdatedReplicas < want {
-		return progress{text: "is paused, " + updated, err: cmdutil.Refusal("machinedeployment %s does not roll out: it is paused: kubectl hollow rollout resume machinedeployment %s -n %s",
+		return progress{text: "is paused, " + updated, err: cmdutil.Refusal("machinedeployment %s cannot roll out while it is paused: kubectl hollow rollout resume machinedeployment %s -n %s",
 			deployment.Name, deployment.Name, deployment.Namespace)}
 	}
 	return progressOfMachines(deployment, want, updated)
@@ -158,7 +158,7 @@ func progressOfMachines(deployment *v1alpha1.MachineDeployment, want int32, upda
 	switch held, why := explainWaiting(deployment, updated); {
 	case status.UpdatedReplicas == want && status.Replicas == want && status.AvailableReplicas == want:
 		if unknown := unknownNow(deployment); unknown != "" {
-			return progress{text: updated + ", whether they are available is not known", why: unknown}
+			return progress{text: updated + ", whether they are available is unknown", why: unknown}
 		}
 		return progress{text: "has rolled out: " + updated + ", all available", done: true}
 	case held != "":
@@ -166,7 +166,7 @@ func progressOfMachines(deployment *v1alpha1.MachineDeployment, want int32, upda
 	case status.UpdatedReplicas < want:
 		return progress{text: updated}
 	case status.Replicas > status.UpdatedReplicas:
-		return progress{text: fmt.Sprintf("%s, %s still to be deleted", updated, plural.Count(int(status.Replicas-status.UpdatedReplicas), "old machine"))}
+		return progress{text: fmt.Sprintf("%s, %s still to delete", updated, plural.Count(int(status.Replicas-status.UpdatedReplicas), "old machine"))}
 	}
 	return progress{text: fmt.Sprintf("%s, %d available", updated, status.AvailableReplicas)}
 }

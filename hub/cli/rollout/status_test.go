@@ -42,7 +42,7 @@ func TestProgress(t *testing.T) {
 		}, "has rolled out: 0 of 0 machines updated, all available", true, 0},
 		"an older status":   {func(d *v1alpha1.MachineDeployment) { d.Status.ObservedGeneration = 1 }, "waiting for the hub to observe the current spec", false, 0},
 		"under way":         {func(d *v1alpha1.MachineDeployment) { d.Status.UpdatedReplicas = 1 }, "1 of 3 machines updated", false, 0},
-		"old ones go":       {func(d *v1alpha1.MachineDeployment) { d.Status.Replicas = 5 }, "3 of 3 machines updated, 2 old machines still to be deleted", false, 0},
+		"old ones go":       {func(d *v1alpha1.MachineDeployment) { d.Status.Replicas = 5 }, "3 of 3 machines updated, 2 old machines still to delete", false, 0},
 		"not yet available": {func(d *v1alpha1.MachineDeployment) { d.Status.AvailableReplicas = 2 }, "3 of 3 machines updated, 2 available", false, 0},
 		"paused":            {func(d *v1alpha1.MachineDeployment) { d.Spec.Paused, d.Status.UpdatedReplicas = true, 1 }, "is paused, 1 of 3 machines updated", false, cmdutil.Refused},
 		"frozen": {func(d *v1alpha1.MachineDeployment) {
@@ -52,7 +52,7 @@ func TestProgress(t *testing.T) {
 		"rolled out, as far as was known last": {func(d *v1alpha1.MachineDeployment) {
 			set(d, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
 			set(d, v1alpha1.ReadyCondition, metav1.ConditionUnknown, v1alpha1.ReasonAgentSilent)
-		}, "3 of 3 machines updated, whether they are available is not known: AgentSilent: a message", false, 0},
+		}, "3 of 3 machines updated, whether they are available is unknown: AgentSilent: a message", false, 0},
 		"a restored, older spec": {func(d *v1alpha1.MachineDeployment) { d.Generation = 1 }, "waiting for the hub to observe the current spec", false, 0},
 		"deletions by hand": {func(d *v1alpha1.MachineDeployment) {
 			d.Status.UpdatedReplicas = 1

@@ -151,9 +151,9 @@ func (s *subject) previousTemplate(kept []fleet.Template, current string) (int64
 		}
 	}
 	if len(kept) == 0 {
-		return 0, cmdutil.NotFound("%s has no revision before its current template; it has none", s.fullName())
+		return 0, cmdutil.NotFound("%s has no earlier revision", s.fullName())
 	}
-	return 0, cmdutil.NotFound("%s has no revision before its current template that it has not been rolled back from; it has %s: choose one with --to-revision",
+	return 0, cmdutil.NotFound("%s has no earlier revision that it has not been rolled back from; it has %s: choose one with --to-revision",
 		s.fullName(), templateNumbers(kept))
 }
 
@@ -196,7 +196,7 @@ func (s *subject) undoFleet(ctx context.Context, number int64, allowDowngrade bo
 		return err
 	}
 	if chosen.Revision == current {
-		s.printf("has the template of revision %d already", number)
+		s.printf("already has the template of revision %d", number)
 		return nil
 	}
 	if err := s.refuseDowngrade(ctx, chosen, allowDowngrade); err != nil {
@@ -215,7 +215,7 @@ func (s *subject) undoFleet(ctx context.Context, number int64, allowDowngrade bo
 	}
 	s.printf("rolled back to revision %d", number)
 	if s.fleet.Spec.Paused {
-		s.hub.Note("It is paused: nothing is changed until kubectl hollow rollout resume %s", s.commandArguments())
+		s.hub.Note("It is paused: nothing changes until kubectl hollow rollout resume %s", s.commandArguments())
 	}
 	return nil
 }

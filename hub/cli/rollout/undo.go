@@ -20,11 +20,11 @@ func newUndo(hub *cmdutil.Hub) *cobra.Command {
 		allowDowngrade bool
 	)
 	c := newChangingCommand(hub, &cobra.Command{
-		Use: "undo", Short: "Go back to an earlier revision of a MachineFleet or a MachineDeployment",
-		Long: `Go back to an earlier revision: its template becomes that of the object, and rolls out like any other change, by the
-object's strategy and within its bounds. Without --to-revision it is the one before the current. Clusters of a MachineFleet that
-still have the template, or were rolled back to it, are not started a second time. A MachineFleet goes back to an older kubelet than a
-cluster has only with --allow-downgrade, or if its spec.allowDowngrade is set.
+		Use: "undo", Short: "Roll a MachineFleet or a MachineDeployment back to an earlier revision",
+		Long: `Roll back to an earlier revision (default: the previous one). Its template becomes the template of the object, and rolls out
+like any other change, by the object's strategy and within its bounds. Clusters of a MachineFleet that still have the template, or
+were rolled back to it, are unchanged. A MachineFleet goes back to an older kubelet than a cluster has only with
+--allow-downgrade, or if its spec.allowDowngrade is set.
 
 A paused object gets the template too, but replaces nothing until it is resumed.`,
 		Example: `  # Back to the previous revision
@@ -42,12 +42,12 @@ A paused object gets the template too, but replaces nothing until it is resumed.
 			return []cmdutil.Fact{before}, s.undoFleet(ctx, number, allowDowngrade)
 		}
 		if allowDowngrade {
-			return nil, cmdutil.Usage("--allow-downgrade: a machinedeployment needs no permission to go back")
+			return nil, cmdutil.Usage("--allow-downgrade: a machinedeployment does not need it")
 		}
 		return []cmdutil.Fact{before}, s.undoRollout(ctx, number)
 	})
-	c.Flags().Int64Var(&number, "to-revision", 0, "the revision to go back to; 0 for the previous one")
-	c.Flags().BoolVar(&allowDowngrade, "allow-downgrade", false, "of a machinefleet: also go back to an older kubelet; sets spec.allowDowngrade")
+	c.Flags().Int64Var(&number, "to-revision", 0, "revision to roll back to; 0 for the previous one")
+	c.Flags().BoolVar(&allowDowngrade, "allow-downgrade", false, "for a machinefleet: allow an older kubelet; sets spec.allowDowngrade")
 	completeRevisions(hub, c, "to-revision")
 	return c
 }
@@ -63,7 +63,7 @@ func (s *subject) undoRollout(ctx context.Context, number int64) error {
 	}
 	template := chosen.userTemplate()
 	if equality.Semantic.DeepEqual(template, s.deployment.Spec.Template) {
-		s.printf("has the template of revision %d already", chosen.number)
+		s.printf("already has the template of revision %d", chosen.number)
 		return nil
 	}
 	err = s.changeObject(ctx, func() {
@@ -88,7 +88,7 @@ func (s *subject) chooseRevision(revisions []revision, number int64) (revision, 
 	}
 	current := s.currentRevision()
 	if current == 0 {
-		return revision{}, cmdutil.Refusal("machinedeployment %s has no revision yet: the hub has not looked at it", s.deployment.Name)
+		return revision{}, cmdutil.Refusal("machinedeployment %s has no revision yet: the hub has not read it", s.deployment.Name)
 	}
 	for i := len(revisions) - 1; i >= 0; i-- {
 		if revisions[i].number > current {
@@ -102,6 +102,6 @@ func (s *subject) chooseRevision(revisions []revision, number int64) (revision, 
 			return revisions[i], nil
 		}
 	}
-	return revision{}, cmdutil.NotFound("machinedeployment %s has no revision before its current one, %d; it has %s",
+	return revision{}, cmdutil.NotFound("machinedeployment %s has no revision before its current revision, %d; it has %s",
 		s.deployment.Name, current, cmp.Or(listNumbers(revisions), "none"))
 }

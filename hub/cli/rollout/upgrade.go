@@ -36,16 +36,16 @@ func NewUpgrade(hub *cmdutil.Hub) *cobra.Command {
 	var output *cmdutil.Output
 	c := newCommand(hub, &cobra.Command{
 		Use: "upgrade", Short: "Roll a kubelet version out over the clusters of a MachineFleet, or in one MachineDeployment",
-		Long: `Roll a kubelet version out. That of a MachineFleet goes from cluster to cluster in the waves of spec.rolloutStrategy.
+		Long: `Roll a kubelet version out. A MachineFleet is upgraded cluster by cluster, in the waves of spec.rolloutStrategy.
 
-Before anything is written it is checked whether the fleet would start: a version that is older than what the fleet has
-(unless spec.allowDowngrade is set), a spec that cannot be used, or a version with which no cluster can start is refused with exit
-code 4, also with --dry-run; --force writes the last of these all the same. If some clusters do not support the version, or are
-frozen or not Ready, they are named, and the others are upgraded.
+Before the command writes anything, it checks whether the fleet could start. It refuses, with exit code 4, a version that is older
+than the fleet's (unless spec.allowDowngrade is set), an invalid spec, and a version with which no cluster can start; --force writes
+the last of these anyway. If some clusters do not support the version, are frozen or are not Ready, they are named, and the others
+are upgraded.
 
---dry-run prints the waves with their clusters, in their order, and what would keep each from being upgraded.
+--dry-run prints the waves with their clusters, in order, and what would keep each cluster from being upgraded.
 Interrupting --wait does not stop the upgrade.`,
-		Example: `  # What would happen
+		Example: `  # Show what would happen
   kubectl hollow upgrade fleet/workers --kubelet v1.37.1 --dry-run
 
   # Upgrade, and follow it to its end
@@ -60,7 +60,7 @@ Interrupting --wait does not stop the upgrade.`,
 	})
 	c.Flags().StringVar(&o.kubelet, "kubelet", "", "the kubelet version, such as v1.37.1 (required)")
 	c.Flags().BoolVar(&o.wait, "wait", false, "follow the rollout until it is complete or has failed")
-	c.Flags().BoolVar(&o.force, "force", false, "write the version although no cluster can start with it for now")
+	c.Flags().BoolVar(&o.force, "force", false, "write the version even if no cluster can start with it for now")
 	c.Flags().DurationVar(&o.timeout, "timeout", 0, "with --wait: longest time to wait; 0 waits for as long as the rollout makes progress")
 	output, o.dryRun = cmdutil.NewOutput(c), cmdutil.NewDryRun(c)
 	return c
@@ -118,7 +118,7 @@ func (o *upgradeOptions) checkFlags() error {
 		return cmdutil.Usage("--kubelet is required: the version to roll out, such as v1.37.1")
 	}
 	if _, err := version.ParseSemantic(o.kubelet); err != nil {
-		return cmdutil.Usage("--kubelet: %q is no version: want one such as v1.37.1", o.kubelet)
+		return cmdutil.Usage("--kubelet: %q is not a version: want one such as v1.37.1", o.kubelet)
 	}
 	if o.timeout > 0 && !o.wait {
 		return cmdutil.Usage("--timeout needs --wait")
@@ -181,7 +181,7 @@ func (s *subject) previewUpgrade(ctx context.Context, wanted *v1alpha1.MachineFl
 	}
 	for _, m := range p.Members {
 		if version := wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet; strings.TrimPrefix(m.Kubelet, "v") != strings.TrimPrefix(version, "v") {
-			s.hub.Note("%s gets kubelet %s and not %s: spec.overrides[%s].template sets it", m.Cluster.Name, cmp.Or(m.Kubelet, "-"), version, m.Override)
+			s.hub.Note("%s gets kubelet %s instead of %s: spec.overrides[%s].template sets it", m.Cluster.Name, cmp.Or(m.Kubelet, "-"), version, m.Override)
 		}
 	}
 	s.noteSelectors(p)
@@ -191,7 +191,7 @@ func (s *subject) previewUpgrade(ctx context.Context, wanted *v1alpha1.MachineFl
 // noteSelectors names what chooses no cluster, and clusters that no window chooses.
 func (s *subject) noteSelectors(p *fleet.Preview) {
 	if len(p.Windowless) > 0 {
-		s.hub.Note("Chosen by none of spec.maintenanceWindows, so upgraded at any time: %s", reconciler.ListFew(p.Windowless))
+		s.hub.Note("Not selected by any of spec.maintenanceWindows, so upgraded at any time: %s", reconciler.ListFew(p.Windowless))
 	}
 	for _, field := range p.Unused {
 		s.hub.Note("%s matches no cluster of the fleet", field)

@@ -79,7 +79,7 @@ func TestOfCluster(t *testing.T) {
 			[]func(*v1alpha1.Cluster){func(c *v1alpha1.Cluster) { c.Spec.Acceptance = v1alpha1.AcceptancePending }},
 			v1alpha1.ReasonAwaitingAcceptance,
 		},
-		"the hub has not looked at it": {
+		"the hub has not read it": {
 			[]func(*v1alpha1.Cluster){func(c *v1alpha1.Cluster) { c.Status.Conditions = nil }},
 			v1alpha1.ReasonPending,
 		},
