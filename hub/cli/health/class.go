@@ -1,7 +1,6 @@
 package health
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -71,36 +70,49 @@ func unknownField(class *v1alpha1.MachineClass) string {
 	if class.Spec.Provider != builtIn || class.Spec.ProviderConfig == nil || len(class.Spec.ProviderConfig.Raw) == 0 {
 		return ""
 	}
-	raw, known := map[string]json.RawMessage{}, fieldsOf(reflect.TypeFor[v1alpha1.HollowNodeConfig]())
-	if err := json.Unmarshal(class.Spec.ProviderConfig.Raw, &raw); err != nil {
-		return err.Error()
+	if field := findUnknownField(class.Spec.ProviderConfig.Raw, reflect.TypeFor[v1alpha1.HollowNodeConfig]()); field != "" {
+		return fmt.Sprintf("%q is not a field of %s", field, v1alpha1.HollowNodeConfigKind)
 	}
-	for _, field := range sortedKeys(raw) {
-		if !known[field] {
-			return fmt.Sprintf("%q is not a field of %s", field, v1alpha1.HollowNodeConfigKind)
-		}
-	}
-	type strict v1alpha1.HollowNodeConfig // Without its own decoder, which bears unknown fields.
-	decoder := json.NewDecoder(bytes.NewReader(class.Spec.ProviderConfig.Raw))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&strict{}); err != nil {
+	if err := json.Unmarshal(class.Spec.ProviderConfig.Raw, &v1alpha1.HollowNodeConfig{}); err != nil {
 		return err.Error()
 	}
 	return ""
 }
 
-// fieldsOf are the names of the fields of a struct in JSON. They have to be exact, and Go's decoder takes any case.
-func fieldsOf(kind reflect.Type) map[string]bool {
-	names := map[string]bool{}
+// findUnknownField finds a field that a struct of the API does not have, in its structs too; empty for none. Names have to be exact: Go's
+// decoder takes any case, and the kinds' own decoders bear unknown fields.
+func findUnknownField(raw json.RawMessage, kind reflect.Type) string {
+	for kind.Kind() == reflect.Pointer {
+		kind = kind.Elem()
+	}
+	fields := map[string]json.RawMessage{}
+	if kind.Kind() != reflect.Struct || kind.PkgPath() != reflect.TypeFor[v1alpha1.HollowNodeConfig]().PkgPath() || json.Unmarshal(raw, &fields) != nil {
+		return ""
+	}
+	known := fieldsOf(kind)
+	for _, field := range sortedKeys(fields) {
+		if known[field] == nil {
+			return field
+		}
+		if inner := findUnknownField(fields[field], known[field]); inner != "" {
+			return field + "." + inner
+		}
+	}
+	return ""
+}
+
+// fieldsOf are the fields of a struct by their names in JSON.
+func fieldsOf(kind reflect.Type) map[string]reflect.Type {
+	fields := map[string]reflect.Type{}
 	for i := range kind.NumField() {
 		field := kind.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case name != "":
-			names[name] = true
+			fields[name] = field.Type
 		case field.Anonymous:
-			maps.Copy(names, fieldsOf(field.Type))
+			maps.Copy(fields, fieldsOf(field.Type))
 		}
 	}
-	return names
+	return fields
 }

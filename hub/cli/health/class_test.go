@@ -17,9 +17,11 @@ func TestAClassOfWhichNoMachineCanBeMadeIsNamed(t *testing.T) {
 		m.Status.ErrorReason, m.Status.ErrorMessage = reason, "what the agent says"
 		return m
 	}
+	second := using("tried", v1alpha1.ErrorInvalidConfiguration, v1alpha1.MachineFailed)
+	second.Status.ErrorMessage = "something else"
 	judge := &Judge{Now: now}
 	judge.Observe(&v1alpha1.MachineList{Items: []v1alpha1.Machine{
-		using("tried", v1alpha1.ErrorUnknownProvider, v1alpha1.MachineFailed), using("tried", v1alpha1.ErrorUnknownProvider, v1alpha1.MachineFailed),
+		using("tried", v1alpha1.ErrorUnknownProvider, v1alpha1.MachineFailed), second,
 		using("own", "", v1alpha1.MachineRunning), using("slow", v1alpha1.ErrorCreationTimeout, v1alpha1.MachineFailed),
 	}})
 	for name, c := range map[string]struct {
@@ -32,8 +34,11 @@ func TestAClassOfWhichNoMachineCanBeMadeIsNamed(t *testing.T) {
 		"an own driver that is not tried":     {"new", "aws", "", Waiting, v1alpha1.ErrorUnknownProvider, `spec.provider: "aws" is not built in`},
 		"a typo in a field":                   {"new", "hollow", `{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","maxpods":5}`, Problem, v1alpha1.ErrorInvalidConfiguration, `"maxpods" is not a field of HollowNodeConfig`},
 		"a field of another type":             {"new", "hollow", `{"maxPods":"many"}`, Problem, v1alpha1.ErrorInvalidConfiguration, "maxPods"},
+		"a typo in a field of a field":        {"new", "hollow", `{"imagePull":{"bytesPerSecond":"10Mi","speed":1}}`, Problem, v1alpha1.ErrorInvalidConfiguration, `"imagePull.speed" is not a field of HollowNodeConfig`},
+		"another case in a field of a field":  {"new", "hollow", `{"kubelet":{"eventburst":5}}`, Problem, v1alpha1.ErrorInvalidConfiguration, `"kubelet.eventburst" is not a field`},
+		"no JSON object":                      {"new", "hollow", `[1]`, Problem, v1alpha1.ErrorInvalidConfiguration, "cannot unmarshal"},
 		"no configuration":                    {"new", "hollow", "", Healthy, "", ""},
-		"a configuration":                     {"new", "hollow", `{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","maxPods":5,"capacity":{"cpu":"4"},"imagePull":{"bytesPerSecond":"10Mi"},"startupDelay":"1s"}`, Healthy, "", ""},
+		"a configuration":                     {"new", "hollow", `{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","maxPods":5,"capacity":{"cpu":"4"},"imagePull":{"bytesPerSecond":"10Mi"},"startupDelay":"1s","kubelet":{"eventBurst":5}}`, Healthy, "", ""},
 		"Machines that fail for other causes": {"slow", "hollow", "", Healthy, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

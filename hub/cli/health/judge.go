@@ -77,6 +77,8 @@ type Judge struct {
 	// classes are what became of the Machines of MachineClasses, by their namespace and name.
 	classes  map[string]*machinesOfClass
 	timeouts map[string]time.Duration
+	// deployments are those of fleets, by their name, which is the fleet's.
+	deployments map[string][]*v1alpha1.MachineDeployment
 }
 
 // judgement is a state with its reasons.

@@ -79,6 +79,9 @@ func TestEachRequiredConditionIsJudged(t *testing.T) {
 	}
 	g.Expect(judged(deployment(about(2, ready, available)...)).state).To(Equal(Healthy))
 	g.Expect(judged(deployment(about(1, notReady(v1alpha1.ReasonScalingUp), available)...)).reason).To(Equal(ReasonNotObserved), "Available is of another spec")
+	g.Expect(judged(deployment(about(1, notReady(v1alpha1.ReasonScalingUp))[0], available)).state).To(Equal(InProgress), "only a Ready that is True has to be of this spec")
+	g.Expect(judged(&v1alpha1.LoadTestRun{ObjectMeta: objectMeta("run"), Status: v1alpha1.LoadTestRunStatus{Phase: v1alpha1.LoadTestRunPhaseCompleted, Conditions: about(1, ready)}}).state).
+		To(Equal(Healthy), "a run has no observedGeneration")
 	g.Expect(judged(deployment(ready, available, about(1, is(v1alpha1.ReplicaFailureCondition, metav1.ConditionFalse, "X"))[0])).state).To(Equal(Healthy))
 }
 
@@ -129,7 +132,9 @@ func TestEachPhaseOfAMachineIsJudged(t *testing.T) {
 	schedulable := is(v1alpha1.MachineSchedulableCondition, metav1.ConditionTrue, "X")
 	g.Expect(judged(machine(v1alpha1.MachineRunning, ready, updated(metav1.ConditionTrue), schedulable)).state).To(Equal(Healthy))
 	g.Expect(judged(machine(v1alpha1.MachineRunning, ready, updated(metav1.ConditionFalse), schedulable))).To(find(InProgress, v1alpha1.ReasonAwaitingUpdate, ""))
-	g.Expect(judged(machine("", ready)).message).To(Equal("the agent of Cluster c1 has not reported on it yet"))
+	for _, object := range []client.Object{machine("", ready), &v1alpha1.LoadTestRun{ObjectMeta: objectMeta("run")}, &v1alpha1.NodeDisruptionRun{ObjectMeta: objectMeta("run")}} {
+		g.Expect(judged(object).message).To(Equal("the agent of Cluster c1 has not reported on it yet"))
+	}
 	g.Expect(judged(change(deployment(ready), func(d *v1alpha1.MachineDeployment) { d.Status.ObservedGeneration = 0 })).message).To(Equal("the hub has not reported on it yet"))
 }
 
@@ -244,12 +249,16 @@ func TestTheNextCommandOfEachReason(t *testing.T) {
 		"kubectl edit fleetapproval pool-x -n c1":            &v1alpha1.FleetApproval{ObjectMeta: objectMeta("pool-x"), DecodeError: "x"},
 		"kubectl describe nodedisruption outage":             disruption(v1alpha1.NodeDisruptionFailed, false),
 		"kubectl hollow loadtest report load":                loadTest(v1alpha1.LoadTestPhaseFailed, "", 0),
-		"kubectl hollow cluster list c1 -o wide":             cluster(notReady("X")),
 		"kubectl describe machineset workers-1 -n c1":        machineSet(notReady(v1alpha1.ReasonDenied), available),
 	} {
 		s := subjectOf(object)
 		g.Expect(nextCommand(s, judged(object))).To(Equal(command))
 	}
+	for _, kind := range []client.Object{cluster(notReady(v1alpha1.ReasonAgentSilent)), cluster(notReady("X"))} {
+		g.Expect(nextCommand(subjectOf(kind), judged(kind))).To(Equal("kubectl hollow cluster list c1 -o wide"))
+	}
+	silent := machine(v1alpha1.MachineRunning, notReady(v1alpha1.ReasonAgentSilent))
+	g.Expect(nextCommand(subjectOf(silent), judged(silent))).To(Equal("kubectl describe machine m1 -n c1"))
 	for reason, command := range map[string]string{
 		v1alpha1.ReasonAwaitingAcceptance: "kubectl hollow cluster accept c1", v1alpha1.ReasonDenied: "kubectl hollow cluster accept c1",
 		v1alpha1.ReasonHubChanged: "kubectl hollow cluster acknowledge c1", v1alpha1.ReasonHubRestored: "kubectl hollow cluster acknowledge c1",
@@ -321,11 +330,13 @@ func TestATableShowsMachinesBesideTheirSet(t *testing.T) {
 	g.Expect(judge.Add(report, Machine, &v1alpha1.MachineList{Items: []v1alpha1.Machine{*owned}})).To(Succeed())
 	rows, _ := report.Rows(10)
 	g.Expect(rows).To(HaveExactElements(HaveField("Kind", MachineSet), HaveField("Kind", Machine)))
-	for _, name := range []string{"c3", "c2"} {
+	for _, name := range []string{"c3", "c2", "c7", "c5", "c6", "c4"} {
 		lost := deployment(ready, available)
 		lost.Namespace = name
 		g.Expect(judge.Add(report, MachineDeployment, &v1alpha1.MachineDeploymentList{Items: []v1alpha1.MachineDeployment{*lost}})).To(Succeed())
 	}
 	rows, _ = report.Rows(10)
-	g.Expect(rows[:2]).To(HaveExactElements(HaveField("Name", "c2"), HaveField("Name", "c3")))
+	for i, name := range []string{"c2", "c3", "c4", "c5", "c6", "c7"} {
+		g.Expect(rows[i].Name).To(Equal(name))
+	}
 }

@@ -145,6 +145,12 @@ func (j *Judge) Observe(list client.ObjectList) {
 				j.silent[cluster.Name] = cmp.Or(connected.Message, connected.Reason)
 			}
 		}
+	case *v1alpha1.MachineDeploymentList:
+		j.deployments = map[string][]*v1alpha1.MachineDeployment{}
+		for i := range list.Items {
+			deployment := &list.Items[i]
+			j.deployments[deployment.Name] = append(j.deployments[deployment.Name], deployment)
+		}
 	case *v1alpha1.MachineList:
 		j.observeMachines(list)
 	case *v1alpha1.LoadTestRunList:

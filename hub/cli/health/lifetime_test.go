@@ -30,7 +30,7 @@ func loadRun(phase v1alpha1.LoadTestRunPhase, change func(*v1alpha1.LoadTestRun)
 }
 
 func statusWritten(at metav1.Time) []metav1.ManagedFieldsEntry {
-	return []metav1.ManagedFieldsEntry{{Manager: "hub", Time: since(0)}, {Manager: "agent", Subresource: "status", Time: &at}}
+	return []metav1.ManagedFieldsEntry{{Manager: "agent", Subresource: "status", Time: &at}, {Manager: "hub", Time: since(0)}, {Manager: "old", Subresource: "status"}}
 }
 
 // runOf is a run of the disruption that lasts ten minutes and starts after five.
@@ -85,17 +85,22 @@ func TestWhatTakesLongerThanItsSpecAllowsIsAProblem(t *testing.T) {
 		"a test whose removal is stuck":           {change(loadTest(v1alpha1.LoadTestPhaseCleaningUp, "", 0), func(o *v1alpha1.LoadTest) { o.Status.EndTime = since(16 * time.Minute) }), Problem, ReasonTakesLong + ": CleaningUp", "kubectl get loadtestruns -A -l hollowfleet.io/load-test-name=load"},
 		"a test that may prepare for an hour": {
 			change(loadTest(v1alpha1.LoadTestPhasePreparing, "", 0), func(o *v1alpha1.LoadTest) {
-				o.Spec.PrepareTimeout, o.Status.PrepareTime = minutes(60), since(50*time.Minute)
+				o.Spec.PrepareTimeout, o.Status.PrepareTime, o.UID = minutes(60), since(50*time.Minute), "known" // The time of its runs is that of the load.
 			}), InProgress, "Preparing", "",
 		},
 
-		"a run within its timeout":       {loadRun(v1alpha1.LoadTestRunPhaseRunning, func(r *v1alpha1.LoadTestRun) { r.Status.StartTime = since(24 * time.Minute) }), InProgress, "Running", ""},
-		"a run past its timeout":         {loadRun(v1alpha1.LoadTestRunPhaseRunning, func(r *v1alpha1.LoadTestRun) { r.Status.StartTime = since(26 * time.Minute) }), Problem, ReasonTakesLong + ": Running", ""},
-		"a run whose removal is stuck":   {loadRun(v1alpha1.LoadTestRunPhaseCleaningUp, func(r *v1alpha1.LoadTestRun) { r.Status.EndTime = since(time.Hour) }), Problem, ReasonTakesLong + ": CleaningUp", ""},
-		"a run that is removing":         {loadRun(v1alpha1.LoadTestRunPhaseCleaningUp, func(r *v1alpha1.LoadTestRun) { r.Status.EndTime = since(time.Minute) }), InProgress, "CleaningUp", ""},
-		"a run that nobody starts":       {loadRun(v1alpha1.LoadTestRunPhasePrepared, nil), Problem, ReasonTakesLong + ": Prepared", ""},
-		"a run that was prepared now":    {loadRun(v1alpha1.LoadTestRunPhasePrepared, func(r *v1alpha1.LoadTestRun) { r.CreationTimestamp = ago(time.Minute) }), InProgress, "Prepared", ""},
-		"a run that should have started": {loadRun(v1alpha1.LoadTestRunPhasePrepared, func(r *v1alpha1.LoadTestRun) { r.Spec.StartTime = since(6 * time.Minute) }), Problem, ReasonTakesLong + ": Prepared", ""},
+		"a run within its timeout":         {loadRun(v1alpha1.LoadTestRunPhaseRunning, func(r *v1alpha1.LoadTestRun) { r.Status.StartTime = since(24 * time.Minute) }), InProgress, "Running", ""},
+		"a run past its timeout":           {loadRun(v1alpha1.LoadTestRunPhaseRunning, func(r *v1alpha1.LoadTestRun) { r.Status.StartTime = since(26 * time.Minute) }), Problem, ReasonTakesLong + ": Running", ""},
+		"a run whose removal is stuck":     {loadRun(v1alpha1.LoadTestRunPhaseCleaningUp, func(r *v1alpha1.LoadTestRun) { r.Status.EndTime = since(time.Hour) }), Problem, ReasonTakesLong + ": CleaningUp", ""},
+		"a run that is removing":           {loadRun(v1alpha1.LoadTestRunPhaseCleaningUp, func(r *v1alpha1.LoadTestRun) { r.Status.EndTime = since(time.Minute) }), InProgress, "CleaningUp", ""},
+		"a run that nobody starts":         {loadRun(v1alpha1.LoadTestRunPhasePrepared, nil), Problem, ReasonTakesLong + ": Prepared", ""},
+		"a run that was prepared now":      {loadRun(v1alpha1.LoadTestRunPhasePrepared, func(r *v1alpha1.LoadTestRun) { r.CreationTimestamp = ago(time.Minute) }), InProgress, "Prepared", ""},
+		"a run that should have started":   {loadRun(v1alpha1.LoadTestRunPhasePrepared, func(r *v1alpha1.LoadTestRun) { r.Spec.StartTime = since(6 * time.Minute) }), Problem, ReasonTakesLong + ": Prepared", ""},
+		"a run that stays pending":         {loadRun(v1alpha1.LoadTestRunPhasePending, nil), Problem, ReasonTakesLong + ": Pending", ""},
+		"a run that is prepared for hours": {loadRun(v1alpha1.LoadTestRunPhasePreparing, nil), Problem, ReasonTakesLong + ": Preparing", ""},
+		"a run that waits for its start, quietly": {loadRun(v1alpha1.LoadTestRunPhasePrepared, func(r *v1alpha1.LoadTestRun) {
+			r.Spec.StartTime, r.ManagedFields = new(metav1.NewTime(now.Add(time.Hour))), statusWritten(ago(16*time.Minute))
+		}), InProgress, "Prepared", ""},
 		"a run that was just created": {loadRun(v1alpha1.LoadTestRunPhasePending, func(r *v1alpha1.LoadTestRun) {
 			r.CreationTimestamp = ago(time.Second)
 			r.Status.Conditions[0].LastTransitionTime = metav1.Unix(0, 0)
@@ -118,6 +123,10 @@ func TestWhatTakesLongerThanItsSpecAllowsIsAProblem(t *testing.T) {
 		"a schedule": {timed(v1alpha1.NodeDisruptionPending, time.Hour, func(d *v1alpha1.NodeDisruption) {
 			d.Spec.Schedule, d.Status.NextScheduleTime = "0 3 * * *", new(metav1.NewTime(now.Add(time.Hour)))
 		}), Waiting, "Pending", ""},
+		"a schedule that the hub has just read": {timed(v1alpha1.NodeDisruptionPending, time.Hour, func(d *v1alpha1.NodeDisruption) { d.Spec.Schedule = "0 3 * * *" }), Waiting, "Pending", ""},
+		"a scheduled one whose runs do not start": {timed(v1alpha1.NodeDisruptionPending, time.Hour, func(d *v1alpha1.NodeDisruption) {
+			d.Spec.Schedule, d.Status.Clusters, d.Status.LastScheduleTime = "0 3 * * *", 1, since(11*time.Minute)
+		}), Problem, ReasonTakesLong + ": Pending", ""},
 		"a schedule that is missed": {timed(v1alpha1.NodeDisruptionPending, time.Hour, func(d *v1alpha1.NodeDisruption) {
 			d.Spec.Schedule, d.Status.NextScheduleTime = "0 3 * * *", since(10*time.Minute)
 		}), Problem, ReasonTakesLong + ": Pending", ""},
@@ -151,4 +160,9 @@ func TestWhatTakesLongerThanItsSpecAllowsIsAProblem(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What has no time of its own is as it is since its condition says so.
+func TestADryRunWaitsSinceItsConditionSaysSo(t *testing.T) {
+	NewWithT(t).Expect(judged(timed(v1alpha1.NodeDisruptionPending, time.Hour, func(d *v1alpha1.NodeDisruption) { d.Spec.DryRun = true })).since).To(Equal(ago(time.Minute)))
 }

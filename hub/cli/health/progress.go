@@ -13,7 +13,7 @@ import (
 )
 
 // bounded are the reasons for which an object may be not ready for a while, and unbounded those that end by themselves: a
-// rollout has its own deadline, which makes it Stalled. What is in neither list is a problem.
+// rollout has its own deadline, which makes it Stalled, or is judged by findUnhealthyCluster. What is in neither list is a problem.
 var (
 	bounded = []string{
 		v1alpha1.ReasonScalingUp, v1alpha1.ReasonScalingDown, v1alpha1.ReasonMinimumReplicasUnavailable,
@@ -53,6 +53,9 @@ func checkProgress(j *Judge, s *subject) *judgement {
 	case slices.Contains(waiting, reason):
 		return judgementFrom(Waiting, ready)
 	case slices.Contains(unbounded, reason):
+		if found := j.findUnhealthyCluster(s, reason); found != nil {
+			return found
+		}
 		return judgementFrom(InProgress, ready)
 	case slices.Contains(bounded, reason):
 		return j.boundWaiting(longestScaling, judgementFrom(InProgress, ready))

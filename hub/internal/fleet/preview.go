@@ -173,3 +173,13 @@ func PhaseOf(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeploymen
 	}
 	return r.Phase
 }
+
+// InPhaseSince is when a MachineDeployment of the fleet came to the phase that PhaseOf says; zero if the revision has not started there, or
+// if the cluster was frozen or not Ready when the hub last looked.
+func InPhaseSince(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) time.Time {
+	r := ownRecord(fleet, deployment)
+	if r == nil || r.Held || PhaseOf(fleet, deployment) == plan.ToApply {
+		return time.Time{}
+	}
+	return r.plannedRecord().Since
+}
