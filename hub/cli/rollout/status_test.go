@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	hubfleet "github.com/hollowfleet/hollowfleet/hub/internal/fleet"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 )
 
 func deployment(change func(*v1alpha1.MachineDeployment)) *v1alpha1.MachineDeployment {
@@ -40,6 +43,10 @@ func TestProgress(t *testing.T) {
 			d.Spec.Replicas = ptr.To[int32](0)
 			d.Status = v1alpha1.MachineDeploymentStatus{ObservedGeneration: 2}
 		}, "has rolled out: 0 of 0 machines updated, all available", true, 0},
+		"paused when it was done": {func(d *v1alpha1.MachineDeployment) { d.Spec.Paused = true }, "has rolled out: 3 of 3 machines updated, all available", true, 0},
+		"replicas are not set": {func(d *v1alpha1.MachineDeployment) {
+			d.Spec.Replicas, d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas = nil, 1, 1, 1
+		}, "has rolled out: 1 of 1 machines updated, all available", true, 0},
 		"an older status":   {func(d *v1alpha1.MachineDeployment) { d.Status.ObservedGeneration = 1 }, "waiting for the hub to observe the current spec", false, 0},
 		"under way":         {func(d *v1alpha1.MachineDeployment) { d.Status.UpdatedReplicas = 1 }, "1 of 3 machines updated", false, 0},
 		"old ones go":       {func(d *v1alpha1.MachineDeployment) { d.Status.Replicas = 5 }, "3 of 3 machines updated, 2 old machines still to delete", false, 0},
@@ -94,6 +101,7 @@ func TestProgressOfAFleet(t *testing.T) {
 		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: "the remedy"}
 	}
 	complete := progressing(metav1.ConditionTrue, v1alpha1.ReasonRolloutComplete)
+	notFrozen := metav1.Condition{Type: v1alpha1.FrozenCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotFrozen}
 	for name, test := range map[string]struct {
 		conditions []metav1.Condition
 		text       string
@@ -111,6 +119,10 @@ func TestProgressOfAFleet(t *testing.T) {
 		"paused":                 {[]metav1.Condition{progressing(metav1.ConditionUnknown, v1alpha1.ReasonPaused)}, "is paused, 1 of 2 clusters updated", false, cmdutil.Refused},
 		"too many have failed":   {[]metav1.Condition{progressing(metav1.ConditionFalse, v1alpha1.ReasonTooManyFailures), condition(v1alpha1.StalledCondition, v1alpha1.ReasonTooManyFailures)}, "has stopped", false, cmdutil.TimedOut},
 		"blocked everywhere":     {[]metav1.Condition{progressing(metav1.ConditionFalse, v1alpha1.ReasonClustersBlocked)}, "is refused", false, cmdutil.Refused},
+		"aborted":                {[]metav1.Condition{progressing(metav1.ConditionFalse, v1alpha1.ReasonAborted)}, "is aborted", false, cmdutil.TimedOut},
+		"rolled back":            {[]metav1.Condition{progressing(metav1.ConditionFalse, v1alpha1.ReasonRolledBack)}, "was rolled back", false, cmdutil.TimedOut},
+		"rolling back":           {[]metav1.Condition{progressing(metav1.ConditionTrue, v1alpha1.ReasonRollingBack)}, "a message", false, 0},
+		"not frozen any more":    {[]metav1.Condition{progressing(metav1.ConditionTrue, v1alpha1.ReasonRollingOut), notFrozen}, "a message", false, 0},
 		"no cluster is selected": {[]metav1.Condition{progressing(metav1.ConditionUnknown, v1alpha1.ReasonNoClusterSelected)}, "is refused", false, cmdutil.Refused},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,4 +136,74 @@ func TestProgressOfAFleet(t *testing.T) {
 			g.Expect(cmdutil.Code(progress.err)).To(Equal(test.code))
 		})
 	}
+}
+
+// What the status counts is said: failed clusters are no success, and those that have left in the middle count.
+func TestTheEndOfAFleetsRollout(t *testing.T) {
+	g := NewWithT(t)
+	complete := metav1.Condition{Type: v1alpha1.ProgressingCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRolloutComplete, Message: "a message"}
+	fleet := &v1alpha1.MachineFleet{ObjectMeta: metav1.ObjectMeta{Name: "fleet", Generation: 2}, Status: v1alpha1.MachineFleetStatus{
+		ObservedGeneration: 2, Conditions: []metav1.Condition{complete}, Message: "why they failed",
+		Clusters: v1alpha1.MachineFleetClusters{Selected: 1, Updated: 2, Failed: 1},
+	}}
+	failed := progressOfFleet(fleet)
+	g.Expect(failed.progressLine()).To(Equal("has rolled out, but 1 of 3 clusters failed"))
+	g.Expect(failed.done).To(BeFalse())
+	g.Expect(failed.err).To(MatchError("machinefleet fleet has rolled out, but 1 of 3 clusters failed: why they failed"))
+	g.Expect(cmdutil.Code(failed.err)).To(Equal(cmdutil.TimedOut))
+	fleet.Status.Clusters.Failed = 0
+	g.Expect((&subject{fleet: fleet}).currentProgress()).To(Equal(progress{text: "has rolled out: 2 of 2 clusters updated", done: true}))
+	// The hub has looked at another spec, or at none.
+	for _, observed := range []int64{0, 1, 3} {
+		fleet.Status.ObservedGeneration = observed
+		g.Expect(progressOfFleet(fleet)).To(Equal(progress{text: notObserved}), "observed %d", observed)
+	}
+	g.Expect((&subject{deployment: deployment(func(*v1alpha1.MachineDeployment) {})}).currentProgress().done).To(BeTrue())
+	g.Expect(totalClusters(&v1alpha1.MachineFleetClusters{Selected: 3, Waiting: 1, Progressing: 2, Soaking: 4, Updated: 8, Failed: 16, RollingBack: 32, RolledBack: 64})).To(Equal(int32(127)))
+}
+
+// How far each cluster is, by the record on its MachineDeployment. One in which the revision has not started is not shown.
+func TestEachPhaseOfAClusterIsShown(t *testing.T) {
+	g := NewWithT(t)
+	fleet := &v1alpha1.MachineFleet{ObjectMeta: metav1.ObjectMeta{Name: "fleet", UID: "fleet"}}
+	revision, err := hubfleet.Revision(fleet)
+	g.Expect(err).NotTo(HaveOccurred())
+	for phase, text := range map[plan.Phase]string{
+		plan.Soaking: "soaking", plan.Succeeded: "updated", plan.Failed: "failed", plan.TimedOut: "timed out", plan.RolledBack: "rolled back",
+		plan.RollbackFailed: "rollback failed", plan.RollingBack: "rolling back, 1 of 3 machines updated", plan.Progressing: "1 of 3 machines updated", plan.ToApply: "",
+	} {
+		d := deployment(func(d *v1alpha1.MachineDeployment) { d.Namespace, d.UID, d.Status.UpdatedReplicas = "c1", "d", 1 })
+		d.Annotations = map[string]string{v1alpha1.FleetRecordAnnotation: fmt.Sprintf(`{"uid":"fleet","namespace":"c1","deployment":"d","revision":%q,"phase":%q,"since":"2026-01-01T00:00:00Z"}`, revision, phase)}
+		state, started := stateOf(fleet, d)
+		if phase == plan.ToApply {
+			g.Expect(started).To(BeFalse())
+			continue
+		}
+		g.Expect(started).To(BeTrue(), string(phase))
+		g.Expect(state).To(Equal(clusterState{name: "c1", phase: phase, text: text, updated: 1, total: 3}))
+		d.Generation, d.Spec.Replicas = 3, nil // What is updated is of an earlier template.
+		state, _ = stateOf(fleet, d)
+		g.Expect(state.updated).To(BeZero())
+		g.Expect(state.total).To(Equal(int64(1)))
+	}
+}
+
+// A rollout that was waited for in vain says why its object is not Ready, once.
+func TestTheReasonOfARolloutThatIsLate(t *testing.T) {
+	g := NewWithT(t)
+	d := deployment(func(*v1alpha1.MachineDeployment) {})
+	late := func() string { return (&subject{deployment: d}).withReason("text") }
+	g.Expect(late()).To(Equal("text"))
+	for _, c := range []struct {
+		status        metav1.ConditionStatus
+		message, want string
+	}{
+		{metav1.ConditionFalse, "why", "text: X: why"}, {metav1.ConditionUnknown, "why", "text: X: why"}, {metav1.ConditionTrue, "why", "text"},
+		{metav1.ConditionFalse, "", "text"}, {metav1.ConditionFalse, "why text", "text"},
+	} {
+		d.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ReadyCondition, Status: c.status, Reason: "X", Message: c.message}}
+		g.Expect(late()).To(Equal(c.want))
+	}
+	fleet := &v1alpha1.MachineFleet{Status: v1alpha1.MachineFleetStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "Y", Message: "why"}}}}
+	g.Expect((&subject{fleet: fleet}).withReason("text")).To(Equal("text: Y: why"))
 }
