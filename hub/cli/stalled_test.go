@@ -28,7 +28,7 @@ func TestStatusEndsWhenTheObjectIsStalled(t *testing.T) {
 		Type: v1alpha1.StalledCondition, Status: metav1.ConditionTrue, Reason: "MachineClassNotFound", Message: "create it or name another",
 	})
 	f.Expect(f.client.Status().Update(t.Context(), d)).To(Succeed())
-	f.stops(4, "MachineClassNotFound: create it or name another", "rollout status machinedeployment workers -n NAME")
+	f.stops(4, "MachineClassNotFound: create it or name another", "rollout status machinedeployment workers -n NAME --timeout 10s")
 }
 
 // Who waits for a rollout is told that nobody works on it.
