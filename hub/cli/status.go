@@ -36,7 +36,8 @@ command to run. Problems come first. Up to ten objects of each kind are shown; -
 An object is healthy only if its controller or agent has reported so for its current spec. It is a problem if it is Stalled,
 blocked, frozen, unavailable, failed (including the verdict of a load test or a disruption: delete the object once you have read it),
 stale, undecodable, stuck in deletion, in progress for longer than its own spec allows, run by a silent agent, without its Cluster, or
-not yet observed; and a MachineFleet without progressDeadline, if its rollout has waited for an hour in a cluster whose Machines are done. An object that is in progress, was paused by a user, or is waiting for an approval, a maintenance window or a
+not yet observed. A MachineFleet without progressDeadline is a problem if its rollout has waited for an hour in a cluster whose
+Machines are done. An object that is in progress, was paused by a user, or is waiting for an approval, a maintenance window or a
 schedule is shown, but is not a problem.
 
 The exit code is 0 if there is no problem; 1 if the hub does not work, an object is a problem, the API server does not serve a kind,
