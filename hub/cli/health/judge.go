@@ -170,7 +170,7 @@ func checkStalled(_ *Judge, s *subject) *judgement {
 }
 
 // checkObserved finds a status that is about another spec, or about none.
-func checkObserved(_ *Judge, s *subject) *judgement {
+func checkObserved(j *Judge, s *subject) *judgement {
 	who := "the hub"
 	switch s.kind {
 	case MachineClass, FleetApproval:
@@ -181,11 +181,11 @@ func checkObserved(_ *Judge, s *subject) *judgement {
 	ready := meta.FindStatusCondition(s.conditions, v1alpha1.ReadyCondition)
 	switch {
 	case s.tracked && s.observed == 0 || ready == nil || s.needsPhase() && s.phase == "":
-		return s.newProblem(ReasonNotObserved, who+" has not reported on it yet")
+		return j.judgeUnobserved(s, who+" has not reported on it yet")
 	case s.tracked && s.observed != s.GetGeneration():
-		return s.newProblem(ReasonNotObserved, fmt.Sprintf("%s has not observed its current spec yet: generation %d, observed %d", who, s.GetGeneration(), s.observed))
+		return j.judgeUnobserved(s, fmt.Sprintf("%s has not observed its current spec yet: generation %d, observed %d", who, s.GetGeneration(), s.observed))
 	case ready.Status == metav1.ConditionTrue && s.tracked && s.isAboutAnotherSpec(ready):
-		return s.newProblem(ReasonNotObserved, "its condition Ready is not about the current spec")
+		return j.judgeUnobserved(s, "its condition Ready is not about the current spec")
 	}
 	return nil
 }
