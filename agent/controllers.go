@@ -7,7 +7,6 @@ import (
 	"github.com/go-logr/logr"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -38,13 +37,12 @@ func addMachineController(c clusters, monitor *freeze.Monitor, machines *machine
 	if err != nil {
 		return fmt.Errorf("making the machine controller: %w", err)
 	}
-	namespace := machines.ClusterName
 	sources := []source.Source{
 		source.Kind(c.hub.GetCache(), &v1alpha1.Machine{}, machines.Handler()),
 		source.Kind(c.hub.GetCache(), &v1alpha1.MachineClass{}, handler.TypedEnqueueRequestsFromMapFunc(machinesOf(c.hub.GetCache()))),
 		source.Kind(c.target.GetCache(), &corev1.Node{}, handler.TypedEnqueueRequestsFromMapFunc(
 			func(_ context.Context, n *corev1.Node) []reconcile.Request {
-				return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: n.Name}}}
+				return []reconcile.Request{waker.RequestFor(n.Name)}
 			}), nodeChanged()),
 		waker,
 	}

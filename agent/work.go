@@ -237,13 +237,17 @@ func (w *worker) addControllers(ctx context.Context, c clusters) error {
 	}
 	recorder := c.hub.GetEventRecorder("hollowfleet-agent")
 	machines, err := machine.New(machine.Deps{
-		ClusterName: w.ClusterName,
-		Hub:         hub, HubReader: undecodable.Reader(c.hub.GetAPIReader()),
-		Target: target, TargetReader: c.target.GetAPIReader(),
-		Drivers: drivers, Requests: requests, Freeze: w.monitor, Downtime: w.monitor, ThawLimiter: w.thawLimiter, Refresh: w.hubIdentity.Verify,
-		Drain: drain.New(clientset, w.clock, w.monitor), ServerVersion: w.targetVersion, Wake: waker.Wake,
-		Recorder: recorder,
-		Clock:    w.clock, Metrics: w.parts.machineMetrics, Tracing: w.exporter.Tracers,
+		Hub: machine.Hub{
+			ClusterName: w.ClusterName, Client: hub, Reader: undecodable.Reader(c.hub.GetAPIReader()), Refresh: w.hubIdentity.Verify,
+		},
+		Target: machine.Target{
+			Client: target, Reader: c.target.GetAPIReader(), Drain: drain.New(clientset, w.clock, w.monitor), Requests: requests, Version: w.targetVersion,
+		},
+		Drivers:   drivers,
+		Freeze:    machine.Freeze{Checker: w.monitor, Downtime: w.monitor, ThawLimiter: w.thawLimiter},
+		Wake:      waker.Wake,
+		Reporting: machine.Reporting{Recorder: recorder, Metrics: w.parts.machineMetrics, Tracing: w.exporter.Tracers},
+		Clock:     w.clock,
 	})
 	if err != nil {
 		return err

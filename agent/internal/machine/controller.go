@@ -1,62 +1,19 @@
-// Package machine is the agent's controller of Machines: it makes each of its cluster's Machines real through a
-// driver, keeps the Node in line with it, and reports to the hub.
-//
-// # What is written to the hub
-//
-// From creation to Ready a Machine costs the hub three writes: its creation, spec.providerID when the Node has
-// joined, and one status when it is Ready. (A Machine that comes without the agent's finalizer costs a fourth.)
-// The steps in between are held back. They are written when a Machine makes no step for StallAfter, so that
-// what hangs is seen; and at once when the news is bad: a terminal error, a pod that fails, a machine that was
-// Ready and is not any more. At rest nothing is written: heartbeats of Nodes do not even reach the reconcile.
-//
-// # Deletion
-//
-// Something is removed only for a Machine that the hub's API server, asked at that moment, shows with a
-// deletionTimestamp. First its hooks are waited for and its Node is drained (package drain). Then the instance goes
-// and everything that belongs to it, then, when the instance is really gone, the Node and the certificate requests,
-// and the finalizer last. Each step finds out again what
-// there is, so that a crash between any two of them leaves nothing behind. A Machine that is missing on the hub
-// orders nothing: what runs without a Machine is counted and reported, and stays.
-//
-// # Updates in place
-//
-// An instance that was made from another configuration is updated where it is: the Node is cordoned and drained, the
-// driver updates the instance, and when the Node is Ready again with the version that the Machine wants, it is
-// uncordoned. How far this is stands in the condition Updated and in an annotation of the Node, so that any agent can
-// continue with it. What was not ordered for the Machine itself, such as the edit of its class, is done for one Machine
-// of a MachineSet at a time.
-//
-// # Time
-//
-// Timeouts count from times that are on the hub, less what was frozen since and when no agent ran (freeze.Downtime). What
-// the conditions tell of an earlier drain does not count for a later one (DrainingSince).
-//
-// While the agent is frozen the controller keeps observing and reporting and changes nothing; the thaw
-// wakes it.
 package machine
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	machineevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
-	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
-	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/agent/internal/relist"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -86,166 +43,109 @@ const (
 	nodeDeletionRetry = 5 * time.Second
 )
 
-// Deps are what a Controller works with. All are required but StallAfter and Tracing.
-type Deps struct {
-	// ClusterName is the agent's cluster, and the name of its namespace on the hub.
-	ClusterName string
-	// Hub reads Machines and MachineClasses of the namespace from the cache. It lets status through while
-	// frozen and nothing else.
-	Hub client.Client
-	// HubReader reads from the hub's API server.
-	HubReader client.Reader
-	// Target reads Nodes from the cache; its writes are refused while frozen.
-	Target client.Client
-	// TargetReader reads from the target's API server.
-	TargetReader client.Reader
-	// Drivers by provider name, gated.
-	Drivers  map[string]driver.Driver
-	Requests Requests
-	Freeze   freeze.Checker
-	// Downtime tells how much of a time was frozen.
-	Downtime freeze.Downtime
-	// ThawLimiter limits how many Machines are taken apart after a thaw.
-	ThawLimiter ThawLimiter
-	// Drain evicts the pods of a Node, gated.
-	Drain Drainer
-	// ServerVersion returns the version of the target's API server, empty while it is not known.
-	ServerVersion func() string
-	// Wake asks for a look at another Machine, by name.
-	Wake func(machine string)
-	// Refresh reads what the hub says of the cluster now, so that Freeze knows it before anything is removed.
-	Refresh  func(context.Context) error
-	Recorder events.EventRecorder
-	Clock    clock.Clock
-	Metrics  *Metrics
-	// StallAfter is DefaultStallAfter if 0.
-	StallAfter time.Duration
-	// Tracing, if not nil, makes spans.
-	Tracing trace.TracerProvider
-}
-
-// Requests are the certificate requests of hollow Nodes.
-type Requests interface {
-	// Remove removes those that were made for a Node.
-	Remove(ctx context.Context, nodeName string) error
-	// Nodes returns the names of the nodes that have asked to join.
-	Nodes(ctx context.Context) ([]string, error)
-}
-
-// ThawLimiter is asked before the first step that takes something from a Machine.
-type ThawLimiter interface {
-	// Take returns how long that has to wait, and how much of the past the Machine has waited.
-	Take(machine types.UID) (wait, waited time.Duration)
-	// Created is told of a Machine whose first instance is made now.
-	Created(machine types.UID)
-	// Forget forgets a Machine that is gone.
-	Forget(machine types.UID)
-}
-
-// Drainer drains Nodes.
-type Drainer interface {
-	// Round evicts what can be evicted from a Node now, and returns what is left.
-	Round(ctx context.Context, node *corev1.Node) (drain.Round, error)
-	// Forget forgets a Node that is drained no more.
-	Forget(node string)
-}
-
-// Controller is the reconciler.Logic of Machines.
+// Controller is the reconciler.Logic of Machines. It is made of the parts that a Machine goes through.
 type Controller struct {
-	Deps
-	// machines and nodes are what the API servers themselves have told of the Machines and Nodes, as the answer to a write
-	// too: what a cache shows of before that is not acted on.
-	machines, nodes relist.Tracker
-
-	stalls    *stalls
-	repairs   *flowcontrol.Backoff
-	events    *recorder
-	turns     *sequencer
-	refreshes *refreshes
-	orders    *refreshes
-	// replaced has the UIDs of Machines whose instance the agent itself took away to recreate it, so that it
-	// does not count as lost. It is only a memory.
-	replaced sync.Map
-	// drains has, by the UIDs of Machines that are being deleted, since when this agent knows of it.
-	drains sync.Map
-	tracer *telemetry.Tracer
-	// registering has, by the UIDs of Machines, since when their hollow nodes may register; only for their spans.
-	registering sync.Map
+	orders   *orders
+	classes  *classes
+	creation *creation
+	nodes    *nodes
+	times    *lifetimes
+	updates  *updates
+	removal  *removal
+	reports  *reports
+	spans    *spans
+	steps    map[Action]step
+	finder   *OrphanFinder
 }
 
-// missingFields names what is required and not there.
-func (d Deps) missingFields() []string {
-	var missing []string
-	for _, dependency := range []struct {
-		name  string
-		there bool
-	}{
-		{"the cluster's name", d.ClusterName != ""},
-		{"clients of the hub", d.Hub != nil && d.HubReader != nil},
-		{"clients of the target", d.Target != nil && d.TargetReader != nil},
-		{"drivers", len(d.Drivers) > 0},
-		{"certificate requests", d.Requests != nil},
-		{"the freeze state, its refresh, the downtime and the limit after a freeze", d.Freeze != nil && d.Refresh != nil && d.Downtime != nil && d.ThawLimiter != nil},
-		{"a drainer", d.Drain != nil},
-		{"the target's version", d.ServerVersion != nil},
-		{"a way to wake machines", d.Wake != nil},
-		{"a recorder", d.Recorder != nil},
-		{"a clock", d.Clock != nil},
-		{"metrics", d.Metrics != nil},
-	} {
-		if !dependency.there {
-			missing = append(missing, dependency.name)
-		}
-	}
-	return missing
+// step is how an action is carried out.
+type step struct {
+	doing string
+	// permitted: the hub is asked first. A drain asks by itself.
+	permitted bool
+	do        func(context.Context, *scope) error
 }
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
-	if missing := deps.missingFields(); len(missing) > 0 {
-		return nil, fmt.Errorf("the machine controller lacks %s", strings.Join(missing, ", "))
+	if err := deps.check(); err != nil {
+		return nil, err
 	}
-	if deps.StallAfter == 0 {
-		deps.StallAfter = DefaultStallAfter
+	hub, target, told := deps.Hub, deps.Target, deps.Reporting
+	events := newRecorder(told.Recorder, deps.Clock, told.Metrics)
+	orders := newOrders(hub, deps.Freeze, deps.Clock)
+	c := &Controller{
+		orders:   orders,
+		classes:  &classes{hub: hub, drivers: deps.Drivers, serverVersion: target.Version},
+		creation: newCreation(deps.Drivers, orders, events, deps.Clock),
+		nodes:    &nodes{target: target},
+		times:    &lifetimes{clock: deps.Clock, downtime: deps.Freeze.Downtime},
+		spans:    &spans{tracer: telemetry.NewTracer(told.Tracing), clock: deps.Clock},
+		finder:   newOrphanFinder(hub, target, deps.Drivers, told.Metrics, deps.Clock),
 	}
-	return &Controller{
-		Deps:      deps,
-		stalls:    newStalls(deps.StallAfter),
-		repairs:   flowcontrol.NewFakeBackOff(repairBackoffStart, repairBackoffMax, deps.Clock),
-		events:    newRecorder(deps.Recorder, deps.Clock, deps.Metrics),
-		turns:     newTurns(),
-		refreshes: newRefreshes(deps.Clock),
-		orders:    newRefreshes(deps.Clock),
-		tracer:    telemetry.NewTracer(deps.Tracing),
-	}, nil
+	c.updates = &updates{orders: orders, creation: c.creation, nodes: c.nodes, turns: newSequencer(hub.Client, deps.Wake)}
+	c.removal = &removal{orders: orders, classes: c.classes, drivers: deps.Drivers, nodes: c.nodes}
+	c.reports = &reports{times: c.times, stalls: newStalls(DefaultStallAfter), events: events, clock: deps.Clock}
+	c.steps = c.newSteps()
+	return c, nil
+}
+
+// newSteps returns how each action is carried out.
+func (c *Controller) newSteps() map[Action]step {
+	return map[Action]step{
+		AddFinalizer: {doing: "adding the finalizer", do: func(ctx context.Context, s *scope) error {
+			return c.orders.patchMachine(ctx, s.Machine, func(machine *v1alpha1.Machine) {
+				controllerutil.AddFinalizer(machine, v1alpha1.MachineFinalizer)
+			})
+		}},
+		CreateInstance: {doing: "creating the instance", permitted: true, do: c.creation.createInstance},
+		UpdateInstance: {doing: "updating the instance", permitted: true, do: c.updates.updateInstance},
+		RemoveInstance: {doing: "removing the instance that has ended", permitted: true, do: c.creation.removeEnded},
+		CordonNode:     {doing: "cordoning the node", permitted: true, do: c.nodes.cordonNode},
+		DrainNode:      {doing: "draining the node", do: c.updates.drainForUpdate},
+		UncordonNode:   {doing: "uncordoning the node", do: c.nodes.uncordonNode},
+		SyncNode:       {doing: "bringing the node in line", do: c.nodes.syncNode},
+		SetProviderID: {doing: "setting spec.providerID", do: func(ctx context.Context, s *scope) error {
+			return c.orders.patchMachine(ctx, s.Machine, func(machine *v1alpha1.Machine) { machine.Spec.ProviderID = &s.ProviderID })
+		}},
+	}
 }
 
 // Reconciler returns the reconcile.Reconciler that runs c.
 func (c *Controller) Reconciler() *reconciler.Runner[v1alpha1.Machine, *v1alpha1.Machine] {
-	runner := reconciler.New[v1alpha1.Machine](c.Hub, c.Hub, c)
-	runner.Wrote, runner.Writing = c.machines.Observed, c.traceReady
+	hub := c.orders.hub.Client
+	runner := reconciler.New[v1alpha1.Machine](hub, hub, c)
+	runner.Wrote, runner.Writing = c.orders.machines.Observed, c.spans.traceReady
 	return runner
 }
+
+// OrphanFinder returns the runnable that looks for what has no Machine.
+func (c *Controller) OrphanFinder() *OrphanFinder { return c.finder }
 
 // Status implements reconciler.Logic.
 func (c *Controller) Status(machine *v1alpha1.Machine) any { return &machine.Status }
 
 // Reconcile implements reconciler.Logic.
 func (c *Controller) Reconcile(ctx context.Context, machine *v1alpha1.Machine) (reconciler.Next, error) {
-	if c.isCacheBehind(ctx, machine) {
+	if c.orders.isCacheBehind(ctx, machine) {
 		// The event that brings the cache up to date wakes this machine.
 		return reconciler.Next{After: conflictRetry}, nil
 	}
 	stored := machine.Status.DeepCopy()
-	c.markSettled(machine)
+	c.spans.markSettled(machine)
+	s := &scope{}
+	s.Machine, s.Frozen, s.Elapsed = machine, c.orders.freeze.Check() != nil, c.times.elapsedTimes(machine)
 	if !machine.DeletionTimestamp.IsZero() {
-		next, err := c.finalizeMachine(ctx, machine)
-		return c.nextAfter(ctx, machine, stored, next, err)
+		seen, next, err := c.removal.finalizeMachine(ctx, s)
+		if seen {
+			c.reports.computeStatus(s)
+		}
+		return c.reports.nextAfter(ctx, machine, stored, next, err)
 	}
-	s, observeErr := c.observe(ctx, machine)
-	c.endTurn(s)
+	observeErr := c.observe(ctx, s)
+	c.updates.turns.endTurn(s)
 	actErr := c.act(ctx, s, Decide(s.Observation))
-	c.report(s, actErr)
+	c.reports.report(s, actErr)
 	next := reconciler.Next{}.NoLaterThan(s.recheckAfter)
 	if s.nameConflict != "" {
 		// It stands in the status, and is looked at again soon.
@@ -259,102 +159,35 @@ func (c *Controller) Reconcile(ctx context.Context, machine *v1alpha1.Machine) (
 		// It stands in the status. The next change of Machine or MachineClass comes with an event.
 		actErr = nil
 	}
-	return c.nextAfter(ctx, machine, stored, next, errors.Join(observeErr, actErr))
+	return c.reports.nextAfter(ctx, machine, stored, next, errors.Join(observeErr, actErr))
 }
 
-// isCacheBehind reports whether the cache is older than what the agent itself has written last. The hub's API server is asked: one
-// that has gone back to an older state has nothing newer that could be waited for.
-func (c *Controller) isCacheBehind(ctx context.Context, cached *v1alpha1.Machine) bool {
-	if !c.machines.Behind(cached) {
-		return false
+// observe is the only reader for a Machine that is not being deleted. What could not be read is marked as not
+// known in the scope, which is valid also with an error.
+func (c *Controller) observe(ctx context.Context, s *scope) error {
+	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
+	var resolveErr, instanceErr error
+	s.Limits = LimitsOf(s.Machine, nil)
+	if s.Terminal = c.classes.validateMachine(s.Machine); s.Terminal == nil {
+		resolveErr = c.classes.resolveClass(ctx, s)
 	}
-	live := &v1alpha1.Machine{}
-	if err := c.HubReader.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil {
-		return true
+	if s.Unresolved == nil {
+		instanceErr = c.creation.observeInstance(ctx, s)
 	}
-	c.machines.Observed(live)
-	return c.machines.Behind(cached)
+	if s.Terminal == nil {
+		s.Terminal = PresetProviderID(s.Observation)
+	}
+	nodeErr := c.nodes.observeNode(ctx, s)
+	c.classes.checkVersion(s)
+	return errors.Join(resolveErr, instanceErr, nodeErr, c.updates.observeUpdate(ctx, s))
 }
-
-// report puts the status that was observed into the machine, with what came of the actions.
-func (c *Controller) report(s *scope, actErr error) {
-	var invalid *driver.InvalidConfigurationError
-	var frozen *freeze.Error
-	var conflict *driver.NameConflictError
-	switch {
-	case errors.As(actErr, &conflict):
-		s.nameConflict = conflict.Error()
-		s.recheckAfter = soonerOf(s.recheckAfter, conflictRecheck)
-	case errors.As(actErr, &invalid):
-		s.Terminal = &Terminal{Reason: v1alpha1.ErrorInvalidConfiguration, Message: invalid.Error()}
-	case errors.As(actErr, &frozen):
-		s.Frozen = true
-	case apierrors.IsConflict(actErr): // Something has changed since it was read. It is read again soon.
-	case actErr != nil:
-		s.problem = actErr.Error()
-	}
-	c.computeStatus(s)
-}
-
-// computeStatus puts the status into the machine, and asks to be back when its next timeout is over.
-func (c *Controller) computeStatus(s *scope) {
-	input := Input{
-		Observation: s.Observation, Problem: s.problem, Drain: s.drain, Updating: s.updating,
-		UpdateProblem: s.updateProblem, NameConflict: s.nameConflict, Held: s.held, HeldByFinalizers: s.heldByFinalizers, Now: c.Clock.Now(),
-	}
-	if !s.Machine.DeletionTimestamp.IsZero() {
-		input.DrainSince = c.drainBegun(s.Machine)
-	}
-	computed := Compute(input)
-	if deadline := Deadline(computed, input); deadline > 0 {
-		s.recheckAfter = soonerOf(s.recheckAfter, deadline)
-	}
-	s.Machine.Status = computed
-}
-
-// nextAfter turns an error into what to do next, and holds a status back that is not worth a write yet.
-func (c *Controller) nextAfter(ctx context.Context, machine *v1alpha1.Machine, stored *v1alpha1.MachineStatus, next reconciler.Next, err error) (reconciler.Next, error) {
-	if wait := c.stalls.writeDelay(machine, *stored, c.Clock.Now()); wait > 0 {
-		machine.Status = *stored
-		next = next.NoLaterThan(wait)
-	}
-	// What is held back is no news yet for the events either.
-	c.events.sendChanges(machine, *stored)
-	var frozen *freeze.Error
-	var retryable *driver.RetryableError
-	var exhausted *driver.ExhaustedError
-	switch {
-	case err == nil:
-		return next, nil
-	case errors.As(err, &frozen):
-		// The thaw wakes every machine.
-		return next, nil
-	case errors.Is(ctx.Err(), context.Canceled):
-		// The agent is being stopped, which is nothing to tell an operator.
-		return next, nil
-	case errors.As(err, &exhausted):
-		after := exhausted.After
-		if after <= 0 {
-			after = exhaustedRetry
-		}
-		return next.NoLaterThan(after), nil
-	case errors.As(err, &retryable) && retryable.After > 0:
-		return next.NoLaterThan(retryable.After), nil
-	case isConflict(err):
-		klog.FromContext(ctx).V(1).Info("Waiting for the cache after a conflict", "error", err.Error())
-		return next.NoLaterThan(conflictRetry), nil
-	}
-	return reconciler.Next{}, err
-}
-
-// isFrozen reports whether nothing may be changed now.
-func (c *Controller) isFrozen() bool { return c.Freeze.Check() != nil }
 
 // act carries actions out, up to the first that fails, or that takes its time.
 func (c *Controller) act(ctx context.Context, s *scope, actions []Action) error {
 	for _, action := range actions {
-		if err := c.traceAction(ctx, s, action); err != nil {
-			return fmt.Errorf("%s: %w", stepNames[action], err)
+		if err := c.takeAction(ctx, s, action); err != nil {
+			return fmt.Errorf("%s: %w", c.steps[action].doing, err)
 		}
 		if action == DrainNode && !s.drain.Over {
 			return nil
@@ -363,34 +196,56 @@ func (c *Controller) act(ctx context.Context, s *scope, actions []Action) error 
 	return nil
 }
 
-// confirmOrder asks the hub before something comes or goes for it. A hub that was restored a moment ago has told the cache
-// what held long ago, and does not count as that which gives this agent its orders.
-func (c *Controller) confirmOrder(ctx context.Context, action Action) error {
-	switch action {
-	case CreateInstance, UpdateInstance, RemoveInstance, CordonNode:
-		if err := c.orders.refreshOnce(ctx, c.Refresh); err != nil {
-			return fmt.Errorf("asking the hub whether it is the one that gives orders: %w", err)
+// takeAction carries one action out and puts what came of it into s.
+func (c *Controller) takeAction(ctx context.Context, s *scope, action Action) (err error) {
+	ctx, end := c.spans.traceAction(ctx, s.Machine, action)
+	defer func() { end(err) }()
+	step := c.steps[action]
+	if step.permitted {
+		if err := c.orders.checkPermitted(ctx); err != nil {
+			return err
 		}
-		return c.Freeze.Check()
-	default: // A drain asks by itself.
-		return nil
 	}
+	return step.do(ctx, s)
 }
 
-var stepNames = map[Action]string{
-	AddFinalizer:   "adding the finalizer",
-	CreateInstance: "creating the instance",
-	UpdateInstance: "updating the instance",
-	RemoveInstance: "removing the instance that has ended",
-	CordonNode:     "cordoning the node",
-	DrainNode:      "draining the node",
-	UncordonNode:   "uncordoning the node",
-	SyncNode:       "bringing the node in line",
-	SetProviderID:  "setting spec.providerID",
+// Handler returns what the controller does with the events of Machines: it looks at those that come, change or go, and
+// forgets those that are gone. A Machine that had no finalizer, or lost it by force, goes without a reconcile that could
+// do so.
+func (c *Controller) Handler() handler.TypedEventHandler[*v1alpha1.Machine, reconcile.Request] {
+	return &forgetting{controller: c}
 }
 
-func nodeOf(machine *v1alpha1.Machine) *corev1.Node {
-	node := &corev1.Node{}
-	node.Name = machine.Name
-	return node
+type forgetting struct {
+	handler.TypedEnqueueRequestForObject[*v1alpha1.Machine]
+	controller *Controller
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Update implements handler.TypedEventHandler. After a watch was cut off, a Machine and its successor of the same name
+// are two versions of one object.
+func (f *forgetting) Update(ctx context.Context, change machineevent.TypedUpdateEvent[*v1alpha1.Machine], to queue) {
+	if change.ObjectOld.UID != change.ObjectNew.UID {
+		f.controller.forgetMachine(change.ObjectOld)
+	}
+	f.TypedEnqueueRequestForObject.Update(ctx, change, to)
+}
+
+// Delete implements handler.TypedEventHandler.
+func (f *forgetting) Delete(ctx context.Context, gone machineevent.TypedDeleteEvent[*v1alpha1.Machine], to queue) {
+	f.controller.forgetMachine(gone.Object)
+	f.TypedEnqueueRequestForObject.Delete(ctx, gone, to)
+}
+
+// forgetMachine lets go of all that is remembered of a Machine, and gives its turn to the next.
+func (c *Controller) forgetMachine(machine *v1alpha1.Machine) {
+	c.reports.forgetMachine(machine.UID)
+	c.creation.forgetMachine(machine.UID)
+	c.times.drains.Delete(machine.UID)
+	c.spans.registering.Delete(machine.UID)
+	c.nodes.target.Drain.Forget(machine.Name)
+	c.orders.machines.Forget(client.ObjectKeyFromObject(machine))
+	c.nodes.seen.Forget(client.ObjectKeyFromObject(nodeOf(machine)))
+	c.updates.turns.wakeNext(machine)
 }

@@ -153,8 +153,9 @@ func (r *recorder) sendChanges(machine *v1alpha1.Machine, before v1alpha1.Machin
 	}
 }
 
-// recordRepair tells that a Machine's instance was recreated.
-func (r *recorder) recordRepair(machine *v1alpha1.Machine, why string) {
+// recordRepair counts by its cause, and tells, that a Machine's instance was recreated.
+func (r *recorder) recordRepair(machine *v1alpha1.Machine, cause, why string) {
+	r.metrics.repairs.WithLabelValues(cause).Inc()
 	r.sendEvent(machine, reconciler.WarningEvent(eventRepaired, "Repair", "Recreating the instance: "+why))
 }
 

@@ -240,8 +240,8 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		b.Expect(finder.last["instances of provider fake"]).To(Equal([]string{"orphan-1", "orphan-lost"}))
 		b.Expect(finder.last[kindNodes]).To(Equal([]string{"orphan-lost"}))
 		b.Expect(finder.last[kindRequests]).To(Equal([]string{"orphan-2"}))
-		b.Expect(testutil.ToFloat64(b.controller.Metrics.orphanedNodes)).To(Equal(1.0))
-		b.Expect(testutil.ToFloat64(b.controller.Metrics.orphanedRequests)).To(Equal(1.0))
+		b.Expect(testutil.ToFloat64(b.controller.finder.metrics.orphanedNodes)).To(Equal(1.0))
+		b.Expect(testutil.ToFloat64(b.controller.finder.metrics.orphanedRequests)).To(Equal(1.0))
 		for i := range 20 {
 			b.driver.Add(fmt.Sprintf("orphan-more-%02d", i))
 		}

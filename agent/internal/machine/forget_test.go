@@ -6,7 +6,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	machineevent "sigs.k8s.io/controller-runtime/pkg/event"
@@ -20,11 +19,13 @@ import (
 func remembering(uid types.UID) (*Controller, *pace) {
 	told := &pace{}
 	clock := clocktesting.NewFakeClock(time.Now())
+	orders := newOrders(Hub{}, Freeze{ThawLimiter: told}, clock)
 	c := &Controller{
-		Deps: Deps{ThawLimiter: told, Drain: drain.New(nil, clock, nil)}, stalls: newStalls(DefaultStallAfter), events: &recorder{}, turns: newTurns(),
-		repairs: flowcontrol.NewFakeBackOff(repairBackoffStart, repairBackoffMax, clock),
+		orders: orders, creation: newCreation(nil, orders, nil, clock), nodes: &nodes{target: Target{Drain: drain.New(nil, clock, nil)}},
+		times: &lifetimes{}, spans: &spans{}, updates: &updates{turns: newSequencer(nil, nil)},
+		reports: &reports{stalls: newStalls(DefaultStallAfter), events: &recorder{}},
 	}
-	c.stalls.byUID[uid] = stall{}
+	c.reports.stalls.byUID[uid] = stall{}
 	return c, told
 }
 
@@ -57,7 +58,7 @@ func TestMachinesThatAreGoneAreForgotten(t *testing.T) {
 			c, told := remembering("u1")
 			test.happen(c, to)
 			g.Expect(told.forgotten).To(Equal(test.gone))
-			g.Expect(c.stalls.byUID).To(HaveLen(1 - len(test.gone)))
+			g.Expect(c.reports.stalls.byUID).To(HaveLen(1 - len(test.gone)))
 			g.Expect(to.Len()).To(Equal(1), "it is looked at")
 		})
 	}

@@ -291,7 +291,7 @@ func TestTheDriverIsToldTheCreationTimeout(t *testing.T) {
 	}}
 	b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
 	heard := &listener{Driver: b.driver}
-	b.controller.Drivers["fake"] = heard
+	b.controller.creation.drivers["fake"] = heard
 	patient := func(m *v1alpha1.Machine) {
 		m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "patient"}}
 	}

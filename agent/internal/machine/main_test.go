@@ -162,12 +162,16 @@ func (b *bed) start() {
 	b.Expect(err).NotTo(HaveOccurred())
 	b.refresh = func() error { return nil }
 	b.controller, err = New(Deps{
-		Refresh:     func(context.Context) error { return b.refresh() },
-		ClusterName: b.namespace, Hub: hub, HubReader: undecodable.Reader(b.admin), Target: target, TargetReader: b.admin,
-		Drivers: map[string]driver.Driver{"fake": gate.Driver(b.driver)}, Requests: b.requests, Freeze: b.frozen,
-		Downtime: b, ThawLimiter: &b.pace, Drain: drain.New(clientset, b.clock, b), ServerVersion: func() string { return b.serverVersion },
-		Wake:     func(machine string) { b.woken = append(b.woken, machine) },
-		Recorder: b.recorder, Clock: b.clock, Metrics: NewMetrics(prometheus.NewRegistry()), Tracing: b.tracers,
+		Hub: Hub{
+			ClusterName: b.namespace, Client: hub, Reader: undecodable.Reader(b.admin), Refresh: func(context.Context) error { return b.refresh() },
+		},
+		Target: Target{
+			Client: target, Reader: b.admin, Drain: drain.New(clientset, b.clock, b), Requests: b.requests, Version: func() string { return b.serverVersion },
+		},
+		Drivers: map[string]driver.Driver{"fake": gate.Driver(b.driver)}, Freeze: Freeze{Checker: b.frozen, Downtime: b, ThawLimiter: &b.pace},
+		Wake:      func(machine string) { b.woken = append(b.woken, machine) },
+		Reporting: Reporting{Recorder: b.recorder, Metrics: NewMetrics(prometheus.NewRegistry()), Tracing: b.tracers},
+		Clock:     b.clock,
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 }

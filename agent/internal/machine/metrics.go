@@ -53,5 +53,3 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	}
 	return m
 }
-
-func (m *Metrics) countRepair(cause string) { m.repairs.WithLabelValues(cause).Inc() }

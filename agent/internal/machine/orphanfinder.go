@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
@@ -30,8 +31,12 @@ const (
 // OrphanFinder is a runnable that reports instances, Nodes and certificate requests without a Machine. It never touches
 // them: a Machine that is missing orders nothing.
 type OrphanFinder struct {
-	controller *Controller
-	last       map[string][]string
+	hub     Hub
+	target  Target
+	drivers drivers
+	metrics *Metrics
+	clock   clock.Clock
+	last    map[string][]string
 	// lasting are those which were there the last time already. A Machine and what belongs to it come into the caches
 	// of the agent one after the other.
 	lasting lasting
@@ -44,9 +49,8 @@ type lasting struct {
 	instances, nodes, requests []string
 }
 
-// OrphanFinder returns the runnable.
-func (c *Controller) OrphanFinder() *OrphanFinder {
-	return &OrphanFinder{controller: c, last: map[string][]string{}}
+func newOrphanFinder(hub Hub, target Target, drivers drivers, metrics *Metrics, clock clock.Clock) *OrphanFinder {
+	return &OrphanFinder{hub: hub, target: target, drivers: drivers, metrics: metrics, clock: clock, last: map[string][]string{}}
 }
 
 // Orphans returns what has no Machine on the hub, nil for nothing, and whether that is known.
@@ -73,7 +77,7 @@ func (s *OrphanFinder) Start(ctx context.Context) error {
 			}
 			return findInterval
 		},
-		Clock: s.controller.Clock, Log: klog.FromContext(ctx),
+		Clock: s.clock, Log: klog.FromContext(ctx),
 	}.Run(ctx)
 }
 
@@ -106,15 +110,15 @@ func orphansOf(found lasting) *v1alpha1.Orphans {
 
 func (s *OrphanFinder) findOrphans(ctx context.Context) (news bool, err error) {
 	machines := &v1alpha1.MachineList{}
-	if err := s.controller.Hub.List(ctx, machines, client.InNamespace(s.controller.ClusterName), client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.hub.Client.List(ctx, machines, client.InNamespace(s.hub.ClusterName), client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("listing machines: %w", err)
 	}
 	known := sets.New[string]()
 	for i := range machines.Items {
 		known.Insert(machines.Items[i].Name)
 	}
-	for _, provider := range s.controller.providerNames() {
-		instances, err := s.controller.Drivers[provider].List(ctx)
+	for _, provider := range s.drivers.names() {
+		instances, err := s.drivers[provider].List(ctx)
 		if err != nil {
 			return false, fmt.Errorf("listing the instances of provider %q: %w", provider, err)
 		}
@@ -123,7 +127,7 @@ func (s *OrphanFinder) findOrphans(ctx context.Context) (news bool, err error) {
 			names = append(names, instance.Name)
 		}
 		count, stayed, changed := s.reportOrphans(ctx, "instances of provider "+provider, names, known)
-		s.controller.Metrics.orphanedInstances.WithLabelValues(provider).Set(count)
+		s.metrics.orphanedInstances.WithLabelValues(provider).Set(count)
 		s.lasting.instances, news = append(s.lasting.instances, stayed...), news || changed
 	}
 	nodes, err := s.listNodes(ctx)
@@ -131,14 +135,14 @@ func (s *OrphanFinder) findOrphans(ctx context.Context) (news bool, err error) {
 		return news, err
 	}
 	count, stayed, changed := s.reportOrphans(ctx, kindNodes, nodes, known)
-	s.controller.Metrics.orphanedNodes.Set(count)
+	s.metrics.orphanedNodes.Set(count)
 	s.lasting.nodes, news = stayed, news || changed
-	requested, err := s.controller.Requests.Nodes(ctx)
+	requested, err := s.target.Requests.Nodes(ctx)
 	if err != nil {
 		return news, err
 	}
 	count, stayed, changed = s.reportOrphans(ctx, kindRequests, requested, known)
-	s.controller.Metrics.orphanedRequests.Set(count)
+	s.metrics.orphanedRequests.Set(count)
 	s.lasting.requests, news = stayed, news || changed
 	return news, nil
 }
@@ -146,12 +150,12 @@ func (s *OrphanFinder) findOrphans(ctx context.Context) (news bool, err error) {
 // listNodes returns the names of the Nodes that were made for Machines of this cluster.
 func (s *OrphanFinder) listNodes(ctx context.Context) ([]string, error) {
 	nodes := &corev1.NodeList{}
-	if err := s.controller.Target.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.target.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	var names []string
 	for i := range nodes.Items {
-		if madeFor(s.controller.ClusterName, &nodes.Items[i]) {
+		if madeFor(s.hub.ClusterName, &nodes.Items[i]) {
 			names = append(names, nodes.Items[i].Name)
 		}
 	}

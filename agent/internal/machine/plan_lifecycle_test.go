@@ -18,7 +18,7 @@ const (
 	preTerminate = v1alpha1.PreTerminateHookPrefix + "release"
 )
 
-func removal(change func(*Removal)) Removal {
+func newRemoval(change func(*Removal)) Removal {
 	r := Removal{Machine: &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}, Labels: map[string]string{}}}}
 	change(&r)
 	return r
@@ -44,7 +44,7 @@ func TestRemoval(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := removal(test.change)
+			r := newRemoval(test.change)
 			before, hooks := BeforeDrain(r)
 			after, _ := AfterDrain(r.Machine)
 			if before != test.before || after != test.after || !slices.Equal(hooks, test.hooks) {

@@ -18,14 +18,17 @@ import (
 // the edit of a MachineClass, or a new agent, concerns all of them at once and must not take the whole set down. It is
 // only a memory: what it lacks is told by the Machines' conditions.
 type sequencer struct {
+	machines client.Reader
+	wake     func(machine string)
+
 	mu sync.Mutex
 	// holder is the Machine of each set whose turn it is; waiting are those to wake when it is through.
 	holder  map[types.UID]types.UID
 	waiting map[types.UID]sets.Set[string]
 }
 
-func newTurns() *sequencer {
-	return &sequencer{holder: map[types.UID]types.UID{}, waiting: map[types.UID]sets.Set[string]{}}
+func newSequencer(machines client.Reader, wake func(string)) *sequencer {
+	return &sequencer{machines: machines, wake: wake, holder: map[types.UID]types.UID{}, waiting: map[types.UID]sets.Set[string]{}}
 }
 
 // takeTurn gives machine the turn of its set, unless one of its siblings has it or needs the others to stay.
@@ -99,34 +102,34 @@ func isReady(machine *v1alpha1.Machine) bool {
 }
 
 // observeTurn lets a Machine wait whose update is not ordered for itself and whose turn it is not.
-func (c *Controller) observeTurn(ctx context.Context, s *scope) error {
+func (t *sequencer) observeTurn(ctx context.Context, s *scope) error {
 	owner := metav1.GetControllerOfNoCopy(s.Machine)
 	if owner == nil || Begun(s.Observation) || Ordered(s.Machine) || s.Frozen {
 		return nil
 	}
 	siblings := &v1alpha1.MachineList{}
-	if err := c.Hub.List(ctx, siblings, client.InNamespace(s.Machine.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := t.machines.List(ctx, siblings, client.InNamespace(s.Machine.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		s.Update.Waiting = "its siblings are not known"
 		return fmt.Errorf("listing the machines of %s %s: %w", owner.Kind, owner.Name, err)
 	}
-	if !c.turns.takeTurn(owner.UID, s.Machine, siblings.Items) {
+	if !t.takeTurn(owner.UID, s.Machine, siblings.Items) {
 		// The message does not name the Machine that goes first: it must not be written again with every turn.
 		s.Update.Waiting = fmt.Sprintf("the machines of %s %s are updated one at a time, each when the one before is Ready", owner.Kind, owner.Name)
-		s.recheckAfter = soonerOf(s.recheckAfter, turnRecheck)
+		s.recheckWithin(turnRecheck)
 	}
 	return nil
 }
 
 // endTurn lets the next have its turn, when a Machine is as it should be and the hub knows it.
-func (c *Controller) endTurn(s *scope) {
+func (t *sequencer) endTurn(s *scope) {
 	known := isReady(s.Machine) && meta.IsStatusConditionTrue(s.Machine.Status.Conditions, v1alpha1.MachineUpdatedCondition)
 	if known && Settled(s.Observation) && !s.Update.Cordoned {
-		c.wakeNext(s.Machine)
+		t.wakeNext(s.Machine)
 	}
 }
 
-func (c *Controller) wakeNext(machine *v1alpha1.Machine) {
-	if name := c.turns.releaseTurn(machine); name != "" {
-		c.Wake(name)
+func (t *sequencer) wakeNext(machine *v1alpha1.Machine) {
+	if name := t.releaseTurn(machine); name != "" {
+		t.wake(name)
 	}
 }

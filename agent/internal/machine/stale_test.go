@@ -57,7 +57,7 @@ func TestAHubThatWentBackIsNotWaitedFor(t *testing.T) {
 	machine := b.create("went-back")
 	lost := machine.DeepCopy()
 	lost.ResourceVersion += "0"
-	b.controller.machines.Observed(lost)
+	b.controller.orders.machines.Observed(lost)
 	next, err := b.controller.Reconcile(b.t.Context(), machine)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(next.After).NotTo(Equal(conflictRetry))

@@ -6,18 +6,16 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	machineevent "sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/outcome"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // Waker is the source of what wakes a Machine beside the API servers: its driver, and the thaw.
@@ -41,7 +39,7 @@ func (w *Waker) Wake(machine string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.queue != nil {
-		w.queue.Add(w.requestFor(machine))
+		w.queue.Add(w.RequestFor(machine))
 	}
 }
 
@@ -65,52 +63,9 @@ func (w *Waker) wakeAll(ctx context.Context) {
 	}
 }
 
-func (w *Waker) requestFor(machine string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: w.namespace, Name: machine}}
-}
-
-// Handler returns what the controller does with the events of Machines: it looks at those that come, change or go, and
-// forgets those that are gone. A Machine that had no finalizer, or lost it by force, goes without a reconcile that could
-// do so.
-func (c *Controller) Handler() handler.TypedEventHandler[*v1alpha1.Machine, reconcile.Request] {
-	return &forgetting{controller: c}
-}
-
-type forgetting struct {
-	handler.TypedEnqueueRequestForObject[*v1alpha1.Machine]
-	controller *Controller
-}
-
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// Update implements handler.TypedEventHandler. After a watch was cut off, a Machine and its successor of the same name
-// are two versions of one object.
-func (f *forgetting) Update(ctx context.Context, change machineevent.TypedUpdateEvent[*v1alpha1.Machine], to queue) {
-	if change.ObjectOld.UID != change.ObjectNew.UID {
-		f.controller.forgetMachine(change.ObjectOld)
-	}
-	f.TypedEnqueueRequestForObject.Update(ctx, change, to)
-}
-
-// Delete implements handler.TypedEventHandler.
-func (f *forgetting) Delete(ctx context.Context, gone machineevent.TypedDeleteEvent[*v1alpha1.Machine], to queue) {
-	f.controller.forgetMachine(gone.Object)
-	f.TypedEnqueueRequestForObject.Delete(ctx, gone, to)
-}
-
-// forgetMachine lets go of all that is remembered of a Machine, and gives its turn to the next.
-func (c *Controller) forgetMachine(machine *v1alpha1.Machine) {
-	c.stalls.forgetMachine(machine.UID)
-	c.events.forgetMachine(machine.UID)
-	c.replaced.Delete(machine.UID)
-	c.drains.Delete(machine.UID)
-	c.registering.Delete(machine.UID)
-	c.Drain.Forget(machine.Name)
-	c.repairs.DeleteEntry(string(machine.UID))
-	c.ThawLimiter.Forget(machine.UID)
-	c.machines.Forget(client.ObjectKeyFromObject(machine))
-	c.nodes.Forget(client.ObjectKeyFromObject(nodeOf(machine)))
-	c.wakeNext(machine)
+// RequestFor asks for a look at a Machine, by name.
+func (w *Waker) RequestFor(machine string) reconcile.Request {
+	return reconciler.Request(w.namespace, machine)
 }
 
 const (

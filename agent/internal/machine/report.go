@@ -1,0 +1,102 @@
+package machine
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// reports are what the hub is told of Machines, and when.
+type reports struct {
+	times  *lifetimes
+	stalls *stalls
+	events *recorder
+	clock  clock.PassiveClock
+}
+
+func (r *reports) forgetMachine(uid types.UID) {
+	r.stalls.forgetMachine(uid)
+	r.events.forgetMachine(uid)
+}
+
+// report puts the status that was observed into the machine, with what came of the actions.
+func (r *reports) report(s *scope, actErr error) {
+	var invalid *driver.InvalidConfigurationError
+	var frozen *freeze.Error
+	var conflict *driver.NameConflictError
+	switch {
+	case errors.As(actErr, &conflict):
+		s.nameConflict = conflict.Error()
+		s.recheckWithin(conflictRecheck)
+	case errors.As(actErr, &invalid):
+		s.Terminal = &Terminal{Reason: v1alpha1.ErrorInvalidConfiguration, Message: invalid.Error()}
+	case errors.As(actErr, &frozen):
+		s.Frozen = true
+	case apierrors.IsConflict(actErr): // Something has changed since it was read. It is read again soon.
+	case actErr != nil:
+		s.problem = actErr.Error()
+	}
+	r.computeStatus(s)
+}
+
+// computeStatus puts the status into the machine, and asks to be back when its next timeout is over.
+func (r *reports) computeStatus(s *scope) {
+	input := Input{
+		Observation: s.Observation, Problem: s.problem, Drain: s.drain, Updating: s.updating,
+		UpdateProblem: s.updateProblem, NameConflict: s.nameConflict, Held: s.held, HeldByFinalizers: s.heldByFinalizers, Now: r.clock.Now(),
+	}
+	if !s.Machine.DeletionTimestamp.IsZero() {
+		input.DrainSince = r.times.drainBegun(s.Machine)
+	}
+	computed := Compute(input)
+	if deadline := Deadline(computed, input); deadline > 0 {
+		s.recheckWithin(deadline)
+	}
+	s.Machine.Status = computed
+}
+
+// nextAfter turns an error into what to do next, and holds a status back that is not worth a write yet.
+func (r *reports) nextAfter(ctx context.Context, machine *v1alpha1.Machine, stored *v1alpha1.MachineStatus, next reconciler.Next, err error) (reconciler.Next, error) {
+	if wait := r.stalls.writeDelay(machine, *stored, r.clock.Now()); wait > 0 {
+		machine.Status = *stored
+		next = next.NoLaterThan(wait)
+	}
+	// What is held back is no news yet for the events either.
+	r.events.sendChanges(machine, *stored)
+	var frozen *freeze.Error
+	var retryable *driver.RetryableError
+	var exhausted *driver.ExhaustedError
+	switch {
+	case err == nil:
+		return next, nil
+	case errors.As(err, &frozen):
+		// The thaw wakes every machine.
+		return next, nil
+	case errors.Is(ctx.Err(), context.Canceled):
+		// The agent is being stopped, which is nothing to tell an operator.
+		return next, nil
+	case errors.As(err, &exhausted):
+		after := exhausted.After
+		if after <= 0 {
+			after = exhaustedRetry
+		}
+		return next.NoLaterThan(after), nil
+	case errors.As(err, &retryable) && retryable.After > 0:
+		return next.NoLaterThan(retryable.After), nil
+	case isConflict(err):
+		klog.FromContext(ctx).V(1).Info("Waiting for the cache after a conflict", "error", err.Error())
+		return next.NoLaterThan(conflictRetry), nil
+	}
+	return reconciler.Next{}, err
+}
+
+func isConflict(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
