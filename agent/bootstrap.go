@@ -47,7 +47,7 @@ type bootstrap struct {
 
 // newBootstrap loads the kubeconfigs, and makes what it takes to become this cluster's agent.
 func newBootstrap(ctx context.Context, e *environment) (*bootstrap, error) {
-	b := &bootstrap{environment: e, facts: &facts{}, lease: clusterstatus.NewLeaseHolder(e.clock), freezeMetrics: freeze.NewMetrics(e.registry)}
+	b := &bootstrap{environment: e, lease: clusterstatus.NewLeaseHolder(e.clock), freezeMetrics: freeze.NewMetrics(e.registry)}
 	userAgent := b.userAgent()
 	if err := b.loadKubeconfigs(userAgent); err != nil {
 		return nil, err
@@ -80,6 +80,7 @@ func (b *bootstrap) connectClusters(ctx context.Context, userAgent string) (host
 	if b.targetProbe, err = clients.NewTargetProbe(targetDirect, b.target, b.clock); err != nil {
 		return nil, err
 	}
+	b.facts = &facts{TargetProbe: b.targetProbe}
 	if b.HostKubeconfig == b.TargetKubeconfig {
 		return targetDirect, nil
 	}
@@ -101,8 +102,8 @@ func (b *bootstrap) newMonitor(host *clients.Direct) (*freeze.Monitor, error) {
 		Blockers: []freeze.BlockerFunc{b.denial.Blocked, b.skew.Blocked, b.hubIdentity.Blocked, b.lease.Blocked},
 		Relist:   true,
 		Policy:   freeze.Policy{After: b.FreezeAfter, Successes: DefaultThawSuccesses},
-		Interval: b.probeInterval(), FastInterval: min(fastProbe, b.probeInterval()), Timeout: b.probeTimeout(),
-		Clock: b.clock, Log: b.Log.WithName("freeze"), Metrics: b.freezeMetrics,
+		Pace:     freeze.Pace{Interval: b.probeInterval(), FastInterval: min(fastProbe, b.probeInterval()), Timeout: b.probeTimeout()},
+		Runtime:  b.runtime("freeze"), Metrics: b.freezeMetrics,
 	})
 }
 
@@ -138,19 +139,23 @@ func (b *bootstrap) newHubIdentity(host *clients.Direct) (*hubidentity.Verifier,
 	key := hubidentity.StoreKey(b.HostNamespace, b.ClusterName)
 	return hubidentity.New(hubidentity.Deps{
 		Cluster: b.ClusterName, Store: hubidentity.NewStore(host.Ungated(clients.Keeping("ConfigMap", key)), b.HostNamespace, b.ClusterName),
-		Hub: b.hubDirect.Reader, Last: b.hubProbe.Cluster, Seen: b.hubProbe.Seen, Changed: func() { b.monitor.Look() }, Saw: b.lease.Observe,
-		Nonce: uuid.NewString, Clock: b.clock, Log: b.Log.WithName("hubidentity"), Metrics: hubidentity.NewMetrics(b.registry),
+		Hub: b.hubDirect.Reader, Last: b.hubProbe, Changed: func() { b.monitor.Look() }, Saw: b.lease.Observe,
+		Nonce: uuid.NewString, Runtime: b.runtime("hubidentity"), Metrics: hubidentity.NewMetrics(b.registry),
 	})
 }
 
-// reportedCluster returns what reads the Cluster to report on, nil if there is none that the agent may.
-func reportedCluster(denial *hubidentity.Denial, probe *clients.HubProbe) func() *v1alpha1.Cluster {
-	return func() *v1alpha1.Cluster {
-		if _, out := denial.Blocked(); out {
-			return nil
-		}
-		return probe.Cluster()
+// reportable is the Cluster to report on.
+type reportable struct {
+	*clients.HubProbe
+	denial *hubidentity.Denial
+}
+
+// Cluster returns nil if there is none that the agent may report on.
+func (r reportable) Cluster() *v1alpha1.Cluster {
+	if _, out := r.denial.Blocked(); out {
+		return nil
 	}
+	return r.HubProbe.Cluster()
 }
 
 // waitUntilJoined returns when the agent has its credential, the hub has accepted the cluster and made its

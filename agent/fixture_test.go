@@ -103,8 +103,11 @@ func run(t *testing.T, cluster string, change func(*agent.Options)) *fixture {
 	f.forgetLater()
 	f.health = freeAddress(f.WithT)
 	options := agent.Options{
-		ClusterName: cluster, TargetKubeconfig: targetKubeconfig(f.WithT, f.env), HealthAddress: f.health,
-		Version: "v0-test", Log: logr.FromSlogHandler(slog.NewTextHandler(f.log, nil)),
+		ClusterName:     cluster,
+		WorkloadOptions: agent.WorkloadOptions{TargetKubeconfig: targetKubeconfig(f.WithT, f.env)},
+		ServeOptions:    agent.ServeOptions{HealthAddress: f.health},
+		Version:         "v0-test",
+		Log:             logr.FromSlogHandler(slog.NewTextHandler(f.log, nil)),
 	}
 	change(&options)
 	f.run(options)

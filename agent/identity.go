@@ -71,9 +71,8 @@ func (b *bootstrap) representCluster(ctx context.Context) error {
 // newReporter makes what reports for the cluster, and renews its Lease.
 func (b *bootstrap) newReporter() (*clusterstatus.Reporter, error) {
 	return clusterstatus.New(clusterstatus.Deps{
-		Client: b.hubDirect.Ungated(clients.Reports(b.ClusterName)), Cluster: reportedCluster(b.denial, b.hubProbe), Seen: b.hubProbe.Seen, Target: b.targetProbe.Identity,
-		Capacity: b.facts.readCapacity, Orphans: b.facts.readOrphans, Checks: b.facts.readChecks, Freeze: b.monitor, Changes: b.monitor.Subscribe(), LeaseChanged: b.monitor.Look,
-		Uptime: b.monitor, HubIdentity: b.hubIdentity, Lease: b.lease, AgentVersion: b.Version, Clock: b.clock, Log: b.Log.WithName("clusterstatus"),
+		Client: b.hubDirect.Ungated(clients.Reports(b.ClusterName)), Last: reportable{b.hubProbe, b.denial}, Facts: b.facts,
+		Freeze: b.monitor, Changes: b.monitor.Subscribe(), HubIdentity: b.hubIdentity, Lease: b.lease, AgentVersion: b.Version, Runtime: b.runtime("clusterstatus"),
 	})
 }
 

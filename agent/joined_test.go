@@ -23,6 +23,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clientcert"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -62,7 +63,7 @@ func credentialOf(t *testing.T, cluster string) *clientcmdapi.Config {
 			}
 			return direct.Ungated(clients.Credentials(cluster)), nil
 		},
-		Random: rand.Float64, Clock: clock.RealClock{}, Log: logr.Discard(), Metrics: clientcert.NewMetrics(prometheus.NewRegistry()),
+		Random: rand.Float64, Runtime: poll.Runtime{Clock: clock.RealClock{}, Log: logr.Discard()}, Metrics: clientcert.NewMetrics(prometheus.NewRegistry()),
 	})
 	f.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())

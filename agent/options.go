@@ -62,6 +62,21 @@ const (
 type Options struct {
 	// ClusterName is the agent's Cluster on the hub. Required.
 	ClusterName string
+	HubOptions
+	WorkloadOptions
+	NodeOptions
+	FreezeOptions
+	// LoadTests is what load tests may do in the target. No object of the hub can widen it.
+	LoadTests LoadTestOptions
+	ServeOptions
+	// Version of the agent. Default "dev".
+	Version string
+	// Log is for operators.
+	Log logr.Logger
+}
+
+// HubOptions say how the agent gets to the hub.
+type HubOptions struct {
 	// HubKubeconfig is the path of a ready kubeconfig for the hub. Either this or BootstrapKubeconfig is required.
 	HubKubeconfig string
 	// BootstrapKubeconfig is the path of a kubeconfig with the hub's address, its certificate authority and a join
@@ -73,39 +88,49 @@ type Options struct {
 	BootstrapKubeconfig, CredentialDir, CredentialSecret string
 	// CertificateLifetime is asked for, for tokens too. Default 168h.
 	CertificateLifetime time.Duration
+}
+
+// WorkloadOptions say where the Nodes and their pods are.
+type WorkloadOptions struct {
 	// TargetKubeconfig and HostKubeconfig are paths. An empty one means the cluster that the agent runs in;
 	// HostKubeconfig defaults to TargetKubeconfig.
 	TargetKubeconfig, HostKubeconfig string
 	// TargetNamespace has the ServiceAccount hollow-node-bootstrap in the target cluster; HostNamespace has
 	// the pods in the host cluster. Default "hollowfleet".
 	TargetNamespace, HostNamespace string
+	// TargetServerURL is the target's API server as hollow-node pods reach it. Default: that of the kubeconfig.
+	TargetServerURL string
+}
+
+// NodeOptions say what Machines are made of.
+type NodeOptions struct {
 	// HollowNodeImage is the image of hollow-node pods. Default "hollowfleet/hollow-node".
 	HollowNodeImage string
 	// HollowTaint says when hollow Nodes have the taint hollowfleet.io/hollow=true:NoSchedule, unless their class says it.
 	// Default Auto.
 	HollowTaint v1alpha1.HollowTaint
-	// TargetServerURL is the target's API server as hollow-node pods reach it. Default: that of the kubeconfig.
-	TargetServerURL string
+	// Drivers are providers beside the built-in "hollow", by name.
+	Drivers map[string]driver.Factory
+}
+
+// FreezeOptions say when the agent freezes, and how it starts again.
+type FreezeOptions struct {
 	// FreezeAfter is how long an API server may go without a good answer. Default 30s.
 	FreezeAfter time.Duration
 	// ThawDeletionsPerMinute is how many of the Machines that were there before a thaw are drained or removed within
 	// any minute during ThawPeriod after it. Default 30, for 10m.
 	ThawDeletionsPerMinute int
 	ThawPeriod             time.Duration
-	// LoadTests is what load tests may do in the target. No object of the hub can widen it.
-	LoadTests LoadTestOptions
+}
+
+// ServeOptions say what operators can look at.
+type ServeOptions struct {
 	// HealthAddress, MetricsAddress and PprofAddress are host:port; empty means none.
 	HealthAddress, MetricsAddress, PprofAddress string
 	// Serving says with which certificate health and metrics are served. Default: without TLS.
 	Serving telemetry.Serving
 	// Tracing says which traces and metrics are sent, and where to. Default: none.
 	Tracing telemetry.Options
-	// Drivers are providers beside the built-in "hollow", by name.
-	Drivers map[string]driver.Factory
-	// Version of the agent. Default "dev".
-	Version string
-	// Log is for operators.
-	Log logr.Logger
 }
 
 // LoadTestOptions is what load tests may do in the target.

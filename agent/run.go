@@ -16,6 +16,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/clientcert"
 	"github.com/hollowfleet/hollowfleet/agent/internal/hubidentity"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/agent/internal/relist"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
@@ -33,6 +34,11 @@ type environment struct {
 	credentialMetrics *clientcert.Metrics
 	// doing is what /readyz says.
 	doing atomic.Value
+}
+
+// runtime is what a part of that name works with.
+func (e *environment) runtime(name string) poll.Runtime {
+	return poll.Runtime{Clock: e.clock, Log: e.Log.WithName(name)}
 }
 
 func newEnvironment(ctx context.Context, options Options) (*environment, error) {

@@ -189,24 +189,24 @@ func TestRunRefusesBadOptions(t *testing.T) {
 		options agent.Options
 		want    string
 	}{
-		"no cluster name":             {agent.Options{HubKubeconfig: "x"}, "--cluster-name: "},
-		"a bad cluster name":          {agent.Options{ClusterName: "A.b", HubKubeconfig: "x"}, `--cluster-name: "A.b"`},
+		"no cluster name":             {agent.Options{HubOptions: agent.HubOptions{HubKubeconfig: "x"}}, "--cluster-name: "},
+		"a bad cluster name":          {agent.Options{ClusterName: "A.b", HubOptions: agent.HubOptions{HubKubeconfig: "x"}}, `--cluster-name: "A.b"`},
 		"no hub":                      {agent.Options{ClusterName: "c1"}, "--bootstrap-kubeconfig: required"},
-		"two ways":                    {agent.Options{ClusterName: "c1", HubKubeconfig: "x", BootstrapKubeconfig: "y"}, "--hub-kubeconfig, --bootstrap-kubeconfig: only one"},
-		"no store":                    {agent.Options{ClusterName: "c1", BootstrapKubeconfig: "y"}, "--credential-dir: required with --bootstrap-kubeconfig"},
-		"two stores":                  {agent.Options{ClusterName: "c1", BootstrapKubeconfig: "y", CredentialDir: "d", CredentialSecret: "a/b"}, "--credential-dir, --credential-secret: only one"},
-		"a Secret without namespace":  {agent.Options{ClusterName: "c1", BootstrapKubeconfig: "y", CredentialSecret: "b"}, `--credential-secret: want namespace/name, got "b"`},
-		"a Secret of no use":          {agent.Options{ClusterName: "c1", HubKubeconfig: "x", CredentialSecret: "a/b"}, "--credential-secret: of use with --bootstrap-kubeconfig only"},
-		"a short lifetime":            {agent.Options{ClusterName: "c1", HubKubeconfig: "x", CertificateLifetime: time.Minute}, "--certificate-lifetime: want 10m0s to"},
-		"no way to the hub at all":    {agent.Options{ClusterName: "c1", TargetKubeconfig: admin, BootstrapKubeconfig: "/nonexistent", CredentialDir: t.TempDir()}, "/nonexistent: no such file or directory; and there is no credential in directory"},
-		"a bad namespace":             {agent.Options{ClusterName: "c1", HubKubeconfig: "x", HostNamespace: "a/b"}, `--host-namespace: "a/b"`},
-		"no deletions after a freeze": {agent.Options{ClusterName: "c1", HubKubeconfig: "x", ThawDeletionsPerMinute: -1}, "--thaw-deletions-per-minute: want at least 1, got -1"},
-		"a negative thaw period":      {agent.Options{ClusterName: "c1", HubKubeconfig: "x", ThawPeriod: -time.Second}, "--thaw-period: want more than 0, got -1s"},
-		"a taint of another kind":     {agent.Options{ClusterName: "c1", HubKubeconfig: "x", HollowTaint: "always"}, `--hollow-taint: want Auto, Always or Never, got "always"`},
-		"a short freeze":              {agent.Options{ClusterName: "c1", HubKubeconfig: "x", FreezeAfter: time.Millisecond}, "--freeze-after: want at least 1s"},
-		"no target outside a cluster": {agent.Options{ClusterName: "c1", HubKubeconfig: admin}, "--target-kubeconfig: no kubeconfig given, and this is not a pod"},
-		"a missing file":              {agent.Options{ClusterName: "c1", HubKubeconfig: "/nonexistent", TargetKubeconfig: admin}, `--hub-kubeconfig: loading kubeconfig "/nonexistent"`},
-		"a second hollow":             {agent.Options{ClusterName: "c1", HubKubeconfig: "x", Drivers: drivers("hollow")}, `provider "hollow" is built in`},
+		"two ways":                    {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{HubKubeconfig: "x", BootstrapKubeconfig: "y"}}, "--hub-kubeconfig, --bootstrap-kubeconfig: only one"},
+		"no store":                    {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{BootstrapKubeconfig: "y"}}, "--credential-dir: required with --bootstrap-kubeconfig"},
+		"two stores":                  {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{BootstrapKubeconfig: "y", CredentialDir: "d", CredentialSecret: "a/b"}}, "--credential-dir, --credential-secret: only one"},
+		"a Secret without namespace":  {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{BootstrapKubeconfig: "y", CredentialSecret: "b"}}, `--credential-secret: want namespace/name, got "b"`},
+		"a Secret of no use":          {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{HubKubeconfig: "x", CredentialSecret: "a/b"}}, "--credential-secret: of use with --bootstrap-kubeconfig only"},
+		"a short lifetime":            {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{HubKubeconfig: "x", CertificateLifetime: time.Minute}}, "--certificate-lifetime: want 10m0s to"},
+		"no way to the hub at all":    {agent.Options{ClusterName: "c1", WorkloadOptions: agent.WorkloadOptions{TargetKubeconfig: admin}, HubOptions: agent.HubOptions{BootstrapKubeconfig: "/nonexistent", CredentialDir: t.TempDir()}}, "/nonexistent: no such file or directory; and there is no credential in directory"},
+		"a bad namespace":             {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{HubKubeconfig: "x"}, WorkloadOptions: agent.WorkloadOptions{HostNamespace: "a/b"}}, `--host-namespace: "a/b"`},
+		"no deletions after a freeze": {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{HubKubeconfig: "x"}, FreezeOptions: agent.FreezeOptions{ThawDeletionsPerMinute: -1}}, "--thaw-deletions-per-minute: want at least 1, got -1"},
+		"a negative thaw period":      {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{HubKubeconfig: "x"}, FreezeOptions: agent.FreezeOptions{ThawPeriod: -time.Second}}, "--thaw-period: want more than 0, got -1s"},
+		"a taint of another kind":     {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{HubKubeconfig: "x"}, NodeOptions: agent.NodeOptions{HollowTaint: "always"}}, `--hollow-taint: want Auto, Always or Never, got "always"`},
+		"a short freeze":              {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{HubKubeconfig: "x"}, FreezeOptions: agent.FreezeOptions{FreezeAfter: time.Millisecond}}, "--freeze-after: want at least 1s"},
+		"no target outside a cluster": {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{HubKubeconfig: admin}}, "--target-kubeconfig: no kubeconfig given, and this is not a pod"},
+		"a missing file":              {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{HubKubeconfig: "/nonexistent"}, WorkloadOptions: agent.WorkloadOptions{TargetKubeconfig: admin}}, `--hub-kubeconfig: loading kubeconfig "/nonexistent"`},
+		"a second hollow":             {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{HubKubeconfig: "x"}, NodeOptions: agent.NodeOptions{Drivers: drivers("hollow")}}, `provider "hollow" is built in`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -241,8 +241,11 @@ func TestRunFailsWhenItsPortIsTaken(t *testing.T) {
 	environment := agenttest.Environment(t)
 	hub, target := join(t, "c1"), targetKubeconfig(NewWithT(t), environment)
 	err = agent.Run(context.Background(), agent.Options{
-		ClusterName: "c1", HubKubeconfig: hub, TargetKubeconfig: target,
-		HealthAddress: listener.Addr().String(), Log: logr.Discard(),
+		ClusterName:     "c1",
+		HubOptions:      agent.HubOptions{HubKubeconfig: hub},
+		WorkloadOptions: agent.WorkloadOptions{TargetKubeconfig: target},
+		ServeOptions:    agent.ServeOptions{HealthAddress: listener.Addr().String()},
+		Log:             logr.Discard(),
 	})
 	if err == nil || !strings.Contains(err.Error(), "opening the port of the health server") {
 		t.Errorf("Run = %v", err)
@@ -262,7 +265,11 @@ func TestRunRefusesAnotherIdentityThanTheAgentsOwn(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), agenttest.Wait)
 			defer cancel()
 			err := agent.Run(ctx, agent.Options{
-				ClusterName: "c1", HubKubeconfig: test.hub, TargetKubeconfig: target, HealthAddress: freeAddress(g), Log: logr.Discard(),
+				ClusterName:     "c1",
+				HubOptions:      agent.HubOptions{HubKubeconfig: test.hub},
+				WorkloadOptions: agent.WorkloadOptions{TargetKubeconfig: target},
+				ServeOptions:    agent.ServeOptions{HealthAddress: freeAddress(g)},
+				Log:             logr.Discard(),
 			})
 			g.Expect(err).To(MatchError(ContainSubstring(test.want)))
 		})
@@ -302,8 +309,11 @@ func TestRunAsksAgainWhoItIsOfAHubThatRefuses(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() {
 				ended <- agent.Run(ctx, agent.Options{
-					ClusterName: "c1", HubKubeconfig: hub, TargetKubeconfig: target, HealthAddress: freeAddress(g),
-					Log: logr.FromSlogHandler(slog.NewTextHandler(log, nil)),
+					ClusterName:     "c1",
+					HubOptions:      agent.HubOptions{HubKubeconfig: hub},
+					WorkloadOptions: agent.WorkloadOptions{TargetKubeconfig: target},
+					ServeOptions:    agent.ServeOptions{HealthAddress: freeAddress(g)},
+					Log:             logr.FromSlogHandler(slog.NewTextHandler(log, nil)),
 				})
 			}()
 			g.Eventually(asked.Load).WithTimeout(agenttest.Wait).Should(BeNumerically("==", 3), "how often it asks")

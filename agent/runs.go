@@ -12,6 +12,14 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
+func (w *worker) hubOf(c clusters) clients.Hub {
+	return clients.Hub{Namespace: w.hubNamespace(), Client: c.hub.GetClient(), Live: c.hub.GetAPIReader()}
+}
+
+func (w *worker) hostOf(c clusters) clients.Host {
+	return clients.Host{Namespace: w.HostNamespace, Client: c.host.GetClient()}
+}
+
 // newDisruptions makes what carries NodeDisruptionRuns out, and knows what new instances are made with. It also returns the
 // client of the target that it shares with drains and checks.
 func (w *worker) newDisruptions(c clusters) (kubernetes.Interface, *disruption.Controller, error) {
@@ -20,9 +28,8 @@ func (w *worker) newDisruptions(c clusters) (kubernetes.Interface, *disruption.C
 		return nil, nil, fmt.Errorf("connecting to the target for drains: %w", err)
 	}
 	disruptions, err := disruption.New(disruption.Deps{
-		Namespace: w.hubNamespace(), Runs: c.hub.GetAPIReader(), Hub: c.hub.GetClient(), Nodes: c.target.GetClient(),
-		Host: c.host.GetClient(), HostNamespace: w.HostNamespace, Target: target,
-		Freeze: w.monitor, Clock: w.clock, Log: w.Log.WithName("disruption"),
+		Hub: w.hubOf(c), Nodes: c.target.GetClient(), Host: w.hostOf(c), Target: target,
+		Freeze: w.monitor, Runtime: w.runtime("disruption"),
 	})
 	return target, disruptions, err
 }
@@ -34,14 +41,14 @@ func (w *worker) addLoadTests(c clusters, target kubernetes.Interface) error {
 		return err
 	}
 	tests, err := loadtest.New(loadtest.Deps{
-		Namespace: w.hubNamespace(), Runs: c.hub.GetAPIReader(), Hub: c.hub.GetClient(), Target: target,
+		Hub: w.hubOf(c), Target: target,
 		Watch: metadata.Resource(v1alpha1.GroupVersion.WithResource("loadtestruns")).Namespace(w.hubNamespace()).Watch,
 		Load: func(observe func(http.RoundTripper) http.RoundTripper) (*clients.Load, error) {
 			return clients.NewLoad(w.target, w.gate.RoundTripper, observe)
 		},
-		NodeInformers: c.target.GetCache(), Host: c.host.GetClient(), HostNamespace: w.HostNamespace,
+		NodeInformers: c.target.GetCache(), Host: w.hostOf(c),
 		Limits: w.LoadTests.limits(),
-		Freeze: w.monitor, Clock: w.clock, Log: w.Log.WithName("loadtest"),
+		Freeze: w.monitor, Runtime: w.runtime("loadtest"),
 	})
 	if err != nil {
 		return err

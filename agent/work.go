@@ -92,7 +92,7 @@ func newWorker(b *bootstrap) (*worker, error) {
 	var err error
 	w.thawLimiter, err = freeze.NewThawLimiter(freeze.ThawLimiterOptions{
 		PerMinute: w.ThawDeletionsPerMinute, Period: w.ThawPeriod,
-		Thaw: w.monitor.Thaw, Downtime: w.monitor, Clock: w.clock, Metrics: b.freezeMetrics,
+		Thaws: w.monitor, Clock: w.clock, Metrics: b.freezeMetrics,
 	})
 	return w, err
 }
@@ -283,7 +283,7 @@ func (w *worker) addControllers(ctx context.Context, c clusters) error {
 func (w *worker) newChecker(c clusters, target kubernetes.Interface) (*checks.Checker, error) {
 	return checks.New(checks.Deps{
 		Target: target, Nodes: c.target.GetClient(), Host: c.host.GetAPIReader(), HostNamespace: w.HostNamespace,
-		Cluster: reportedCluster(w.denial, w.hubProbe), Freeze: w.monitor, Clock: w.clock, Log: w.Log.WithName("checks"),
+		Cluster: reportable{w.hubProbe, w.denial}.Cluster, Freeze: w.monitor, Runtime: w.runtime("checks"),
 	})
 }
 
@@ -294,8 +294,8 @@ func (w *worker) relister(c clusters, checker *checks.Checker, preThawSync *mach
 			checker.ReadBeforeThaw(ctx, freeze)
 			return preThawSync.Run(ctx, freeze)
 		},
-		Caches: c.informers, Freeze: w.monitor, Changes: w.parts.relistDue, Clock: w.clock,
-		Log: w.Log.WithName("relist"), Metrics: w.parts.relistMetrics,
+		Caches: c.informers, Freeze: w.monitor, Changes: w.parts.relistDue,
+		Runtime: w.runtime("relist"), Metrics: w.parts.relistMetrics,
 		Prepare: func(ctx context.Context) error {
 			for _, from := range []struct {
 				cache   cache.Cache

@@ -12,11 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
@@ -45,8 +43,7 @@ type Deps struct {
 	// Cluster returns the Cluster as it was seen last, nil if there is none to report on.
 	Cluster func() *v1alpha1.Cluster
 	Freeze  freeze.Checker
-	Clock   clock.Clock
-	Log     logr.Logger
+	poll.Runtime
 }
 
 // Result is what the last reading came to.
@@ -120,8 +117,8 @@ func (c *Checker) Start(ctx context.Context) error {
 			}
 			return nil
 		},
-		Next:  func(context.Context) time.Duration { return max(interval, restShare*c.Clock.Since(started)) },
-		Clock: c.Clock, Log: c.Log,
+		Next:    func(context.Context) time.Duration { return max(interval, restShare*c.Clock.Since(started)) },
+		Runtime: c.Runtime,
 	}.Run(ctx)
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -81,7 +82,7 @@ func newBed(t *testing.T) *bed {
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Checker, err = New(Deps{
 		Target: target, Nodes: b.admin, Host: host, HostNamespace: b.namespace,
-		Cluster: func() *v1alpha1.Cluster { return b.cluster }, Freeze: b, Clock: b.clock, Log: logr.Discard(),
+		Cluster: func() *v1alpha1.Cluster { return b.cluster }, Freeze: b, Runtime: poll.Runtime{Clock: b.clock, Log: logr.Discard()},
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 	return b

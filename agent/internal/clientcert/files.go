@@ -58,7 +58,7 @@ func (f *Files) Answered(uint64, int) {}
 
 // Run follows the files until ctx ends. Polling also sees what a mounted Secret does, which swaps directories.
 func (f *Files) Run(ctx context.Context) error {
-	return poll.Loop{Doing: "Following the hub's kubeconfig", Do: f.followChange, Every: recheckInterval, Clock: f.clock, Log: f.log}.Run(ctx)
+	return poll.Loop{Doing: "Following the hub's kubeconfig", Do: f.followChange, Every: recheckInterval, Runtime: poll.Runtime{Clock: f.clock, Log: f.log}}.Run(ctx)
 }
 
 // followChange follows a change of the files, if it is of any use and leaves the agent who it is.

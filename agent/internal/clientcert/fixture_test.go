@@ -29,6 +29,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
@@ -154,8 +155,8 @@ func (b *bed) run(change ...func(*Options)) {
 	b.metrics = NewMetrics(b.registry)
 	options := Options{
 		Cluster: b.cluster, Bootstrap: b.path, Store: dir, Lifetime: time.Hour, Dial: b.dial,
-		Random: func() float64 { return 0.5 }, Clock: b.clock, Metrics: b.metrics,
-		Log: logr.FromSlogHandler(slog.NewTextHandler(b.log, nil)),
+		Random: func() float64 { return 0.5 }, Metrics: b.metrics,
+		Runtime: poll.Runtime{Clock: b.clock, Log: logr.FromSlogHandler(slog.NewTextHandler(b.log, nil))},
 	}
 	for _, edit := range change {
 		edit(&options)

@@ -14,12 +14,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
@@ -46,9 +44,8 @@ type Options struct {
 	Dial func(*rest.Config) (client.Client, error)
 	// Random returns numbers in [0, 1).
 	Random  func() float64
-	Clock   clock.WithTicker
-	Log     logr.Logger
 	Metrics *Metrics
+	poll.Runtime
 }
 
 // Manager gets the agent's credential and keeps it fresh. Clients follow it through clients.Rotating.
@@ -108,7 +105,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	var wait time.Duration
 	return poll.Loop{
 		Do:   func(ctx context.Context) error { wait = m.advanceCredential(ctx); return nil },
-		Next: func(context.Context) time.Duration { return wait }, Wake: m.poked, Clock: m.Clock, Log: m.Log,
+		Next: func(context.Context) time.Duration { return wait }, Wake: m.poked, Runtime: m.Runtime,
 	}.Run(ctx)
 }
 

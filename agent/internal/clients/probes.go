@@ -23,6 +23,14 @@ import (
 // versionAge is how long a known version of the target is believed.
 const versionAge = 10 * time.Minute
 
+// Last is the agent's Cluster as it was seen last: a HubProbe.
+type Last interface {
+	// Cluster returns it, nil if it was never seen.
+	Cluster() *v1alpha1.Cluster
+	// Seen takes in a newer one.
+	Seen(*v1alpha1.Cluster)
+}
+
 // HubProbe reads the agent's own Cluster, which also tells how the agent is to behave. On a hub that does not
 // have it the probe fails: a hub that was restored empty is no healthy one.
 type HubProbe struct {

@@ -81,7 +81,7 @@ func (r *Reporter) writeLease(ctx context.Context, cluster *v1alpha1.Cluster) (t
 	if next.Annotations == nil {
 		next.Annotations = map[string]string{}
 	}
-	next.Annotations[v1alpha1.ActedAnnotation] = r.Uptime.Uptime().String()
+	next.Annotations[v1alpha1.ActedAnnotation] = r.Freeze.Uptime().String()
 	r.Lease.beginRenewal(next)
 	r.HubIdentity.Renewing(ctx, next)
 	if next.ResourceVersion == "" {
@@ -115,7 +115,7 @@ func (r *Reporter) checkHub(ctx context.Context, cluster *v1alpha1.Cluster) erro
 	if live.UID != cluster.UID {
 		return fmt.Errorf("renewing the Lease of Cluster %s: it was recreated just now", cluster.Name)
 	}
-	r.Seen(live)
+	r.Last.Seen(live)
 	return nil
 }
 
@@ -125,7 +125,7 @@ func (r *Reporter) reportFrozen(ctx context.Context, cluster *v1alpha1.Cluster) 
 	if _, blocked := r.HubIdentity.Blocked(); !blocked && !r.Freeze.Refresh().Frozen {
 		return nil
 	}
-	now := r.Cluster()
+	now := r.Last.Cluster()
 	if now == nil || now.UID != cluster.UID {
 		return fmt.Errorf("renewing the Lease of Cluster %s: it was recreated just now", cluster.Name)
 	}
@@ -152,7 +152,7 @@ func (r *Reporter) readLease(ctx context.Context, namespace string) error {
 		return fmt.Errorf("getting Lease %s: %w", key, err)
 	}
 	r.lease = lease
-	r.Uptime.Remember(freeze.ParseUptime(lease.Annotations[v1alpha1.ActedAnnotation]))
+	r.Freeze.Remember(freeze.ParseUptime(lease.Annotations[v1alpha1.ActedAnnotation]))
 	return nil
 }
 

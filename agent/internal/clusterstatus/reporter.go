@@ -12,15 +12,14 @@ import (
 	"maps"
 	"time"
 
-	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/checks"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -38,45 +37,44 @@ const (
 	longestWrite, longestReturn = 10 * time.Second, 25 * time.Second
 )
 
-// Deps are what a Reporter works with. All are required but Orphans, Checks, Log and LeaseChanged.
+// Deps are what a Reporter works with. All are required but Log.
 type Deps struct {
 	// Client is an uncached client of the hub, not gated.
 	Client client.Client
-	// Cluster returns the agent's Cluster as it was seen last, nil if never or while the hub shuts the agent out. Seen
-	// takes in a newer one.
-	Cluster func() *v1alpha1.Cluster
-	Seen    func(*v1alpha1.Cluster)
-	// Target returns UID and version of the target; empty if not known.
-	Target func() (uid, version string)
-	// Capacity returns the capacity of the cluster's Nodes; nil if not known.
-	Capacity func(ctx context.Context) corev1.ResourceList
-	// Orphans, if not nil, returns what has no Machine on the hub, nil for nothing, and whether that is known.
-	Orphans func() (orphans *v1alpha1.Orphans, known bool)
-	// Checks, if not nil, returns what was read in the cluster for the hub's checks.
-	Checks func() checks.Result
+	// Last is the agent's Cluster as it was seen last; none while the hub shuts the agent out.
+	Last  clients.Last
+	Facts Facts
 	// Freeze is the freeze monitor, and Changes receives after its state changed.
 	Freeze  Freeze
 	Changes <-chan struct{}
-	// Uptime keeps count of the times that count for deadlines.
-	Uptime Uptime
 	// HubIdentity knows whether the hub is the one that the agent works for.
 	HubIdentity HubIdentity
-	// LeaseChanged, if not nil, is called after it may have changed whether this agent may act.
-	LeaseChanged func()
 	// Lease knows whether this process holds the Lease. It has an identity before Start.
 	Lease        *LeaseHolder
 	AgentVersion string
-	Clock        clock.WithTicker
-	Log          logr.Logger
+	poll.Runtime
+}
+
+// Facts are what the agent knows of its cluster.
+type Facts interface {
+	// Target returns UID and version of the target; empty if not known.
+	Target() (uid, version string)
+	// Capacity returns the capacity of the cluster's Nodes; nil if not known.
+	Capacity(ctx context.Context) corev1.ResourceList
+	// Orphans returns what has no Machine on the hub, nil for nothing, and whether that is known.
+	Orphans() (orphans *v1alpha1.Orphans, known bool)
+	// Checks returns what was read in the cluster for the hub's checks.
+	Checks() checks.Result
 }
 
 // Freeze is a *freeze.Monitor. What the hub is told of a freeze is one that the agent counts.
-type Freeze interface{ Refresh() freeze.State }
-
-// Uptime tells when agents of the cluster could act. The Lease hands that on from one to the next, at no extra write.
-type Uptime interface {
+type Freeze interface {
+	Refresh() freeze.State
+	// Look is called after it may have changed whether this agent may act.
+	Look()
+	// Uptime tells when agents of the cluster could act. The Lease hands that on from one to the next, at no extra write.
 	Uptime() freeze.Uptime
-	// Remember takes in what the Lease tells.
+	// Remember takes in what the Lease tells of it.
 	Remember(freeze.Uptime)
 }
 
@@ -109,9 +107,9 @@ type Reporter struct {
 
 // New returns a Reporter.
 func New(deps Deps) (*Reporter, error) {
-	if deps.Client == nil || deps.Cluster == nil || deps.Seen == nil || deps.Target == nil || deps.Capacity == nil ||
-		deps.Freeze == nil || deps.Changes == nil || deps.Uptime == nil || deps.HubIdentity == nil || deps.Lease == nil || deps.Clock == nil {
-		return nil, errors.New("clusterstatus.Deps: Client, Cluster, Seen, Target, Capacity, Freeze, Changes, Uptime, HubIdentity, Lease and Clock are required")
+	if deps.Client == nil || deps.Last == nil || deps.Facts == nil || deps.Freeze == nil || deps.Changes == nil ||
+		deps.HubIdentity == nil || deps.Lease == nil || deps.Clock == nil {
+		return nil, errors.New("clusterstatus.Deps: Client, Last, Facts, Freeze, Changes, HubIdentity, Lease and Clock are required")
 	}
 	return &Reporter{Deps: deps, said: v1alpha1.ReasonLeaseNotHeld, failures: poll.Failures{Log: deps.Log}}, nil
 }
@@ -121,7 +119,7 @@ func New(deps Deps) (*Reporter, error) {
 func (r *Reporter) Start(ctx context.Context) error {
 	renewAt, statusAt := r.Clock.Now(), r.Clock.Now()
 	for {
-		cluster := r.Cluster()
+		cluster := r.Last.Cluster()
 		now := r.Clock.Now()
 		if !Joined(cluster) {
 			renewAt, statusAt = now.Add(waiting), now.Add(waiting)
@@ -166,9 +164,7 @@ func (r *Reporter) reportHolderChange() error {
 		return nil
 	}
 	r.said = why.Reason + why.Message
-	if r.LeaseChanged != nil {
-		r.LeaseChanged()
-	}
+	r.Freeze.Look()
 	if to, lost := r.Lease.lostTo(); lost {
 		return fmt.Errorf("%w: %s", ErrLeaseLost, to)
 	}
@@ -197,7 +193,7 @@ func (r *Reporter) attemptWrite(ctx context.Context, longest time.Duration, what
 
 // writeNow writes the status of the Cluster as it is now, after the Lease.
 func (r *Reporter) writeNow(ctx context.Context) error {
-	if cluster := r.Cluster(); cluster != nil {
+	if cluster := r.Last.Cluster(); cluster != nil {
 		return r.writeStatus(ctx, cluster)
 	}
 	return nil
@@ -207,19 +203,15 @@ func (r *Reporter) writeStatus(ctx context.Context, cluster *v1alpha1.Cluster) e
 	known := facts{
 		agentVersion: r.AgentVersion, freeze: r.Freeze.Refresh(), generation: cluster.Generation, healthChecks: cluster.Spec.HealthChecks, now: r.Clock.Now(),
 	}
-	capacity := r.Capacity(ctx)
+	capacity := r.Facts.Capacity(ctx)
 	known.capacity = r.capacity.offerValue(capacity, capacity != nil, known.now)
 	troubles := troublesOf(known.freeze, r.troubles)
 	known.otherTrouble = !maps.Equal(troubles, r.troubles)
-	known.clusterUID, known.kubernetesVersion = r.Target()
+	known.clusterUID, known.kubernetesVersion = r.Facts.Target()
 	known.finding, known.findingKnown = r.HubIdentity.Finding()
-	if r.Orphans != nil {
-		known.orphans, known.orphansKnown = r.Orphans()
-	}
-	if r.Checks != nil {
-		known.checks = r.Checks()
-		known.podQuota = r.podQuota.offerValue(known.checks.PodQuota, known.checks.Known, known.now)
-	}
+	known.orphans, known.orphansKnown = r.Facts.Orphans()
+	known.checks = r.Facts.Checks()
+	known.podQuota = r.podQuota.offerValue(known.checks.PodQuota, known.checks.Known, known.now)
 	own := statusOf(cluster.Status, known)
 	if hasSameStatus(cluster.Status, own) {
 		r.troubles = troubles
@@ -243,7 +235,7 @@ func (r *Reporter) writeStatus(ctx context.Context, cluster *v1alpha1.Cluster) e
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.Object, updated); err != nil {
 		return fmt.Errorf("reading the answer: %w", err)
 	}
-	r.Seen(updated)
+	r.Last.Seen(updated)
 	r.troubles = troubles
 	return nil
 }

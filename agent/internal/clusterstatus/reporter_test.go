@@ -16,7 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+	"github.com/hollowfleet/hollowfleet/agent/internal/checks"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -26,9 +28,9 @@ type bed struct {
 	name    string
 	changes chan struct{}
 
-	hub    stranger
-	uptime memory
-	link   link
+	hub stranger
+	memory
+	link link
 
 	mu      sync.Mutex
 	cluster *v1alpha1.Cluster
@@ -94,6 +96,9 @@ func (b *bed) set(state freeze.State) {
 	b.changes <- struct{}{}
 }
 
+// Look implements Freeze.
+func (b *bed) Look() {}
+
 // Refresh makes the bed the freeze monitor of its reporter.
 func (b *bed) Refresh() freeze.State {
 	b.mu.Lock()
@@ -101,13 +106,15 @@ func (b *bed) Refresh() freeze.State {
 	return b.state
 }
 
-func (b *bed) seen(cluster *v1alpha1.Cluster) {
+// Seen implements clients.Last.
+func (b *bed) Seen(cluster *v1alpha1.Cluster) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cluster = cluster
 }
 
-func (b *bed) known() *v1alpha1.Cluster {
+// Cluster implements clients.Last.
+func (b *bed) Cluster() *v1alpha1.Cluster {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.cluster
@@ -117,9 +124,20 @@ func (b *bed) known() *v1alpha1.Cluster {
 func (b *bed) refresh(g *WithT) *v1alpha1.Cluster {
 	cluster := &v1alpha1.Cluster{}
 	g.Expect(b.admin.Get(context.Background(), client.ObjectKey{Name: b.name}, cluster)).To(Succeed())
-	b.seen(cluster)
+	b.Seen(cluster)
 	return cluster
 }
+
+// fixedFacts are those of every test.
+type fixedFacts struct{}
+
+func (fixedFacts) Target() (uid, version string) { return "uid-1", "v1.37.1" }
+
+func (fixedFacts) Capacity(context.Context) corev1.ResourceList { return cores("12") }
+
+func (fixedFacts) Orphans() (orphans *v1alpha1.Orphans, known bool) { return nil, false }
+
+func (fixedFacts) Checks() checks.Result { return checks.Result{} }
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
@@ -134,9 +152,8 @@ func newBed(t *testing.T) *bed {
 	lease := NewLeaseHolder(clock.RealClock{})
 	lease.Identify("me", nil)
 	reporter, err := New(Deps{
-		Client: b.link.client(t, b.name), Cluster: b.known, Seen: b.seen, Target: func() (string, string) { return "uid-1", "v1.37.1" },
-		Capacity: func(context.Context) corev1.ResourceList { return cores("12") },
-		Freeze:   b, Changes: b.changes, Uptime: &b.uptime, HubIdentity: &b.hub, Lease: lease, AgentVersion: "v9", Clock: clock.RealClock{}, Log: logr.Discard(),
+		Client: b.link.client(t, b.name), Last: b, Facts: fixedFacts{}, Freeze: b, Changes: b.changes, HubIdentity: &b.hub, Lease: lease, AgentVersion: "v9",
+		Runtime: poll.Runtime{Clock: clock.RealClock{}, Log: logr.Discard()},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	done := make(chan struct{})
@@ -235,18 +252,18 @@ func TestTheLeaseHandsOnWhenAgentsCouldAct(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: b.name, Name: v1alpha1.AgentLeaseName}}
 	lease.Annotations = map[string]string{v1alpha1.ActedAnnotation: freeze.Uptime{before}.String()}
 	g.Expect(b.admin.Create(t.Context(), lease)).To(Succeed())
-	b.uptime.mu.Lock()
-	b.uptime.acted = freeze.Uptime{before, own}
-	b.uptime.mu.Unlock()
+	b.memory.mu.Lock()
+	b.memory.acted = freeze.Uptime{before, own}
+	b.memory.mu.Unlock()
 	b.join(g)
 	g.Eventually(func(g Gomega) {
 		lease, err := b.lease()
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(freeze.ParseUptime(lease.Annotations[v1alpha1.ActedAnnotation])).To(Equal(freeze.Uptime{before, own}))
 	}).WithTimeout(agenttest.Wait).Should(Succeed())
-	b.uptime.mu.Lock()
-	defer b.uptime.mu.Unlock()
-	g.Expect(b.uptime.remembers).To(Equal(freeze.Uptime{before}), "read before the first renewal, and not again while the Lease is held")
+	b.memory.mu.Lock()
+	defer b.memory.mu.Unlock()
+	g.Expect(b.memory.remembers).To(Equal(freeze.Uptime{before}), "read before the first renewal, and not again while the Lease is held")
 }
 
 func TestAFindingIsToldWithTheLease(t *testing.T) {

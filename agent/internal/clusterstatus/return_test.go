@@ -159,7 +159,7 @@ func TestAnAgentThatComesBackGoesByTheClusterAsItIs(t *testing.T) {
 	b.join(g)
 	b.set(frozen(freeze.Target, v1alpha1.ReasonUnreachable, v1alpha1.ReasonTargetUnreachable, "Timeout"))
 	g.Eventually(b.link.renewals).WithTimeout(agenttest.Wait).Should(ContainElement(metav1.ConditionTrue))
-	believed := b.known()
+	believed := b.Cluster()
 	b.link.cut()
 	cluster := b.refresh(g)
 	meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{
@@ -170,7 +170,7 @@ func TestAnAgentThatComesBackGoesByTheClusterAsItIs(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	lease.Annotations["touched"] = "" // The renewal after it fails, so that the agent reads the Lease again.
 	g.Expect(b.admin.Update(t.Context(), lease)).To(Succeed())
-	b.seen(believed)
+	b.Seen(believed)
 	b.link.mend(0)
 	g.Eventually(b.link.renewals).WithTimeout(agenttest.Wait).ShouldNot(BeEmpty())
 	g.Expect(b.link.renewals()).To(HaveEach(metav1.ConditionTrue))

@@ -20,6 +20,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -90,8 +91,8 @@ func newBed(t *testing.T, nodes ...string) *bed {
 	target, err := kubernetes.NewForConfig(config)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Controller, err = New(Deps{
-		Namespace: b.namespace, Runs: direct, Hub: direct, Nodes: direct, Host: direct, HostNamespace: b.namespace, Target: target,
-		Freeze: b, Clock: b.clock, Log: logr.Discard(),
+		Hub: clients.Hub{Namespace: b.namespace, Client: direct, Live: direct}, Nodes: direct,
+		Host: clients.Host{Namespace: b.namespace, Client: direct}, Target: target, Freeze: b, Runtime: poll.Runtime{Clock: b.clock, Log: logr.Discard()},
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 	for _, name := range nodes {

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver/hollow"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
@@ -39,22 +38,16 @@ const (
 
 // Deps are what a Controller works with. All are required but Log.
 type Deps struct {
-	// Namespace is that of the cluster on the hub.
-	Namespace string
-	// Runs lists NodeDisruptionRuns, uncached: a hub of an earlier release does not have the kind, and a cache would wait for it.
-	Runs client.Reader
-	// Hub reads Machines from the cache, and writes the status of runs.
-	Hub client.Client
+	// Hub has the Machines, from the cache, and the runs.
+	Hub clients.Hub
 	// Nodes reads the Nodes of the target from the cache.
 	Nodes client.Reader
-	// Host reads the hollow-node pods in HostNamespace from the cache, and writes their annotations.
-	Host          client.Client
-	HostNamespace string
+	// Host has the hollow-node pods, from the cache, whose annotations are written.
+	Host clients.Host
 	// Target lists the pods of Nodes, when their eviction is expected.
 	Target kubernetes.Interface
 	Freeze Freeze
-	Clock  clock.Clock
-	Log    logr.Logger
+	poll.Runtime
 }
 
 // Freeze is what has to be known of the freeze: a *freeze.Monitor.
@@ -76,7 +69,7 @@ type Controller struct {
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
-	if deps.Namespace == "" || deps.Runs == nil || deps.Hub == nil || deps.Nodes == nil || deps.Host == nil || deps.HostNamespace == "" || deps.Target == nil || deps.Freeze == nil || deps.Clock == nil {
+	if !deps.Hub.IsComplete() || deps.Nodes == nil || deps.Host.Client == nil || deps.Host.Namespace == "" || deps.Target == nil || deps.Freeze == nil || deps.Clock == nil {
 		return nil, errors.New("node disruptions need the cluster's namespace, clients of hub, target and host, the host's namespace, the freeze state and a clock")
 	}
 	return &Controller{Deps: deps, arrivals: arrivals{asking: map[string]types.UID{}, since: map[types.UID]time.Time{}}}, nil
@@ -84,7 +77,7 @@ func New(deps Deps) (*Controller, error) {
 
 // Start works until ctx ends. It implements manager.Runnable.
 func (c *Controller) Start(ctx context.Context) error {
-	return poll.Loop{Doing: "Carrying out node disruptions", Do: c.Work, Timeout: longest, Every: interval, Clock: c.Clock, Log: c.Log}.Run(ctx)
+	return poll.Loop{Doing: "Carrying out node disruptions", Do: c.Work, Timeout: longest, Every: interval, Runtime: c.Runtime}.Run(ctx)
 }
 
 // Work reads everything, and writes what follows: first what the runs are to know, then the plans, which are made of nothing
@@ -102,7 +95,7 @@ func (c *Controller) advanceRuns(ctx context.Context) error {
 	}
 	arriving := c.arrivingMachines()
 	runs := &v1alpha1.NodeDisruptionRunList{}
-	switch err := c.Runs.List(ctx, runs, client.InNamespace(c.Namespace)); {
+	switch err := c.Hub.Live.List(ctx, runs, client.InNamespace(c.Hub.Namespace)); {
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		// A hub of an earlier release has no disruptions. This is no list without runs: plans stay as they are, and end by themselves.
 		c.rememberRound(c.arrivals.runs, arriving, nil)
@@ -156,9 +149,9 @@ func (c *Controller) observe(ctx context.Context, runs []v1alpha1.NodeDisruption
 	var failures []error
 	if len(world.Runs) > 0 {
 		failures = append(failures,
-			c.Hub.List(ctx, machines, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy), c.Nodes.List(ctx, nodes, client.UnsafeDisableDeepCopy))
+			c.Hub.List(ctx, machines, client.InNamespace(c.Hub.Namespace), client.UnsafeDisableDeepCopy), c.Nodes.List(ctx, nodes, client.UnsafeDisableDeepCopy))
 	}
-	failures = append(failures, c.Host.List(ctx, pods, client.InNamespace(c.HostNamespace), client.UnsafeDisableDeepCopy))
+	failures = append(failures, c.Host.List(ctx, pods, client.InNamespace(c.Host.Namespace), client.UnsafeDisableDeepCopy))
 	if err := errors.Join(failures...); err != nil {
 		return World{}, nil, fmt.Errorf("reading what node disruptions rest on: %w", err)
 	}
@@ -221,7 +214,7 @@ func (c *Controller) report(ctx context.Context, run *v1alpha1.NodeDisruptionRun
 // writePlan puts a plan on the pod of a Machine, or takes it off.
 func (c *Controller) writePlan(ctx context.Context, machine, plan string) error {
 	pods := &corev1.PodList{}
-	if err := c.Host.List(ctx, pods, client.InNamespace(c.HostNamespace), client.MatchingLabels{v1alpha1.MachineNameLabel: machine}); err != nil {
+	if err := c.Host.List(ctx, pods, client.InNamespace(c.Host.Namespace), client.MatchingLabels{v1alpha1.MachineNameLabel: machine}); err != nil {
 		return fmt.Errorf("finding the pod of machine %s: %w", machine, err)
 	}
 	for i := range pods.Items {

@@ -105,10 +105,10 @@ func TestAHubWithoutAnAnswerEndsNothing(t *testing.T) {
 		apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("nodedisruptionruns").GroupResource(), "", errors.New("an old role")),
 		apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("nodedisruptionruns").GroupResource(), ""),
 	} {
-		b.Runs = failingReader{b.Runs, answer}
+		b.Hub.Live = failingReader{b.Hub.Live, answer}
 		b.work()
 		b.Expect(b.plan(b.node("a"))).To(HaveLen(1), "%v", answer)
-		b.Runs = b.Runs.(failingReader).Reader
+		b.Hub.Live = b.Hub.Live.(failingReader).Reader
 	}
 	b.Expect(b.admin.Delete(t.Context(), run)).To(Succeed())
 	b.work()

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -30,7 +30,7 @@ func TestAnAgentThatIsBarredIsFrozen(t *testing.T) {
 			}
 			return Blocker{}, false
 		}},
-		Interval: time.Second, FastInterval: time.Second, Timeout: time.Second, Clock: clock, Log: logr.Discard(), Metrics: metrics,
+		Pace: Pace{Interval: time.Second, FastInterval: time.Second, Timeout: time.Second}, Runtime: poll.Runtime{Clock: clock}, Metrics: metrics,
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	healthy := func() {

@@ -18,9 +18,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/utils/clock"
-
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 )
 
@@ -50,13 +47,17 @@ type Options struct {
 	// agent of its cluster. The first that holds explains a freeze. Optional.
 	Blockers []BlockerFunc
 	// Relist: once nothing else keeps the agent frozen, it stays so until Relisted.
-	Relist bool
+	Relist  bool
+	Pace    Pace
+	Metrics *Metrics
+	poll.Runtime
+}
+
+// Pace is how often API servers are probed.
+type Pace struct {
 	// Interval between probes of an API server that answers. FastInterval is that of one that is frozen or
 	// does not answer, so that a thaw comes soon. Timeout bounds one probe.
 	Interval, FastInterval, Timeout time.Duration
-	Clock                           clock.WithTicker
-	Log                             logr.Logger
-	Metrics                         *Metrics
 }
 
 // Blocker is why an agent may not act: a reason of package v1alpha1, a message, and since when.
@@ -99,8 +100,8 @@ func NewMonitor(options Options) (*Monitor, error) {
 	if options.Policy.After <= 0 || options.Policy.Successes < 1 {
 		return nil, fmt.Errorf("freeze.Options: Policy needs After and Successes above 0, got %+v", options.Policy)
 	}
-	if options.Interval <= 0 || options.FastInterval <= 0 || options.Timeout <= 0 || options.Clock == nil || options.Metrics == nil {
-		return nil, errors.New("freeze.Options: Interval, FastInterval, Timeout, Clock and Metrics are required")
+	if options.Pace.Interval <= 0 || options.Pace.FastInterval <= 0 || options.Pace.Timeout <= 0 || options.Clock == nil || options.Metrics == nil {
+		return nil, errors.New("freeze.Options: Pace, Clock and Metrics are required")
 	}
 	m := &Monitor{options: options, endpoints: map[Scope]*endpoint{}, observed: make(chan struct{}, 1), downtime: newDowntime(options.Clock.Now())}
 	for scope := range options.Probes {
@@ -124,7 +125,7 @@ func (m *Monitor) Start(ctx context.Context) error {
 	// It tells log, metrics and subscribers of changes, also of a freeze that comes by time alone.
 	announce := poll.Loop{
 		Do:   func(context.Context) error { m.notifySubscribers(); return nil },
-		Next: func(context.Context) time.Duration { return m.untilDeadline() }, Wake: m.observed, Clock: m.options.Clock, Log: m.options.Log,
+		Next: func(context.Context) time.Duration { return m.untilDeadline() }, Wake: m.observed, Runtime: m.options.Runtime,
 	}
 	err := announce.Run(ctx)
 	group.Wait()
@@ -134,7 +135,7 @@ func (m *Monitor) Start(ctx context.Context) error {
 func (m *Monitor) probeEndpoint(ctx context.Context, scope Scope, probe Probe) {
 	for ctx.Err() == nil {
 		started := m.options.Clock.Now()
-		attempt, cancel := context.WithTimeout(ctx, m.options.Timeout)
+		attempt, cancel := context.WithTimeout(ctx, m.options.Pace.Timeout)
 		err := probe(attempt)
 		cancel()
 		if ctx.Err() != nil {
@@ -170,9 +171,9 @@ func (m *Monitor) Observe(scope Scope, err error) time.Duration {
 	}
 	m.Look()
 	if outcome == OK && thawed {
-		return m.options.Interval
+		return m.options.Pace.Interval
 	}
-	return m.options.FastInterval
+	return m.options.Pace.FastInterval
 }
 
 // Look makes the monitor tell of a change that no probe brings, such as that a Blocker no longer applies.

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -49,8 +49,8 @@ func newWorld(t *testing.T) *world {
 			}
 			return "", false
 		},
-		Policy: testPolicy, Interval: 5 * time.Second, FastInterval: time.Second, Timeout: 5 * time.Second,
-		Clock: w.clock, Log: logr.Discard(), Metrics: NewMetrics(prometheus.NewRegistry()),
+		Policy: testPolicy, Pace: Pace{Interval: 5 * time.Second, FastInterval: time.Second, Timeout: 5 * time.Second},
+		Runtime: poll.Runtime{Clock: w.clock}, Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -130,7 +130,7 @@ func TestEveryReasonIsCounted(t *testing.T) {
 	}
 	m, err := NewMonitor(Options{
 		Probes: map[Scope]Probe{Hub: never, Target: never}, Policy: testPolicy, Blockers: barriers, Relist: true,
-		Interval: time.Second, FastInterval: time.Second, Timeout: time.Second, Clock: clock, Log: logr.Discard(), Metrics: metrics,
+		Pace: Pace{Interval: time.Second, FastInterval: time.Second, Timeout: time.Second}, Runtime: poll.Runtime{Clock: clock}, Metrics: metrics,
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	shown := func(scope, reason string) float64 {

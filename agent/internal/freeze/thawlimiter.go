@@ -16,11 +16,17 @@ type ThawLimiterOptions struct {
 	// after each thaw.
 	PerMinute int
 	Period    time.Duration
-	// Thaw returns the number and time of the last thaw, and Downtime which times do not count.
-	Thaw     func() (number uint64, at time.Time)
-	Downtime Downtime
-	Clock    clock.PassiveClock
-	Metrics  *Metrics
+	Thaws     Thaws
+	Clock     clock.PassiveClock
+	Metrics   *Metrics
+}
+
+// Thaws are a Monitor's.
+type Thaws interface {
+	// Thaw returns the number and time of the last one.
+	Thaw() (number uint64, at time.Time)
+	// Downtime tells which times do not count.
+	Downtime
 }
 
 // ThawLimiter limits how many Machines are taken apart after a thaw, whatever orders that: if it is a mistake, a user can
@@ -49,8 +55,8 @@ type turn struct {
 
 // NewThawLimiter returns a ThawLimiter.
 func NewThawLimiter(options ThawLimiterOptions) (*ThawLimiter, error) {
-	if options.PerMinute < 1 || options.Period <= 0 || options.Thaw == nil || options.Downtime == nil || options.Clock == nil || options.Metrics == nil {
-		return nil, errors.New("freeze.ThawLimiterOptions: PerMinute, Period, Thaw, Downtime, Clock and Metrics are required")
+	if options.PerMinute < 1 || options.Period <= 0 || options.Thaws == nil || options.Clock == nil || options.Metrics == nil {
+		return nil, errors.New("freeze.ThawLimiterOptions: PerMinute, Period, Thaws, Clock and Metrics are required")
 	}
 	return &ThawLimiter{ThawLimiterOptions: options, turns: map[types.UID]turn{}}, nil
 }
@@ -59,7 +65,7 @@ func NewThawLimiter(options ThawLimiterOptions) (*ThawLimiter, error) {
 // 0 when it may be done, and how much of the past this Machine has waited, which counts for none of its deadlines.
 // Once let through, a Machine need not wait again before the next thaw.
 func (l *ThawLimiter) Take(machine types.UID) (wait, waited time.Duration) {
-	number, at := l.Thaw()
+	number, at := l.Thaws.Thaw()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.Clock.Now()
@@ -83,7 +89,7 @@ func (l *ThawLimiter) Take(machine types.UID) (wait, waited time.Duration) {
 
 // Created is told of a Machine whose first instance is made now. It need not wait before the next thaw.
 func (l *ThawLimiter) Created(machine types.UID) {
-	number, at := l.Thaw()
+	number, at := l.Thaws.Thaw()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if Passed(at, l.Clock.Now()) >= l.Period {
@@ -144,7 +150,7 @@ func lastMinute(times []time.Time, now time.Time) []time.Time {
 
 // unfrozenTime is the time since a Machine asked that was not frozen.
 func (l *ThawLimiter) unfrozenTime(asked, now time.Time) time.Duration {
-	return max(Passed(asked, now)-l.Downtime.FrozenSince(asked), 0)
+	return max(Passed(asked, now)-l.Thaws.FrozenSince(asked), 0)
 }
 
 // Forget forgets a Machine that is gone.

@@ -24,13 +24,15 @@ type thaws struct {
 
 func (w *thaws) FrozenSince(time.Time) time.Duration { return w.frozen }
 
+// Thaw implements Thaws.
+func (w *thaws) Thaw() (uint64, time.Time) { return w.number, w.at }
+
 func (w *thaws) thaw() { w.number, w.at = w.number+1, w.clock.Now() }
 
 func newThaws(perMinute int, period time.Duration) *thaws {
 	w := &thaws{clock: clocktesting.NewFakeClock(epoch)}
 	pace, err := NewThawLimiter(ThawLimiterOptions{
-		PerMinute: perMinute, Period: period, Thaw: func() (uint64, time.Time) { return w.number, w.at },
-		Downtime: w, Clock: w.clock, Metrics: NewMetrics(prometheus.NewRegistry()),
+		PerMinute: perMinute, Period: period, Thaws: w, Clock: w.clock, Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	if err != nil {
 		panic(err)

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
@@ -82,9 +83,9 @@ func (b *bed) restart() {
 	b.last = nil
 	verifier, err := New(Deps{
 		Cluster: b.name, Store: NewStore(store, b.name, b.name), Hub: b.admin,
-		Last: func() *v1alpha1.Cluster { return b.last }, Seen: func(c *v1alpha1.Cluster) { b.last = c },
+		Last:    b,
 		Changed: func() {}, Nonce: func() string { b.nonces++; return fmt.Sprint(b.nonces) },
-		Clock: b.clock, Log: logr.Discard(), Metrics: NewMetrics(prometheus.NewRegistry()),
+		Runtime: poll.Runtime{Clock: b.clock, Log: logr.Discard()}, Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 	verifier.Instances(func(context.Context) (int, error) { return b.instances, nil })
@@ -187,3 +188,9 @@ func (b *bed) kept() bool {
 	_, kept := b.lease().Annotations[v1alpha1.ShownRenewalAnnotation]
 	return kept
 }
+
+// Cluster implements clients.Last.
+func (b *bed) Cluster() *v1alpha1.Cluster { return b.last }
+
+// Seen implements clients.Last.
+func (b *bed) Seen(cluster *v1alpha1.Cluster) { b.last = cluster }

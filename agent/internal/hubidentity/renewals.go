@@ -144,7 +144,7 @@ func (v *Verifier) readCluster(ctx context.Context) (*v1alpha1.Cluster, error) {
 	if err := v.Hub.Get(ctx, client.ObjectKey{Name: v.Cluster}, cluster); err != nil {
 		return nil, fmt.Errorf("getting Cluster %s: %w", v.Cluster, err)
 	}
-	v.Seen(cluster)
+	v.Last.Seen(cluster)
 	return cluster, nil
 }
 

@@ -8,13 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -38,18 +37,16 @@ type Deps struct {
 	Store   *Store
 	// Hub reads from the hub's API server.
 	Hub client.Reader
-	// Last returns the Cluster as it was seen last, nil if never. Seen takes in a newer one.
-	Last func() *v1alpha1.Cluster
-	Seen func(*v1alpha1.Cluster)
+	// Last is the Cluster as it was seen last.
+	Last clients.Last
 	// Saw, if not nil, is told of the Lease as the hub's API server shows it before something is done for the hub.
 	Saw func(*coordinationv1.Lease)
 	// Changed is called after Blocked or Finding may have changed.
 	Changed func()
 	// Nonce returns something else each time.
 	Nonce   func() string
-	Clock   clock.WithTicker
-	Log     logr.Logger
 	Metrics *Metrics
+	poll.Runtime
 }
 
 // Verifier knows the hub.
@@ -86,9 +83,9 @@ type Verifier struct {
 
 // New returns a Verifier. It knows nothing before Start.
 func New(deps Deps) (*Verifier, error) {
-	if deps.Cluster == "" || deps.Store == nil || deps.Hub == nil || deps.Last == nil || deps.Seen == nil ||
+	if deps.Cluster == "" || deps.Store == nil || deps.Hub == nil || deps.Last == nil ||
 		deps.Changed == nil || deps.Nonce == nil || deps.Clock == nil || deps.Metrics == nil {
-		return nil, errors.New("hubidentity.Deps: Cluster, Store, Hub, Last, Seen, Changed, Nonce, Clock and Metrics are required")
+		return nil, errors.New("hubidentity.Deps: Cluster, Store, Hub, Last, Changed, Nonce, Clock and Metrics are required")
 	}
 	return &Verifier{Deps: deps, failures: poll.Failures{Log: deps.Log}, kick: make(chan struct{}, 1)}, nil
 }
@@ -124,7 +121,7 @@ func (v *Verifier) Continuity() manager.Runnable {
 
 // Blocked tells why the agent may not work for this hub. It is a freeze.BlockerFunc.
 func (v *Verifier) Blocked() (why freeze.Blocker, blocked bool) {
-	last := v.Last()
+	last := v.Last.Cluster()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	remade := last != nil && string(last.UID) != v.hub.ClusterUID
@@ -160,7 +157,7 @@ func (v *Verifier) Finding() (id string, known bool) {
 func (v *Verifier) Start(ctx context.Context) error {
 	return poll.Loop{
 		Do:    func(ctx context.Context) error { v.attemptCheck(ctx); return nil },
-		Every: tick, Wake: v.kick, Clock: v.Clock, Log: v.Log,
+		Every: tick, Wake: v.kick, Runtime: v.Runtime,
 	}.Run(ctx)
 }
 
@@ -200,7 +197,7 @@ func (v *Verifier) attemptCheck(ctx context.Context) {
 
 // isClusterReplaced reports whether the Cluster that was seen last is not the one that was judged, or is to be.
 func (v *Verifier) isClusterReplaced() bool {
-	last := v.Last()
+	last := v.Last.Cluster()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return last != nil && string(last.UID) != v.hub.ClusterUID
@@ -208,7 +205,7 @@ func (v *Verifier) isClusterReplaced() bool {
 
 // isDue reports whether there is something to look at.
 func (v *Verifier) isDue() bool {
-	last := v.Last()
+	last := v.Last.Cluster()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.begun || v.count == nil || last == nil {
@@ -248,7 +245,7 @@ func (v *Verifier) checkHub(ctx context.Context) error {
 // observe sees what there is beside the hub's identity.
 func (v *Verifier) observe(ctx context.Context, count func(context.Context) (int, error)) (Observation, error) {
 	sight := Observation{Cluster: v.Cluster, Nonce: v.Nonce(), Now: v.Clock.Now()}
-	if last := v.Last(); last != nil {
+	if last := v.Last.Cluster(); last != nil {
 		sight.Acknowledged = last.Annotations[v1alpha1.AcknowledgeHubAnnotation]
 	}
 	var err error
@@ -312,7 +309,7 @@ func (v *Verifier) logOutcome(before, now Memory, outcome Outcome, sight Observa
 		log.Info("Finding the hub back that the agent knows", "finding", before.Finding.ID)
 	case Acknowledged:
 		user := ""
-		if last := v.Last(); last != nil {
+		if last := v.Last.Cluster(); last != nil {
 			user = last.Annotations[v1alpha1.AcknowledgeHubUserAnnotation]
 		}
 		log.Info("Working for the hub that was found strange, because a person has acknowledged it",

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -75,7 +76,7 @@ func TestNoActionKeepsItsAnswers(t *testing.T) {
 			template, err := parseTemplate(&v1alpha1.LoadTestRun{}, v1alpha1.LoadTemplate{Name: "t", Object: configMap}, limits(t))
 			g.Expect(err).NotTo(HaveOccurred())
 			template.resource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-			e := &engine{deps: Deps{Clock: clock.RealClock{}}, load: answering(t, size), book: newBook(), recorder: newRecorder()}
+			e := &engine{deps: Deps{Runtime: poll.Runtime{Clock: clock.RealClock{}}}, load: answering(t, size), book: newBook(), recorder: newRecorder()}
 			p := &phase{engine: e, spec: &v1alpha1.LoadPhase{}, template: template}
 			o := e.book.registerObject(template, "load-00000000-0", true)
 			e.book.markCreated(o, e.deps.Clock.Now())

@@ -24,6 +24,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -131,12 +132,13 @@ func (b *bed) startWith(restricted *rest.Config) {
 	watches, err := metadata.NewForConfig(config)
 	b.Expect(err).NotTo(HaveOccurred())
 	c, err := New(Deps{
-		Namespace: b.namespace, Runs: direct, Hub: direct, Target: target, NodeInformers: nodes, Host: direct, HostNamespace: b.namespace,
+		Hub: clients.Hub{Namespace: b.namespace, Client: direct, Live: direct}, Target: target, NodeInformers: nodes,
+		Host:  clients.Host{Namespace: b.namespace, Client: direct},
 		Watch: watches.Resource(v1alpha1.GroupVersion.WithResource("loadtestruns")).Namespace(b.namespace).Watch,
 		Load: func(observe func(http.RoundTripper) http.RoundTripper) (*clients.Load, error) {
 			return clients.NewLoad(restricted, b.gate, observe)
 		},
-		Freeze: b, Clock: clock.RealClock{}, Log: logr.Discard(),
+		Freeze: b, Runtime: poll.Runtime{Clock: clock.RealClock{}, Log: logr.Discard()},
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 	c.busyFor, c.blind = 200*time.Millisecond, 200*time.Millisecond

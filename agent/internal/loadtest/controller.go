@@ -8,14 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
@@ -37,28 +34,22 @@ const (
 
 // Deps are what a Controller works with. All are required but Log.
 type Deps struct {
-	// Namespace is that of the cluster on the hub.
-	Namespace string
-	// Runs lists LoadTestRuns, uncached: a hub of an earlier release does not have the kind, and a cache would wait for it.
-	Runs client.Reader
+	// Hub has the runs, whose status and finalizer are written.
+	Hub clients.Hub
 	// Watch watches them, or their metadata, while there is nothing to do.
 	Watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	// Hub writes the status and the finalizer of runs.
-	Hub client.Client
 	// Target makes and removes namespaces.
 	Target kubernetes.Interface
 	// Load makes the clients of one run, whose requests the function sees.
 	Load func(observe func(http.RoundTripper) http.RoundTripper) (*clients.Load, error)
 	// NodeInformers has the hollow Nodes of the target.
 	NodeInformers cache.Informers
-	// Host reads the hollow-node pods in HostNamespace from the cache.
-	Host          client.Reader
-	HostNamespace string
+	// Host has the hollow-node pods, from the cache.
+	Host clients.Host
 	// Limits is what the administrator of the cluster lets runs do. Its zero value is the strictest.
 	Limits confine.Limits
 	Freeze freeze.Checker
-	Clock  clock.WithTicker
-	Log    logr.Logger
+	poll.Runtime
 }
 
 // Controller carries runs out, one at a time.
@@ -84,8 +75,8 @@ type Controller struct {
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
-	if deps.Namespace == "" || deps.Runs == nil || deps.Watch == nil || deps.Hub == nil || deps.Target == nil || deps.Load == nil || deps.NodeInformers == nil ||
-		deps.Host == nil || deps.HostNamespace == "" || deps.Freeze == nil || deps.Clock == nil {
+	if !deps.Hub.IsComplete() || deps.Watch == nil || deps.Target == nil || deps.Load == nil || deps.NodeInformers == nil ||
+		deps.Host.Client == nil || deps.Host.Namespace == "" || deps.Freeze == nil || deps.Clock == nil {
 		return nil, errors.New("load tests need the cluster's namespace, clients of hub, target and host, the Nodes, the host's namespace, the freeze state and a clock")
 	}
 	limits, err := deps.Limits.Complete()
@@ -99,7 +90,7 @@ func New(deps Deps) (*Controller, error) {
 // Start works until ctx ends. It implements manager.Runnable.
 func (c *Controller) Start(ctx context.Context) error {
 	err := poll.Loop{
-		Doing: "Carrying out load tests", Timeout: longest, Next: c.nextRound, Clock: c.Clock, Log: c.Log,
+		Doing: "Carrying out load tests", Timeout: longest, Next: c.nextRound, Runtime: c.Runtime,
 		Do: func(bounded context.Context) error { return c.advanceRuns(bounded, ctx) },
 	}.Run(ctx)
 	if c.active != nil {

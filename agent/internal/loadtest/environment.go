@@ -56,7 +56,7 @@ func (x *execution) readEnvironment(ctx context.Context) *v1alpha1.LoadEnvironme
 		environment.Nodes, environment.KubeletVersions = int32(len(nodes.Items)), countValues(versions)
 	}
 	pods := &corev1.PodList{}
-	podsErr := x.deps.Host.List(ctx, pods, client.InNamespace(x.deps.HostNamespace), client.HasLabels{v1alpha1.MachineNameLabel}, client.UnsafeDisableDeepCopy)
+	podsErr := x.deps.Host.List(ctx, pods, client.InNamespace(x.deps.Host.Namespace), client.HasLabels{v1alpha1.MachineNameLabel}, client.UnsafeDisableDeepCopy)
 	if podsErr == nil {
 		var profiles []string
 		for i := range pods.Items {

@@ -25,7 +25,7 @@ func (c *Controller) readRuns(ctx context.Context) ([]*v1alpha1.LoadTestRun, []e
 	c.version = ""
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("LoadTestRunList"))
-	switch err := c.Runs.List(ctx, list, client.InNamespace(c.Namespace)); {
+	switch err := c.Hub.Live.List(ctx, list, client.InNamespace(c.Hub.Namespace)); {
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		// A hub of an earlier release has no load tests. This is no list without runs: what continues continues.
 		c.listed = nil
@@ -43,7 +43,7 @@ func (c *Controller) readRuns(ctx context.Context) ([]*v1alpha1.LoadTestRun, []e
 		run := c.known[header.UID]
 		if run == nil || run.ResourceVersion != header.ResourceVersion {
 			run = &v1alpha1.LoadTestRun{}
-			err := c.Runs.Get(ctx, client.ObjectKeyFromObject(header), run)
+			err := c.Hub.Live.Get(ctx, client.ObjectKeyFromObject(header), run)
 			if err == nil {
 				err = undecodable.Check(run)
 			}

@@ -175,7 +175,7 @@ func (x *execution) readHeartbeats(ctx context.Context) {
 		return
 	}
 	pods := &corev1.PodList{}
-	if err := x.deps.Host.List(ctx, pods, client.InNamespace(x.deps.HostNamespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := x.deps.Host.List(ctx, pods, client.InNamespace(x.deps.Host.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		x.addNote("heartbeats were not watched: " + shortenError(fmt.Errorf("listing the pods of hollow nodes: %w", err)))
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/clock"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -19,7 +20,7 @@ func TestARunSaysWhatItsReportDoesNotHave(t *testing.T) {
 	} {
 		g := NewWithT(t)
 		run := &v1alpha1.LoadTestRun{}
-		x := &execution{deps: Deps{Clock: clock.RealClock{}}, simulator: newSimulator(clock.RealClock{}), engine: &engine{
+		x := &execution{deps: Deps{Runtime: poll.Runtime{Clock: clock.RealClock{}}}, simulator: newSimulator(clock.RealClock{}), engine: &engine{
 			run: run, recorder: newRecorder(), watching: newWatchHealth(clock.RealClock{}),
 		}}
 		x.engine.pods, x.engine.nodes = newPodTracker("", x.engine.recorder.recordTime), newNodeTracker(x.engine.recorder.recordTime)

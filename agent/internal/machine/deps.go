@@ -29,7 +29,7 @@ type Deps struct {
 	// Wake asks for a look at another Machine, by name.
 	Wake      func(machine string)
 	Reporting Reporting
-	Clock     clock.Clock
+	Clock     clock.WithTicker
 }
 
 // Hub is where the Machines are.

@@ -35,7 +35,7 @@ type OrphanFinder struct {
 	target  Target
 	drivers drivers
 	metrics *Metrics
-	clock   clock.Clock
+	clock   clock.WithTicker
 	last    map[string][]string
 	// lasting are those which were there the last time already. A Machine and what belongs to it come into the caches
 	// of the agent one after the other.
@@ -49,7 +49,7 @@ type lasting struct {
 	instances, nodes, requests []string
 }
 
-func newOrphanFinder(hub Hub, target Target, drivers drivers, metrics *Metrics, clock clock.Clock) *OrphanFinder {
+func newOrphanFinder(hub Hub, target Target, drivers drivers, metrics *Metrics, clock clock.WithTicker) *OrphanFinder {
 	return &OrphanFinder{hub: hub, target: target, drivers: drivers, metrics: metrics, clock: clock, last: map[string][]string{}}
 }
 
@@ -77,7 +77,7 @@ func (s *OrphanFinder) Start(ctx context.Context) error {
 			}
 			return findInterval
 		},
-		Clock: s.clock, Log: klog.FromContext(ctx),
+		Runtime: poll.Runtime{Clock: s.clock, Log: klog.FromContext(ctx)},
 	}.Run(ctx)
 }
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -129,8 +130,8 @@ func (b *bed) restart(handed freeze.Uptime) *freeze.Monitor {
 	never := func(context.Context) error { return errors.New("the test says what comes of a probe") }
 	monitor, err := freeze.NewMonitor(freeze.Options{
 		Probes: map[freeze.Scope]freeze.Probe{freeze.Hub: never, freeze.Target: never},
-		Policy: freeze.Policy{After: 24 * time.Hour, Successes: 1}, Interval: time.Second, FastInterval: time.Second, Timeout: time.Second,
-		Clock: b.clock, Metrics: freeze.NewMetrics(prometheus.NewRegistry()),
+		Policy: freeze.Policy{After: 24 * time.Hour, Successes: 1},
+		Pace:   freeze.Pace{Interval: time.Second, FastInterval: time.Second, Timeout: time.Second}, Runtime: poll.Runtime{Clock: b.clock}, Metrics: freeze.NewMetrics(prometheus.NewRegistry()),
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 	monitor.Remember(freeze.ParseUptime(handed.String()))

@@ -28,9 +28,15 @@ type Loop struct {
 	// wait for something until ctx ends, such as for the event of a watch.
 	Next func(ctx context.Context) time.Duration
 	// Wake, if not nil, ends the wait when it receives.
-	Wake  <-chan struct{}
-	Clock clock.Clock
-	Log   logr.Logger
+	Wake <-chan struct{}
+	Runtime
+}
+
+// Runtime is what everything that runs for long works with.
+type Runtime struct {
+	Clock clock.WithTicker
+	// Log is for operators. Default: none.
+	Log logr.Logger
 }
 
 // Run calls Do at once, and then again and again until ctx ends; it then returns nil. The error says that the Loop cannot be run.

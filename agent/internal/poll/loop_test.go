@@ -127,7 +127,7 @@ func TestALoopBoundsEachRound(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	rounds := 0
 	loop := Loop{
-		Timeout: time.Millisecond, Next: func(context.Context) time.Duration { return 0 }, Clock: clocktesting.NewFakeClock(time.Now()), Log: logr.Discard(),
+		Timeout: time.Millisecond, Next: func(context.Context) time.Duration { return 0 }, Runtime: Runtime{Clock: clocktesting.NewFakeClock(time.Now()), Log: logr.Discard()},
 		Do: func(ctx context.Context) error {
 			if rounds++; rounds == 3 {
 				cancel()
@@ -143,7 +143,7 @@ func TestALoopBoundsEachRound(t *testing.T) {
 func TestALoopWithoutAPeriodIsRefused(t *testing.T) {
 	g := NewWithT(t)
 	work, by := func(context.Context) error { return nil }, clocktesting.NewFakeClock(time.Now())
-	for _, loop := range []Loop{{}, {Do: work, Clock: by}, {Do: work, Every: 1}, {Clock: by, Every: 1}} {
+	for _, loop := range []Loop{{}, {Do: work, Runtime: Runtime{Clock: by}}, {Do: work, Every: 1}, {Runtime: Runtime{Clock: by}, Every: 1}} {
 		g.Expect(loop.Run(t.Context())).To(MatchError(ContainSubstring("are required")))
 	}
 }

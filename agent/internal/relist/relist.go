@@ -21,10 +21,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/utils/clock"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
@@ -59,9 +58,8 @@ type Deps struct {
 	Freeze Freeze
 	// Changes receives after the freeze state has changed.
 	Changes <-chan struct{}
-	Clock   clock.Clock
-	Log     logr.Logger
 	Metrics *Metrics
+	poll.Runtime
 }
 
 // Relister lists the world after every freeze.

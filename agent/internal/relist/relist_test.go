@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 )
 
 // server is an API server with one kind, and a cache of it that is filled by hand.
@@ -156,8 +158,8 @@ func (b *bed) start(t *testing.T) {
 	caches := &Caches{informers: []informer{{what: "Pods", lister: b.server, shared: b.server}}}
 	relister, err := New(Deps{
 		Caches: caches, Prepare: func(context.Context) error { return b.prepare() }, Freeze: b.monitor, Changes: b.changes,
-		Tell:  func(_ context.Context, freeze uint64) (int, error) { return b.tell(freeze) },
-		Clock: b.clock, Log: logr.Discard(), Metrics: b.metrics,
+		Tell:    func(_ context.Context, freeze uint64) (int, error) { return b.tell(freeze) },
+		Runtime: poll.Runtime{Clock: b.clock, Log: logr.Discard()}, Metrics: b.metrics,
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
