@@ -140,7 +140,7 @@ func (c *Controller) Reconcile(ctx context.Context, machine *v1alpha1.Machine) (
 		if seen {
 			c.reports.computeStatus(s)
 		}
-		return c.reports.nextAfter(ctx, machine, stored, next, err)
+		return c.reports.nextAfter(machine, stored, next, err)
 	}
 	observeErr := c.observe(ctx, s)
 	c.updates.turns.endTurn(s)
@@ -159,7 +159,7 @@ func (c *Controller) Reconcile(ctx context.Context, machine *v1alpha1.Machine) (
 		// It stands in the status. The next change of Machine or MachineClass comes with an event.
 		actErr = nil
 	}
-	return c.reports.nextAfter(ctx, machine, stored, next, errors.Join(observeErr, actErr))
+	return c.reports.nextAfter(machine, stored, next, errors.Join(observeErr, actErr))
 }
 
 // observe is the only reader for a Machine that is not being deleted. What could not be read is marked as not

@@ -1,17 +1,16 @@
 package machine
 
 import (
-	"context"
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -64,39 +63,35 @@ func (r *reports) computeStatus(s *scope) {
 	s.Machine.Status = computed
 }
 
-// nextAfter turns an error into what to do next, and holds a status back that is not worth a write yet.
-func (r *reports) nextAfter(ctx context.Context, machine *v1alpha1.Machine, stored *v1alpha1.MachineStatus, next reconciler.Next, err error) (reconciler.Next, error) {
+// nextAfter holds a status back that is not worth a write yet, and says what follows an error.
+func (r *reports) nextAfter(machine *v1alpha1.Machine, stored *v1alpha1.MachineStatus, next reconciler.Next, err error) (reconciler.Next, error) {
 	if wait := r.stalls.writeDelay(machine, *stored, r.clock.Now()); wait > 0 {
 		machine.Status = *stored
 		next = next.NoLaterThan(wait)
 	}
 	// What is held back is no news yet for the events either.
 	r.events.sendChanges(machine, *stored)
+	return next, settle(err)
+}
+
+// settle turns what is expected of the freeze, of a provider and of other writers into a wait; everything else is an error. What one
+// part of an error waits for, the others wait for too.
+func settle(err error) error {
 	var frozen *freeze.Error
 	var retryable *driver.RetryableError
 	var exhausted *driver.ExhaustedError
 	switch {
-	case err == nil:
-		return next, nil
 	case errors.As(err, &frozen):
 		// The thaw wakes every machine.
-		return next, nil
-	case errors.Is(ctx.Err(), context.Canceled):
-		// The agent is being stopped, which is nothing to tell an operator.
-		return next, nil
+		return &outcome.Wait{Reason: frozen.Reason, Message: err.Error()}
+	case errors.As(err, &exhausted) && exhausted.After > 0:
+		return &outcome.Wait{After: exhausted.After, Message: err.Error()}
 	case errors.As(err, &exhausted):
-		after := exhausted.After
-		if after <= 0 {
-			after = exhaustedRetry
-		}
-		return next.NoLaterThan(after), nil
+		return &outcome.Wait{After: exhaustedRetry, Message: err.Error()}
 	case errors.As(err, &retryable) && retryable.After > 0:
-		return next.NoLaterThan(retryable.After), nil
-	case isConflict(err):
-		klog.FromContext(ctx).V(1).Info("Waiting for the cache after a conflict", "error", err.Error())
-		return next.NoLaterThan(conflictRetry), nil
+		return &outcome.Wait{After: retryable.After, Message: err.Error()}
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return &outcome.Wait{After: outcome.ConflictRetry, Message: err.Error()}
 	}
-	return reconciler.Next{}, err
+	return err
 }
-
-func isConflict(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
