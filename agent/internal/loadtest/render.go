@@ -73,9 +73,6 @@ func parseText(name, content string) (text, error) {
 	return text{trees[name].Root}, nil
 }
 
-// fillIn fills in values.
-func (t text) fillIn(values map[string]any) ([]byte, error) { return t.executeWith(nil, values) }
-
 // executeWith fills in values, and decides as forced says instead of as the values do.
 func (t text) executeWith(forced decisions, values map[string]any) ([]byte, error) {
 	e := evaluation{values: values, forced: forced}

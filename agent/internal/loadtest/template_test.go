@@ -49,7 +49,7 @@ func TestTemplatesDecideByIndex(t *testing.T) {
 	parsed, err := parseText("t", `{{/* nothing */}}{{if eq (mod .Index 3) 1}}one{{else if gt .Index 4}}many{{else}}{{.Name}} {{add .Index 1}} {{"x"}} {{lt .Index 2}} {{div .Index 3}}{{end}}`)
 	g.Expect(err).NotTo(HaveOccurred())
 	for index, want := range []string{"n 1 x true 0", "one", "n 3 x false 0", "n 4 x false 1", "one", "many"} {
-		got, err := parsed.fillIn(map[string]any{"Index": int64(index), "Name": "n"})
+		got, err := parsed.executeWith(nil, map[string]any{"Index": int64(index), "Name": "n"})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(string(got)).To(Equal(want))
 	}
