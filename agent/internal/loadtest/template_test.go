@@ -61,7 +61,7 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 		"a field that there is not":      {"apiVersion: v1\nkind: Pod\nspec: {{.Nodes}}", "rendering"},
 		"no YAML":                        {"kind: [", "reading the YAML"},
 		"a field twice":                  {"apiVersion: v1\nkind: Pod\nkind: Secret", "already"},
-		"not an object":                  {"- 1", "no object"},
+		"not an object":                  {"- 1", "not an object"},
 		"two objects":                    {"---\nkind: Pod\n---\nkind: Pod", "more than one object"},
 		"no kind":                        {"apiVersion: v1", "apiVersion and kind"},
 		"no apiVersion":                  {"kind: Pod", "apiVersion and kind"},
