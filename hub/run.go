@@ -283,7 +283,7 @@ func addMetrics(hub manager.Manager, fleets *fleet.Controller) error {
 
 // testControllers are those that let Nodes fail and load clusters.
 func testControllers(hub manager.Manager, live client.Reader, placements *placement.Kinds) ([]func(ctrl.Manager, controller.Options) error, error) {
-	disruptions, err := disruption.New(disruption.Deps{Client: hub.GetClient(), Live: live, Clock: clock.RealClock{}})
+	disruptions, err := disruption.New(disruption.Deps{Client: hub.GetClient(), Live: live, Placements: placements, Clock: clock.RealClock{}})
 	if err != nil {
 		return nil, err
 	}

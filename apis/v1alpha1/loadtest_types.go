@@ -213,13 +213,13 @@ type LoadTestStatus struct {
 	// +listMapKey=cluster
 	// +kubebuilder:validation:MaxItems=20
 	// +optional
-	Failures []LoadTestFailure `json:"failures,omitempty"`
+	Failures []ClusterFailure `json:"failures,omitempty"`
 	// invalidRuns are the clusters whose run has the verdict Invalid, and why, by name, 20 at most.
 	// +listType=map
 	// +listMapKey=cluster
 	// +kubebuilder:validation:MaxItems=20
 	// +optional
-	InvalidRuns []LoadTestFailure `json:"invalidRuns,omitempty"`
+	InvalidRuns []ClusterFailure `json:"invalidRuns,omitempty"`
 	// unready are why pods were never Ready, in all clusters together, the most frequent reason first.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
@@ -246,18 +246,6 @@ type LoadTestResult struct {
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h)?([0-9]{1,2}m)?[0-9]{1,3}([.][0-9]{1,9})?(s|ms|µs|ns)$`
 	// +optional
 	WorstP99 metav1.Duration `json:"worstP99,omitzero"`
-}
-
-// LoadTestFailure is why a cluster could not be loaded in full, or its run is Invalid.
-type LoadTestFailure struct {
-	// cluster that it is about.
-	// +kubebuilder:validation:MaxLength=63
-	// +required
-	Cluster string `json:"cluster"`
-	// message says why.
-	// +kubebuilder:validation:MaxLength=512
-	// +required
-	Message string `json:"message"`
 }
 
 // LoadTestList is a list of load tests.

@@ -38,11 +38,17 @@ type NodeDisruption struct {
 }
 
 // NodeDisruptionSpec is which clusters are disrupted, and how.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.clusterSelector) != has(self.placementRef)",message="spec: set exactly one of clusterSelector and placementRef"
 type NodeDisruptionSpec struct {
-	// clusterSelector chooses the clusters by the labels of their Cluster, when a run starts. An empty selector chooses all.
+	// clusterSelector chooses accepted clusters by the labels of their Cluster, when a run starts. An empty selector chooses all. Exactly
+	// one of clusterSelector and placementRef is set.
 	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 32) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 32)",message="clusterSelector: at most 32 labels and 32 expressions"
-	// +required
-	ClusterSelector metav1.LabelSelector `json:"clusterSelector"`
+	// +optional
+	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
+	// placementRef names a Placement of Open Cluster Management on the hub, whose decisions when a run starts are the clusters.
+	// +optional
+	PlacementRef *PlacementReference `json:"placementRef,omitempty"`
 
 	Disruption `json:",inline"`
 
@@ -119,7 +125,7 @@ type NodeDisruptionStatus struct {
 	// +listMapKey=cluster
 	// +kubebuilder:validation:MaxItems=20
 	// +optional
-	Failures []DisruptionFailure `json:"failures,omitempty"`
+	Failures []ClusterFailure `json:"failures,omitempty"`
 	// preview is what a dry run would hit, by cluster, 20 clusters at most.
 	// +listType=map
 	// +listMapKey=cluster
@@ -134,9 +140,9 @@ type NodeDisruptionStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// DisruptionFailure is why a run has failed.
-type DisruptionFailure struct {
-	// cluster whose run it is.
+// ClusterFailure is why a cluster was left out, or its run has failed or is Invalid.
+type ClusterFailure struct {
+	// cluster that it is about.
 	// +kubebuilder:validation:MaxLength=63
 	// +required
 	Cluster string `json:"cluster"`

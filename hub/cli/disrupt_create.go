@@ -152,10 +152,6 @@ func (d *disruptCreate) previewNodes(ctx context.Context, c client.WithWatch, wa
 	if d.timeout == 0 {
 		d.timeout = patience
 	}
-	selector, err := metav1.LabelSelectorAsSelector(&wanted.Spec.ClusterSelector)
-	if err != nil {
-		return cmdutil.Usage("spec.clusterSelector: %w", err)
-	}
 	shown := wanted.DeepCopy()
 	shown.ObjectMeta = metav1.ObjectMeta{Name: wanted.Name[:min(len(wanted.Name), mostName)] + "-dry-run-" + rand.String(5)}
 	// If this command ends before it has deleted it, the hub does so.
@@ -165,21 +161,26 @@ func (d *disruptCreate) previewNodes(ctx context.Context, c client.WithWatch, wa
 		return fmt.Errorf("creating the dry run: %w", err)
 	}
 	defer d.deleteDryRun(context.WithoutCancel(ctx), c, shown)
-	clusters := &v1alpha1.ClusterList{}
-	if err := c.List(ctx, clusters, client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return fmt.Errorf("listing clusters: %w", err)
+	clusters, err := countChosen(ctx, c, shown)
+	if err != nil {
+		return err
 	}
 	const mostShown = 20
 	bounded, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	err = cmdutil.Until(bounded, c, &v1alpha1.NodeDisruptionList{}, client.ObjectKeyFromObject(shown), &v1alpha1.NodeDisruption{}, func(now *v1alpha1.NodeDisruption) (bool, error) {
 		shown.Status = now.Status
-		return len(now.Status.Preview) >= min(len(clusters.Items), mostShown) && now.Status.ObservedGeneration > 0 || now.Status.Phase == v1alpha1.NodeDisruptionFailed, nil
+		if wanted.Spec.PlacementRef != nil { // The hub makes all runs at once, when it knows the Placement's clusters.
+			if clusters, err = countChosen(ctx, c, now); err != nil || clusters == 0 {
+				return false, err
+			}
+		}
+		return len(now.Status.Preview) >= min(clusters, mostShown) && now.Status.ObservedGeneration > 0 || now.Status.Phase == v1alpha1.NodeDisruptionFailed, nil
 	})
 	if shown.Status.Phase == v1alpha1.NodeDisruptionFailed {
 		return cmdutil.Refusal("%s", shown.Status.Message)
 	}
-	d.printPreview(shown, len(clusters.Items))
+	d.printPreview(shown, clusters)
 	wanted.Status = shown.Status
 	if err == nil && hitsNothing(shown) {
 		err = errors.New("no Node would be hit, so the disruption would fail: select more Nodes")
@@ -194,6 +195,38 @@ func (d *disruptCreate) previewNodes(ctx context.Context, c client.WithWatch, wa
 		return cmdutil.Timeout("not every cluster has reported within %s what it would hit: %s", d.timeout, cmdutil.DescribeStoppedHub(ctx, c, err.Error()))
 	}
 	return nil
+}
+
+// countChosen is how many clusters a dry run chooses. Those of a Placement are those that it has runs in, or says that it leaves out.
+func countChosen(ctx context.Context, c client.Client, shown *v1alpha1.NodeDisruption) (int, error) {
+	chosen := map[string]bool{}
+	if shown.Spec.PlacementRef != nil {
+		runs := &v1alpha1.NodeDisruptionRunList{}
+		if err := c.List(ctx, runs, client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: shown.Name}); err != nil {
+			return 0, fmt.Errorf("listing the runs of the dry run: %w", err)
+		}
+		for i := range runs.Items {
+			chosen[runs.Items[i].Namespace] = true
+		}
+		for _, one := range shown.Status.Preview {
+			chosen[one.Cluster] = true
+		}
+		return len(chosen), nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(shown.Spec.ClusterSelector)
+	if err != nil {
+		return 0, cmdutil.Usage("spec.clusterSelector: %w", err)
+	}
+	clusters := &v1alpha1.ClusterList{}
+	if err := c.List(ctx, clusters, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return 0, fmt.Errorf("listing clusters: %w", err)
+	}
+	for i := range clusters.Items {
+		if clusters.Items[i].Accepted() {
+			chosen[clusters.Items[i].Name] = true
+		}
+	}
+	return len(chosen), nil
 }
 
 // hitsNothing reports whether a preview has no Node, and none may come.

@@ -105,8 +105,8 @@ func (f *disruptFlags) specOf() (v1alpha1.NodeDisruptionSpec, error) {
 	if err != nil {
 		return spec, err
 	}
-	if clusters != nil {
-		spec.ClusterSelector = *clusters
+	if spec.ClusterSelector = clusters; clusters == nil {
+		spec.ClusterSelector = &metav1.LabelSelector{}
 	}
 	if f.maxUnavailable != "" {
 		most := intstr.Parse(f.maxUnavailable)

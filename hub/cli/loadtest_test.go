@@ -123,7 +123,7 @@ func TestFollowingALoadTestPrintsResultsAndHasAnExitCode(t *testing.T) {
 	missed, failed, invalid := passed(), passed(), passed()
 	missed.Verdict, missed.Thresholds[0].Met = v1alpha1.LoadMissed, false
 	failed.Verdict, failed.Completed, failed.Failed = v1alpha1.LoadMissed, 1, 1
-	failed.Failures = []v1alpha1.LoadTestFailure{{Cluster: "west", Message: "left out, because it is frozen"}}
+	failed.Failures = []v1alpha1.ClusterFailure{{Cluster: "west", Message: "left out, because it is frozen"}}
 	invalid.Verdict, invalid.Invalid = v1alpha1.LoadInvalid, 1
 	never := v1alpha1.LoadTestStatus{ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseFailed, Message: "no accepted Cluster is chosen"}
 	for name, c := range map[string]struct {

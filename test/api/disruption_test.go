@@ -83,6 +83,20 @@ func TestDisruptionsThatCannotBeCarriedOutAreRefused(t *testing.T) {
 	}
 }
 
+// Claim: A disruption names its clusters in exactly one way. Broken: the rule is left out of the schema.
+func TestADisruptionChoosesClustersInExactlyOneWay(t *testing.T) {
+	g := NewWithT(t)
+	object := disruptionsOf(g, goodDisruptions[0])[0]
+	g.Expect(unstructured.SetNestedMap(object.Object, map[string]any{"namespace": "a", "name": "b"}, "spec", "placementRef")).To(Succeed())
+	g.Expect(environment.Client.Create(t.Context(), object.DeepCopy())).To(MatchError(ContainSubstring("set exactly one of clusterSelector and placementRef")))
+	unstructured.RemoveNestedField(object.Object, "spec", "clusterSelector")
+	placed := object.DeepCopy()
+	g.Expect(environment.Client.Create(t.Context(), placed)).To(Succeed())
+	g.Expect(environment.Client.Delete(t.Context(), placed)).To(Succeed())
+	unstructured.RemoveNestedField(object.Object, "spec", "placementRef")
+	g.Expect(environment.Client.Create(t.Context(), object)).To(MatchError(ContainSubstring("set exactly one of clusterSelector and placementRef")))
+}
+
 func lastOf(field string) string { return field[strings.LastIndex(field, ".")+1:] }
 
 func validateDisruption(g *WithT, text string) error {

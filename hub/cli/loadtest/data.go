@@ -38,7 +38,7 @@ type report struct {
 	Progress  v1alpha1.LoadProgress          `json:"progress"`
 	Threshold []v1alpha1.LoadThresholdResult `json:"thresholds,omitempty"`
 	Results   []v1alpha1.LoadTestResult      `json:"results,omitempty"`
-	Failures  []v1alpha1.LoadTestFailure     `json:"failures,omitempty"`
+	Failures  []v1alpha1.ClusterFailure     `json:"failures,omitempty"`
 	Runs      []clusterReport                `json:"runs,omitempty"`
 	Faults    []fault                        `json:"faults,omitempty"`
 	// Missed is how many clusters do not meet a threshold of scope EachCluster, and Unready why pods were never Ready.
@@ -138,7 +138,7 @@ func reportOf(test *v1alpha1.LoadTest) *report {
 }
 
 // clusterOf is what there is to say about a run. Of one that was lost the hub knows more than the run does.
-func clusterOf(run *v1alpha1.LoadTestRun, failures []v1alpha1.LoadTestFailure) clusterReport {
+func clusterOf(run *v1alpha1.LoadTestRun, failures []v1alpha1.ClusterFailure) clusterReport {
 	s := &run.Status
 	one := clusterReport{
 		Cluster: run.Namespace, Phase: s.Phase, Verdict: s.Verdict, Failure: s.Failure, Invalid: s.Invalid, StartTime: s.StartTime, EndTime: s.EndTime,

@@ -97,7 +97,7 @@ func TestJUnitFailsExactlyIfTheExitCodeIsNotZero(t *testing.T) {
 		}, true},
 		"all together miss it": {func(r *report) { r.Verdict, r.Threshold[0].Met = v1alpha1.LoadMissed, false }, true},
 		"a cluster was left out": {func(r *report) {
-			r.Verdict, r.Failed, r.Failures = v1alpha1.LoadMissed, 1, []v1alpha1.LoadTestFailure{{Cluster: "left", Message: "it is frozen"}}
+			r.Verdict, r.Failed, r.Failures = v1alpha1.LoadMissed, 1, []v1alpha1.ClusterFailure{{Cluster: "left", Message: "it is frozen"}}
 		}, true},
 		"invalid":       {func(r *report) { r.Verdict, r.Invalid = v1alpha1.LoadInvalid, 1; r.Runs[0].Invalid = []string{"x"} }, true},
 		"no thresholds": {func(r *report) { r.Verdict, r.Threshold = "", nil }, false},

@@ -34,7 +34,7 @@ func sample(clusters, points int) *report {
 		Clusters: int32(clusters), Completed: int32(clusters) - 1, Failed: 1, Invalid: 1, Partial: true,
 		Threshold: []v1alpha1.LoadThresholdResult{{LoadThreshold: ready, Met: false, Measured: new(of(6 * time.Second)), Count: 40, Unfinished: 4, MissedClusters: 1, MissedIn: []string{"c001"}}},
 		Missed:    1, Unready: []v1alpha1.LoadUnready{{Reason: "Unschedulable", Count: 4, Message: "0/20 nodes are available"}},
-		Failures: []v1alpha1.LoadTestFailure{{Cluster: "c000", Message: "its agent was lost"}},
+		Failures: []v1alpha1.ClusterFailure{{Cluster: "c000", Message: "its agent was lost"}},
 		Faults:   []fault{{"c001", "node-1", metav1.NewTime(start.Add(30 * time.Second)), new(metav1.NewTime(start.Add(50 * time.Second)))}, {"c001", "node-2", metav1.NewTime(start.Add(40 * time.Second)), nil}},
 	}
 	kinds := []v1alpha1.LoadLatency{latency(v1alpha1.LoadPodReady, "", "", 6*time.Second), latency(v1alpha1.LoadPodScheduled, "", "", time.Second)}
@@ -154,7 +154,7 @@ func TestJSONHasPerfData(t *testing.T) {
 func TestJUnitHasACaseForEachThresholdOfEachCluster(t *testing.T) {
 	g := NewWithT(t)
 	r := sample(3, 1)
-	r.Failures = append(r.Failures, v1alpha1.LoadTestFailure{Cluster: "left", Message: "it is frozen"})
+	r.Failures = append(r.Failures, v1alpha1.ClusterFailure{Cluster: "left", Message: "it is frozen"})
 	var read suites
 	g.Expect(xml.Unmarshal([]byte(written(t, asJUnit, r)), &read)).To(Succeed())
 	g.Expect(read.Suites).To(HaveExactElements(

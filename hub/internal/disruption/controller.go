@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -16,9 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -30,9 +33,10 @@ import (
 // Deps is what the controller needs. All of it is required.
 type Deps struct {
 	// Client reads from the cache and writes; Live reads from the API server.
-	Client client.Client
-	Live   client.Reader
-	Clock  clock.PassiveClock
+	Client     client.Client
+	Live       client.Reader
+	Placements *placement.Kinds
+	Clock      clock.PassiveClock
 }
 
 // Controller keeps the runs of NodeDisruptions.
@@ -40,7 +44,7 @@ type Controller struct{ Deps }
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
-	if deps.Client == nil || deps.Live == nil || deps.Clock == nil {
+	if deps.Client == nil || deps.Live == nil || deps.Placements == nil || deps.Clock == nil {
 		return nil, errors.New("making the disruption controller: a dependency is missing")
 	}
 	return &Controller{Deps: deps}, nil
@@ -59,17 +63,13 @@ func (c *Controller) Reconcile(ctx context.Context, disruption *v1alpha1.NodeDis
 	if !expiry.IsZero() && !world.Now.Before(expiry) {
 		return reconciler.Next{}, c.expireDryRun(ctx, disruption)
 	}
-	clusters, runs := &v1alpha1.ClusterList{}, &v1alpha1.NodeDisruptionRunList{}
-	if err := errors.Join(
-		c.Client.List(ctx, clusters),
-		c.Client.List(ctx, runs, client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: disruption.Name}),
-	); err != nil {
-		return reconciler.Next{}, fmt.Errorf("listing clusters and runs: %w", err)
+	runs := &v1alpha1.NodeDisruptionRunList{}
+	err := c.Client.List(ctx, runs, client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: disruption.Name})
+	if err == nil {
+		world.Selection, err = fanout.Observe(ctx, c.Client, c.Placements, disruption.Spec.PlacementRef)
 	}
-	for _, cluster := range clusters.Items {
-		if cluster.DecodeError == "" {
-			world.Clusters = append(world.Clusters, cluster)
-		}
+	if err != nil {
+		return reconciler.Next{}, fmt.Errorf("reading clusters and runs: %w", err)
 	}
 	for _, run := range runs.Items {
 		if metav1.IsControlledBy(&run, disruption) {
@@ -99,18 +99,9 @@ func (c *Controller) act(ctx context.Context, disruption *v1alpha1.NodeDisruptio
 	for i := range decision.Create {
 		problems = append(problems, c.createRun(ctx, disruption, &decision.Create[i]))
 	}
-	for _, change := range []struct {
-		runs   []v1alpha1.NodeDisruptionRun
-		paused bool
-	}{{decision.Pause, true}, {decision.Resume, false}} {
-		for i := range change.runs {
-			run := &change.runs[i]
-			patch := client.RawPatch(client.Merge.Type(), fmt.Appendf(nil, `{"spec":{"paused":%t}}`, change.paused))
-			if err := c.Client.Patch(ctx, run, patch); client.IgnoreNotFound(err) != nil {
-				problems = append(problems, fmt.Errorf("pausing or resuming node disruption run %s/%s: %w", run.Namespace, run.Name, err))
-			}
-		}
-	}
+	problems = append(problems,
+		fanout.PatchAll(ctx, c.Client, decision.Pause, []byte(`{"spec":{"paused":true}}`)),
+		fanout.PatchAll(ctx, c.Client, decision.Resume, []byte(`{"spec":{"paused":false}}`)))
 	for i := range decision.Delete {
 		run := &decision.Delete[i]
 		if err := c.Client.Delete(ctx, run, client.Preconditions{UID: &run.UID}); client.IgnoreNotFound(err) != nil {
@@ -123,33 +114,18 @@ func (c *Controller) act(ctx context.Context, disruption *v1alpha1.NodeDisruptio
 // createRun makes a run. One of that name that is another's is left alone, and the cluster is named as a failure; but one of a
 // disruption of the same name that was deleted goes, and is waited for.
 func (c *Controller) createRun(ctx context.Context, disruption *v1alpha1.NodeDisruption, run *v1alpha1.NodeDisruptionRun) error {
-	err := c.Client.Create(ctx, run)
-	if apierrors.IsInvalid(err) && len(disruption.Status.Failures) < mostFailures {
-		// The disruption is older than a rule. Trying again would not help.
-		disruption.Status.Failures = append(disruption.Status.Failures, v1alpha1.DisruptionFailure{
-			Cluster: run.Namespace, Message: conditions.Shorten("left out, because its run is refused: "+err.Error()+": delete the disruption and create a correct one", mostMessage),
-		})
-		return nil
-	}
-	if !apierrors.IsAlreadyExists(err) {
-		if err != nil {
-			return fmt.Errorf("creating node disruption run %s/%s: %w", run.Namespace, run.Name, err)
-		}
-		return nil
-	}
-	there := &v1alpha1.NodeDisruptionRun{}
-	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(run), there); err != nil {
-		return fmt.Errorf("getting node disruption run %s/%s, which is there already: %w", run.Namespace, run.Name, err)
-	}
-	owner := metav1.GetControllerOf(there)
+	owner, err := parentOf(disruption).Create(ctx, c.Client, c.Live, run, &v1alpha1.NodeDisruptionRun{})
 	switch {
-	case owner != nil && owner.UID == disruption.UID:
-	case owner != nil && owner.Name == disruption.Name:
+	case apierrors.IsInvalid(err):
+		// The disruption is older than a rule. Trying again would not help.
+		fanout.NoteFailure(&disruption.Status.Failures, run.Namespace, "left out, because its run is refused: "+err.Error()+": delete the disruption and create a correct one")
+		return nil
+	case err != nil:
+		return err
+	case owner == fanout.Leftover:
 		return fmt.Errorf("waiting for the end of node disruption run %s/%s, whose disruption was deleted", run.Namespace, run.Name)
-	case len(disruption.Status.Failures) < mostFailures:
-		disruption.Status.Failures = append(disruption.Status.Failures, v1alpha1.DisruptionFailure{
-			Cluster: run.Namespace, Message: fmt.Sprintf("left out, because another NodeDisruptionRun has the name %s: delete one of the two", run.Name),
-		})
+	case owner == fanout.Others:
+		fanout.NoteFailure(&disruption.Status.Failures, run.Namespace, fmt.Sprintf("left out, because another NodeDisruptionRun has the name %s: delete one of the two", run.Name))
 	}
 	return nil
 }
@@ -175,10 +151,27 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, options controller.Optio
 	err := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.NodeDisruption{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.NodeDisruptionRun{}, ofRun).
+		WatchesRawSource(source.Channel(c.Placements.News(), handler.EnqueueRequestsFromMapFunc(c.ofPlacement))).
 		WithOptions(options).
 		Complete(reconciler.New(mgr.GetClient(), mgr.GetClient(), c))
 	if err != nil {
 		return fmt.Errorf("setting the disruption controller up: %w", err)
 	}
 	return nil
+}
+
+// ofPlacement are the disruptions that refer to a Placement.
+func (c *Controller) ofPlacement(ctx context.Context, changed client.Object) []reconcile.Request {
+	list := &v1alpha1.NodeDisruptionList{}
+	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		klog.FromContext(ctx).Error(err, "Listing disruptions to wake")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if placement.Concerns(changed, list.Items[i].Spec.PlacementRef) {
+			requests = append(requests, reconciler.Request("", list.Items[i].Name))
+		}
+	}
+	return requests
 }

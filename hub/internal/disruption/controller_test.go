@@ -14,6 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -43,11 +44,12 @@ func newFixture(t *testing.T, clusters int, change func(*v1alpha1.NodeDisruption
 		cluster := hubtest.Cluster(t, f.direct)
 		hubtest.SetCondition(t, f.direct, cluster, &cluster.Status.Conditions, v1alpha1.ClusterAcceptedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
 		hubtest.SetCondition(t, f.direct, cluster, &cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
+		hubtest.SetCondition(t, f.direct, cluster, &cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed)
 		f.Expect(f.direct.Patch(t.Context(), cluster, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"test":"`+name+`"}}}`)))).To(Succeed())
 		f.clusters = append(f.clusters, cluster)
 	}
 	f.disruption = &v1alpha1.NodeDisruption{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	f.disruption.Spec.ClusterSelector.MatchLabels = map[string]string{"test": name}
+	f.disruption.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"test": name}}
 	f.disruption.Spec.Faults = []disrupt.Fault{{Type: disrupt.NotReady}}
 	f.disruption.Spec.Timing.Duration = metav1.Duration{Duration: time.Minute}
 	if change != nil {
@@ -56,7 +58,7 @@ func newFixture(t *testing.T, clusters int, change func(*v1alpha1.NodeDisruption
 	hubtest.Create(t, f.direct, f.disruption)
 	f.clock = clocktesting.NewFakePassiveClock(f.disruption.CreationTimestamp.Time)
 	intercepted := hubtest.Refuse(f.direct, f.refuse)
-	logic, err := New(Deps{Client: intercepted, Live: f.direct, Clock: f.clock})
+	logic, err := New(Deps{Client: intercepted, Live: f.direct, Placements: &placement.Kinds{}, Clock: f.clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(intercepted, intercepted, logic)
 	return f

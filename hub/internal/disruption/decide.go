@@ -4,23 +4,25 @@ package disruption
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 )
 
 const (
 	// lateStart is how late runs may be made for a time of the schedule. A hub that was away longer leaves it out.
 	lateStart = time.Minute
-	// mostFailures, mostPreviews and mostMessage bound the status.
-	mostFailures, mostPreviews, mostMessage = 20, 20, 512
+	// mostPreviews bounds the status.
+	mostPreviews = 20
 	// previewSuffix is the end of the name of a run that shows what would be hit and never starts.
 	previewSuffix = "preview"
 )
@@ -29,8 +31,7 @@ const (
 type World struct {
 	Now        time.Time
 	Disruption *v1alpha1.NodeDisruption
-	// Clusters are all clusters of the hub that can be decoded.
-	Clusters []v1alpha1.Cluster
+	fanout.Selection
 	// Runs are those of the disruption, also such as cannot be decoded.
 	Runs []v1alpha1.NodeDisruptionRun
 }
@@ -39,8 +40,9 @@ type World struct {
 type Decision struct {
 	// Create are the runs that are missing, Pause and Resume those whose spec.paused has to be changed, and Delete those of
 	// earlier times.
-	Create                []v1alpha1.NodeDisruptionRun
-	Pause, Resume, Delete []v1alpha1.NodeDisruptionRun
+	Create        []v1alpha1.NodeDisruptionRun
+	Pause, Resume []*v1alpha1.NodeDisruptionRun
+	Delete        []v1alpha1.NodeDisruptionRun
 	// Status is what is known, before anything of this is done.
 	Status v1alpha1.NodeDisruptionStatus
 	// Next is when something is due without any event; zero for never.
@@ -54,9 +56,10 @@ func Decide(w *World) Decision {
 	d := Decision{Status: *w.Disruption.Status.DeepCopy()}
 	d.Status.ObservedGeneration = w.Disruption.Generation
 	d.Status.NextScheduleTime, d.Status.Preview = nil, nil
-	chosen, err := metav1.LabelSelectorAsSelector(&w.Disruption.Spec.ClusterSelector)
-	if err != nil {
-		d.failDisruption(w, fmt.Sprintf("spec.clusterSelector: %v: create the disruption again with a correct one", err))
+	chosen, err := w.Chosen(w.Disruption.Spec.ClusterSelector, w.Disruption.Spec.PlacementRef)
+	var unknown *outcome.Wait
+	if err != nil && !errors.As(err, &unknown) {
+		d.failDisruption(w, err.Error()+": create the disruption again")
 		return d
 	}
 	due, next, err := w.dueTimes()
@@ -66,18 +69,19 @@ func Decide(w *World) Decision {
 	}
 	previews, current, earlier := w.sortRuns(due)
 	d.previewRuns(w, chosen, previews, cmp.Or(next, w.Disruption.CreationTimestamp.Time))
-	if due != nil && !w.Disruption.Spec.DryRun && !w.Disruption.Spec.Paused {
+	if unknown == nil && due != nil && !w.Disruption.Spec.DryRun && !w.Disruption.Spec.Paused {
 		d.createRuns(w, chosen, *due, current)
 		for _, run := range earlier {
-			if w.explainFrozen(run.Namespace) == "" { // Else it goes when the next ones start.
+			if w.WhyNotStart(run.Namespace) == "" { // Else it goes when the next ones start.
 				d.Delete = append(d.Delete, run)
 			}
 		}
 	}
-	if due == nil {
+	if unknown == nil && due == nil {
 		d.giveUp(w, chosen, current)
 	}
 	for _, run := range slices.Concat(current, earlier) {
+		run := &run
 		switch over := run.Status.Phase == v1alpha1.NodeDisruptionCompleted || run.Status.Phase == v1alpha1.NodeDisruptionFailed; {
 		case over || run.DecodeError != "" || run.Spec.Paused == w.Disruption.Spec.Paused:
 		case w.Disruption.Spec.Paused:
@@ -87,7 +91,15 @@ func Decide(w *World) Decision {
 		}
 	}
 	d.summarizeRuns(w, current, next)
+	if unknown != nil && (due != nil || w.Disruption.Spec.DryRun) && !w.Disruption.Spec.Paused {
+		d.setPhase(w, v1alpha1.NodeDisruptionPending, unknown.Message)
+	}
 	return d
+}
+
+// parentOf is what the runs of a disruption belong to. Its deletion restores the Nodes: the agents take the plans off.
+func parentOf(disruption *v1alpha1.NodeDisruption) fanout.Parent {
+	return fanout.Parent{Object: disruption, Kind: "NodeDisruption", Label: v1alpha1.NodeDisruptionNameLabel}
 }
 
 func isPreview(run *v1alpha1.NodeDisruptionRun) bool {
@@ -114,80 +126,59 @@ func (w *World) sortRuns(due *time.Time) (previews, current, earlier []v1alpha1.
 }
 
 // createRuns adds the runs that are due and missing, and notes the clusters that are left out.
-func (d *Decision) createRuns(w *World, chosen labels.Selector, at time.Time, current []v1alpha1.NodeDisruptionRun) {
+func (d *Decision) createRuns(w *World, chosen []*v1alpha1.Cluster, at time.Time, current []v1alpha1.NodeDisruptionRun) {
 	d.Status.Failures = nil
 	scheduled := metav1.NewTime(at)
 	d.Status.LastScheduleTime = &scheduled
-	for _, cluster := range w.byName() {
-		switch has := slices.ContainsFunc(current, func(run v1alpha1.NodeDisruptionRun) bool { return run.Namespace == cluster.Name }); {
-		case has || !chosen.Matches(labels.Set(cluster.Labels)):
-		case frozenReason(cluster) != "":
-			d.Status.Failures = append(d.Status.Failures, v1alpha1.DisruptionFailure{
-				Cluster: cluster.Name, Message: conditions.Shorten("left out, because it is frozen: "+frozenReason(cluster), mostMessage),
-			})
-		default:
-			d.Create = append(d.Create, w.newRun(cluster.Name, at, false))
+	for _, cluster := range chosen {
+		if runIn(current, cluster.Name) != nil {
+			continue
+		}
+		if why := freeze.OfStart(cluster.Name, cluster).Message; why != "" {
+			d.leaveOut(cluster.Name, why)
+			continue
+		}
+		d.Create = append(d.Create, w.newRun(cluster.Name, at, false))
+	}
+}
+
+// leaveOut names a cluster that gets no run. The list is bounded when it is summed up.
+func (d *Decision) leaveOut(cluster, why string) {
+	d.Status.Failures = append(d.Status.Failures, v1alpha1.ClusterFailure{Cluster: cluster, Message: conditions.Shorten("left out: "+why, fanout.MostMessage)})
+}
+
+// runIn is the one of runs in a cluster; nil if it has none.
+func runIn(runs []v1alpha1.NodeDisruptionRun, cluster string) *v1alpha1.NodeDisruptionRun {
+	for i := range runs {
+		if runs[i].Namespace == cluster {
+			return &runs[i]
 		}
 	}
-}
-
-// byName are the clusters in the order of their names.
-func (w *World) byName() []*v1alpha1.Cluster {
-	var sorted []*v1alpha1.Cluster
-	for i := range w.Clusters {
-		sorted = append(sorted, &w.Clusters[i])
-	}
-	slices.SortFunc(sorted, func(a, b *v1alpha1.Cluster) int { return cmp.Compare(a.Name, b.Name) })
-	return sorted
-}
-
-// explainFrozen says why a cluster is not waited for; empty if it is.
-func (w *World) explainFrozen(name string) string {
-	for i := range w.Clusters {
-		if w.Clusters[i].Name == name {
-			return frozenReason(&w.Clusters[i])
-		}
-	}
-	return "its Cluster is gone"
-}
-
-// frozenReason says why nothing may start in a cluster; empty if it may.
-func frozenReason(cluster *v1alpha1.Cluster) string {
-	return freeze.OfCluster(cluster.Name, cluster.Name, cluster).Message
+	return nil
 }
 
 // newRun is a run of the disruption for a time.
 func (w *World) newRun(cluster string, at time.Time, preview bool) v1alpha1.NodeDisruptionRun {
-	run := v1alpha1.NodeDisruptionRun{}
-	run.Namespace, run.Name = cluster, w.runName(at)
-	run.Labels = map[string]string{v1alpha1.NodeDisruptionNameLabel: w.Disruption.Name}
+	run := v1alpha1.NodeDisruptionRun{ObjectMeta: parentOf(w.Disruption).NewMeta(cluster, w.runName(at))}
 	run.Spec.Disruption, run.Spec.Paused = *w.Disruption.Spec.Disruption.DeepCopy(), preview
 	run.Spec.Seed = w.runSeed(at)
 	if preview {
 		run.Name = w.Disruption.Name + "-" + previewSuffix
 		run.Labels[v1alpha1.NodeDisruptionPreviewLabel] = "true"
 	}
-	// Its deletion restores the Nodes: the API server's garbage collector deletes the runs, and the agents take the plans off.
-	run.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeDisruption", Name: w.Disruption.Name, UID: w.Disruption.UID, Controller: new(true),
-	}}
 	return run
 }
 
 // previewRuns adds the runs that show what would be hit while that is asked for, and takes them away afterwards. Next is the time of the
 // next runs, of which a schedule decides the seed.
-func (d *Decision) previewRuns(w *World, chosen labels.Selector, previews []v1alpha1.NodeDisruptionRun, next time.Time) {
+func (d *Decision) previewRuns(w *World, chosen []*v1alpha1.Cluster, previews []v1alpha1.NodeDisruptionRun, next time.Time) {
 	if !w.Disruption.Spec.DryRun {
 		d.Delete = append(d.Delete, previews...)
 		return
 	}
-	for _, cluster := range w.byName() {
-		if !chosen.Matches(labels.Set(cluster.Labels)) {
-			continue
-		}
-		at := slices.IndexFunc(previews, func(run v1alpha1.NodeDisruptionRun) bool { return run.Namespace == cluster.Name })
-		why := frozenReason(cluster)
-		if at < 0 && why == "" {
+	for _, cluster := range chosen {
+		run, why := runIn(previews, cluster.Name), freeze.OfStart(cluster.Name, cluster).Message
+		if run == nil && why == "" {
 			d.Create = append(d.Create, w.newRun(cluster.Name, next, true))
 		}
 		if len(d.Status.Preview) == mostPreviews {
@@ -195,25 +186,30 @@ func (d *Decision) previewRuns(w *World, chosen labels.Selector, previews []v1al
 		}
 		switch {
 		case why != "":
-			d.notHit(cluster.Name, "would be left out, because it is frozen: "+why)
-		case at < 0:
-		case previews[at].Status.Phase == v1alpha1.NodeDisruptionFailed:
-			d.notHit(cluster.Name, previews[at].Status.Message)
-		case previews[at].Status.Preview != nil:
-			d.Status.Preview = append(d.Status.Preview, v1alpha1.DisruptionPreview{Cluster: cluster.Name, NodePreview: *previews[at].Status.Preview})
+			d.notHit(cluster.Name, "would be left out: "+why)
+		case run == nil:
+		case run.Status.Phase == v1alpha1.NodeDisruptionFailed:
+			d.notHit(cluster.Name, run.Status.Message)
+		case run.Status.Preview != nil:
+			d.Status.Preview = append(d.Status.Preview, v1alpha1.DisruptionPreview{Cluster: cluster.Name, NodePreview: *run.Status.Preview})
 		}
 	}
 }
 
 // notHit adds to the preview why a cluster would not be hit.
 func (d *Decision) notHit(cluster, why string) {
-	preview := v1alpha1.NodePreview{Warnings: []string{conditions.Shorten(why, mostMessage)}}
+	preview := v1alpha1.NodePreview{Warnings: []string{conditions.Shorten(why, fanout.MostMessage)}}
 	d.Status.Preview = append(d.Status.Preview, v1alpha1.DisruptionPreview{Cluster: cluster, NodePreview: preview})
 }
 
 // failDisruption says that the disruption cannot be carried out until it is created again.
 func (d *Decision) failDisruption(w *World, message string) {
-	d.Status.Phase, d.Status.Message = v1alpha1.NodeDisruptionFailed, conditions.Shorten(message, conditions.MaxMessage)
+	d.setPhase(w, v1alpha1.NodeDisruptionFailed, message)
+}
+
+// setPhase is the phase of the disruption, what there is to say about it, and the conditions that follow.
+func (d *Decision) setPhase(w *World, phase v1alpha1.NodeDisruptionRunPhase, message string) {
+	d.Status.Phase, d.Status.Message = phase, conditions.Shorten(message, conditions.MaxMessage)
 	conditions.ConcludeDisruption(&d.Status.Conditions, d.Status.Phase, d.Status.Message, w.Disruption.Generation, w.Now)
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 )
 
 var begin = time.Date(2026, 11, 26, 10, 0, 30, 0, time.UTC)
@@ -19,13 +21,14 @@ var begin = time.Date(2026, 11, 26, 10, 0, 30, 0, time.UTC)
 // world has a disruption and so many clusters, c00 and following, which are well.
 func world(clusters int) *World {
 	w := &World{Now: begin, Disruption: &v1alpha1.NodeDisruption{ObjectMeta: metav1.ObjectMeta{Name: "outage", UID: "u", CreationTimestamp: metav1.NewTime(begin)}}}
-	w.Disruption.Spec.Faults = []disrupt.Fault{{Type: disrupt.NotReady}}
+	w.Disruption.Spec.ClusterSelector, w.Disruption.Spec.Faults = &metav1.LabelSelector{}, []disrupt.Fault{{Type: disrupt.NotReady}}
 	w.Disruption.Spec.Timing.Duration = metav1.Duration{Duration: time.Minute}
 	for i := range clusters {
 		cluster := v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%02d", i), Labels: map[string]string{"i": fmt.Sprint(i)}}}
 		cluster.Spec.Acceptance = v1alpha1.AcceptanceAccepted
 		cluster.Status.Conditions = []metav1.Condition{
 			{Type: v1alpha1.ClusterAcceptedCondition, Status: metav1.ConditionTrue}, {Type: v1alpha1.FrozenCondition, Status: metav1.ConditionFalse},
+			{Type: v1alpha1.ClusterAgentConnectedCondition, Status: metav1.ConditionTrue},
 		}
 		w.Clusters = append(w.Clusters, cluster)
 	}
@@ -93,6 +96,61 @@ func TestEachChosenClusterGetsOneRunOnce(t *testing.T) {
 	w.Now = w.Now.Add(24 * time.Hour)
 	w.work()
 	g.Expect(w.Runs).To(HaveLen(2))
+}
+
+// Claim: A disruption's clusters are those of its Placement when its runs start, and it waits until these are known. Broken: runs start in
+// the clusters of incomplete decisions; an unknown Placement fails the disruption.
+func TestAPlacementChooses(t *testing.T) {
+	g := NewWithT(t)
+	w := world(3)
+	w.Disruption.Spec.ClusterSelector, w.Disruption.Spec.PlacementRef = nil, &v1alpha1.PlacementReference{Namespace: "n", Name: "p"}
+	w.Clusters[2].Spec.Acceptance = v1alpha1.AcceptancePending
+	w.Placed.Unknown = &outcome.Wait{Message: "there is none"}
+	w.work()
+	g.Expect(w.Disruption.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionPending), HaveField("Message", "there is none"), HaveField("LastScheduleTime", BeNil())))
+	w.Placed = fanout.Placed{Groups: map[string]string{"c01": "canary", "c02": "", "gone": ""}, Incomplete: true}
+	w.work()
+	g.Expect(w.Disruption.Status.Message).To(ContainSubstring("not complete yet"))
+	g.Expect(w.Runs).To(BeEmpty())
+	w.Placed.Incomplete = false
+	w.work()
+	g.Expect(w.names()).To(ConsistOf("c01/outage"), "one is not accepted, one is gone")
+	w.Placed = fanout.Placed{Groups: map[string]string{"c00": ""}}
+	w.work()
+	g.Expect(w.names()).To(ConsistOf("c01/outage"), "clusters are chosen when runs start")
+	w.Placed.Unknown, w.Disruption.Spec.Paused = &outcome.Wait{Message: "the Placement was deleted"}, true
+	w.work()
+	g.Expect(w.Runs[0].Spec.Paused).To(BeTrue(), "that nothing is known of the Placement keeps no Node broken")
+}
+
+// While the Placement is not known, a time of the schedule passes without runs, and the next one has them again.
+func TestAScheduleOutlivesItsPlacement(t *testing.T) {
+	g := NewWithT(t)
+	w := world(2)
+	w.Disruption.Spec.ClusterSelector, w.Disruption.Spec.PlacementRef = nil, &v1alpha1.PlacementReference{Namespace: "n", Name: "p"}
+	w.Disruption.Spec.Schedule = "0 * * * *"
+	w.Placed.Unknown = &outcome.Wait{Message: "there is none"}
+	w.Now = begin.Truncate(time.Hour).Add(time.Hour)
+	w.work()
+	g.Expect(w.Disruption.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionPending), HaveField("Message", "there is none")))
+	w.Now = w.Now.Add(2 * lateStart)
+	d := w.work()
+	g.Expect(w.Runs).To(BeEmpty())
+	g.Expect(d.Next).To(Equal(begin.Truncate(time.Hour).Add(2 * time.Hour)))
+	w.Now, w.Placed = d.Next, fanout.Placed{Groups: map[string]string{"c00": ""}}
+	w.work()
+	g.Expect(w.Runs).To(ConsistOf(HaveField("Namespace", "c00")))
+}
+
+// Edge case: a disruption of which neither clusterSelector nor placementRef is set, as an older API server may have stored none, chooses no
+// cluster at all.
+func TestADisruptionWithoutAChoiceHitsNothing(t *testing.T) {
+	g := NewWithT(t)
+	w := world(2)
+	w.Disruption.Spec.ClusterSelector = nil
+	w.work()
+	g.Expect(w.Runs).To(BeEmpty())
+	g.Expect(w.Disruption.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionFailed), HaveField("Message", ContainSubstring("exactly one of clusterSelector and placementRef"))))
 }
 
 // Claim: A frozen cluster is left out and named. Broken: the freeze is not asked for.
@@ -184,7 +242,7 @@ func TestTheStatusIsBounded(t *testing.T) {
 		w.Runs[i].Status.Phase, w.Runs[i].Status.Message = v1alpha1.NodeDisruptionFailed, "no Node is hit"
 	}
 	w.work()
-	g.Expect(w.Disruption.Status.Failures).To(HaveLen(mostFailures))
+	g.Expect(w.Disruption.Status.Failures).To(HaveLen(fanout.MostFailures))
 	g.Expect(w.Disruption.Status.Failures[0].Cluster).To(Equal("c00"))
 	g.Expect(w.Disruption.Status.Failed).To(BeEquivalentTo(100))
 }

@@ -9,10 +9,10 @@ import (
 
 	"github.com/robfig/cron/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
 )
 
 // dueTimes is the time for which runs are due, nil for none, and when the next ones are.
@@ -58,7 +58,7 @@ var scheduleFields = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Mo
 // for: it would keep all others from what is due.
 func (w *World) isGoingOn(at time.Time) bool {
 	return slices.ContainsFunc(w.Runs, func(run v1alpha1.NodeDisruptionRun) bool {
-		return !isPreview(&run) && run.Name != w.runName(at) && run.DecodeError == "" && w.explainFrozen(run.Namespace) == "" &&
+		return !isPreview(&run) && run.Name != w.runName(at) && run.DecodeError == "" && w.WhyNotStart(run.Namespace) == "" &&
 			run.Status.Phase != v1alpha1.NodeDisruptionCompleted && run.Status.Phase != v1alpha1.NodeDisruptionFailed
 	})
 }
@@ -93,7 +93,7 @@ func (w *World) latestTime() time.Time {
 }
 
 // giveUp takes the latest time for done that has runs, although clusters are left without: it is too late for these.
-func (d *Decision) giveUp(w *World, chosen labels.Selector, current []v1alpha1.NodeDisruptionRun) {
+func (d *Decision) giveUp(w *World, chosen []*v1alpha1.Cluster, current []v1alpha1.NodeDisruptionRun) {
 	latest := metav1.NewTime(w.latestTime())
 	if !latest.After(timeOf(d.Status.LastScheduleTime)) {
 		return
@@ -101,14 +101,10 @@ func (d *Decision) giveUp(w *World, chosen labels.Selector, current []v1alpha1.N
 	d.Status.LastScheduleTime = &latest
 	named := d.Status.Failures
 	d.Status.Failures = nil
-	for _, cluster := range w.byName() {
-		if !chosen.Matches(labels.Set(cluster.Labels)) || slices.ContainsFunc(current, func(run v1alpha1.NodeDisruptionRun) bool { return run.Namespace == cluster.Name }) {
-			continue
+	for _, cluster := range chosen {
+		if runIn(current, cluster.Name) == nil {
+			why := fanout.FailureOf(named, cluster.Name, fmt.Sprintf("left out: its run could not be made within %s", lateStart))
+			d.Status.Failures = append(d.Status.Failures, v1alpha1.ClusterFailure{Cluster: cluster.Name, Message: why})
 		}
-		failure := v1alpha1.DisruptionFailure{Cluster: cluster.Name, Message: fmt.Sprintf("left out, because its run could not be made within %s", lateStart)}
-		if i := slices.IndexFunc(named, func(f v1alpha1.DisruptionFailure) bool { return f.Cluster == cluster.Name }); i >= 0 {
-			failure = named[i]
-		}
-		d.Status.Failures = append(d.Status.Failures, failure)
 	}
 }

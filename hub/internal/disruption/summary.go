@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
@@ -19,7 +20,7 @@ func (d *Decision) summarizeRuns(w *World, current []v1alpha1.NodeDisruptionRun,
 	s := &d.Status
 	s.Clusters, s.Completed, s.Selected, s.Injected, s.Observed, s.Recovered = int32(len(current)), 0, 0, 0, 0, 0
 	s.Expectations, s.Verdict = nil, ""
-	left := slices.DeleteFunc(s.Failures, func(f v1alpha1.DisruptionFailure) bool {
+	left := slices.DeleteFunc(s.Failures, func(f v1alpha1.ClusterFailure) bool {
 		return slices.ContainsFunc(current, func(run v1alpha1.NodeDisruptionRun) bool { return run.Namespace == f.Cluster })
 	})
 	s.Failed = int32(len(left))
@@ -31,7 +32,7 @@ func (d *Decision) summarizeRuns(w *World, current []v1alpha1.NodeDisruptionRun,
 		addCounts(s, run)
 		if failure := failureOf(run); failure != "" {
 			s.Failed++
-			left = append(left, v1alpha1.DisruptionFailure{Cluster: run.Namespace, Message: conditions.Shorten(failure, mostMessage)})
+			left = append(left, v1alpha1.ClusterFailure{Cluster: run.Namespace, Message: conditions.Shorten(failure, fanout.MostMessage)})
 		} else if run.Status.Phase == v1alpha1.NodeDisruptionCompleted {
 			s.Completed++
 		}
@@ -46,8 +47,8 @@ func (d *Decision) summarizeRuns(w *World, current []v1alpha1.NodeDisruptionRun,
 	if len(w.Disruption.Spec.Expectations) > 0 {
 		s.Verdict = overallVerdict(int(s.Failed), passed, unknown, len(current))
 	}
-	slices.SortFunc(left, func(a, b v1alpha1.DisruptionFailure) int { return cmp.Compare(a.Cluster, b.Cluster) })
-	s.Failures = left[:min(len(left), mostFailures)]
+	slices.SortFunc(left, func(a, b v1alpha1.ClusterFailure) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	s.Failures = left[:min(len(left), fanout.MostFailures)]
 	d.describeProgress(w, phases)
 	if !next.IsZero() && !w.Disruption.Spec.Paused && !w.Disruption.Spec.DryRun {
 		at := metav1.NewTime(next)
@@ -112,7 +113,7 @@ func missedExpectations(run *v1alpha1.NodeDisruptionRun) string {
 }
 
 // firstFailure is why the first of the clusters that failed did, and how many more there are; empty if none did.
-func firstFailure(failures []v1alpha1.DisruptionFailure) string {
+func firstFailure(failures []v1alpha1.ClusterFailure) string {
 	if len(failures) == 0 {
 		return ""
 	}
@@ -139,7 +140,7 @@ func (d *Decision) describeProgress(w *World, phases map[v1alpha1.NodeDisruption
 	case len(d.Create) > 0:
 		s.Phase, s.Message = v1alpha1.NodeDisruptionPending, "runs are made in "+plural.Count(len(d.Create), "cluster")
 	case s.Clusters == 0:
-		s.Phase, s.Message = v1alpha1.NodeDisruptionFailed, "spec.clusterSelector: no cluster is chosen that is not frozen: correct it, or unfreeze them, and create the disruption again"
+		s.Phase, s.Message = v1alpha1.NodeDisruptionFailed, "no accepted cluster is chosen in which anything may start: see status.failures, correct spec.clusterSelector, the Placement or the clusters, and create the disruption again"
 	case over < int(s.Clusters):
 		s.Phase = v1alpha1.NodeDisruptionPending
 		if phases[v1alpha1.NodeDisruptionRunning] > 0 || over > 0 {

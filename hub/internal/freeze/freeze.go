@@ -114,6 +114,27 @@ func OfCluster(name, namespace string, cluster *v1alpha1.Cluster) Verdict {
 	return First(notAccepted(cluster), OfAnnotation("Cluster", cluster), OfCondition("Cluster", cluster, cluster.Status.Conditions), OfAgent(cluster))
 }
 
+// OfStart is the one rule for whether anything may start in a cluster: a rollout, a load test, a disruption. It asks for a cluster that
+// is there, decoded, accepted, not being deleted and not frozen, and whose agent is connected. What is under way is the matter of
+// OfCluster, and what needs more of a cluster, as a fleet needs it Ready, asks for that besides.
+func OfStart(name string, cluster *v1alpha1.Cluster) Verdict {
+	if cluster != nil {
+		if undecoded := OfDecoding(cluster); undecoded.Frozen {
+			return undecoded
+		}
+	}
+	if frozen := OfCluster(name, name, cluster); frozen.Frozen {
+		return frozen
+	}
+	switch connected := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition); {
+	case connected == nil:
+		return Verdict{Frozen: true, Reason: v1alpha1.ReasonNeverSeen, Message: fmt.Sprintf("the agent of Cluster %s has never been connected", name)}
+	case connected.Status != metav1.ConditionTrue:
+		return Verdict{Frozen: true, Reason: connected.Reason, Message: fmt.Sprintf("the agent of Cluster %s is not connected: %s", name, connected.Message)}
+	}
+	return Verdict{}
+}
+
 // OfAgent is what the cluster's agent says of itself. The Cluster's Frozen condition repeats it, a moment later. An agent
 // that does not know freezes too; one that has never said anything is the matter of others.
 func OfAgent(cluster *v1alpha1.Cluster) Verdict {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -54,7 +55,7 @@ func (c *Controller) Reconcile(ctx context.Context, test *v1alpha1.LoadTest) (re
 		return reconciler.Next{}, nil
 	}
 	world, err := c.observe(ctx, test)
-	if world == nil || err != nil {
+	if err != nil {
 		return reconciler.Next{}, err
 	}
 	decision := Decide(world)
@@ -81,50 +82,25 @@ func (c *Controller) Reconcile(ctx context.Context, test *v1alpha1.LoadTest) (re
 	return next, nil
 }
 
-// observe reads what a decision rests on. It returns nil if this process has not read the Placements yet; that it has will be
-// news.
+// observe reads what a decision rests on.
 func (c *Controller) observe(ctx context.Context, test *v1alpha1.LoadTest) (*World, error) {
 	world := &World{Now: c.Clock.Now(), Test: test}
 	// Nothing changes what is listed, so the cache need not copy it.
-	clusters, runs, disruptions := &v1alpha1.ClusterList{}, &v1alpha1.LoadTestRunList{}, &v1alpha1.NodeDisruptionRunList{}
+	runs, disruptions := &v1alpha1.LoadTestRunList{}, &v1alpha1.NodeDisruptionRunList{}
 	if err := errors.Join(
-		c.Client.List(ctx, clusters, client.UnsafeDisableDeepCopy),
 		c.Client.List(ctx, runs, client.MatchingFields{nameField: test.Name}, client.UnsafeDisableDeepCopy),
 		c.Client.List(ctx, disruptions, client.MatchingFields{nameField: test.Name + disruptionSuffix}, client.UnsafeDisableDeepCopy),
 	); err != nil {
-		return nil, fmt.Errorf("listing clusters and runs: %w", err)
-	}
-	for _, cluster := range clusters.Items {
-		if cluster.DecodeError == "" {
-			world.Clusters = append(world.Clusters, cluster)
-		}
+		return nil, fmt.Errorf("listing runs: %w", err)
 	}
 	world.Runs, world.Disruptions = runs.Items, disruptions.Items
 	ref := test.Spec.PlacementRef
-	if ref == nil || test.Status.Phase != "" && test.Status.Phase != v1alpha1.LoadTestPhasePending {
-		return world, nil
+	if test.Status.Phase != "" && test.Status.Phase != v1alpha1.LoadTestPhasePending {
+		ref = nil // The clusters have been chosen.
 	}
-	reader, err := c.Placements.Cached()
-	var found *placement.Decisions
-	if err == nil {
-		found, err = placement.Read(ctx, reader, *ref)
-	}
-	switch {
-	case errors.Is(err, placement.ErrStarting):
-		return nil, nil
-	case errors.Is(err, placement.ErrNotInstalled), errors.Is(err, placement.ErrNotFound):
-		world.Unplaced = fmt.Sprintf("spec.placementRef: %v: create Placement %s/%s, or create the load test again with another one", err, ref.Namespace, ref.Name)
-	case err != nil:
-		return nil, err
-	case !found.Complete():
-		world.Unplaced = fmt.Sprintf("spec.placementRef: the decisions of Placement %s/%s are not complete yet", ref.Namespace, ref.Name)
-	default:
-		world.Placed = map[string]bool{}
-		for cluster := range found.Groups {
-			world.Placed[cluster] = true
-		}
-	}
-	return world, nil
+	var err error
+	world.Selection, err = fanout.Observe(ctx, c.Client, c.Placements, ref)
+	return world, err
 }
 
 // mergeHistograms reads the histograms of all runs, a few at a time.

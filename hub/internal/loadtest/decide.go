@@ -3,6 +3,7 @@
 package loadtest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
@@ -24,8 +27,6 @@ const (
 	lostAfter = 2 * time.Minute
 	// cleanupTimeout is how long the hub waits for runs to remove what they made.
 	cleanupTimeout = 10 * time.Minute
-	// mostFailures and mostMessage bound the status.
-	mostFailures, mostMessage = 20, 512
 	// disruptionSuffix is the end of the name of the NodeDisruptionRun beside a run. A NodeDisruption of the test's name may be there.
 	disruptionSuffix = "-load-test"
 )
@@ -34,11 +35,7 @@ const (
 type World struct {
 	Now  time.Time
 	Test *v1alpha1.LoadTest
-	// Clusters are all clusters of the hub that can be decoded.
-	Clusters []v1alpha1.Cluster
-	// Placed are the clusters that the Placement has chosen. Unplaced says why that is not known; empty if it is, or without one.
-	Placed   map[string]bool
-	Unplaced string
+	fanout.Selection
 	// Runs are all runs of the test's name, also those of others and such as cannot be decoded. Histograms, series and errors may
 	// be left out. Disruptions are all NodeDisruptionRuns of the name of those beside them.
 	Runs        []v1alpha1.LoadTestRun
@@ -105,18 +102,19 @@ func (d *Decision) noLaterThan(at time.Time) {
 // createRuns adds the runs that are missing, and names the clusters that are left out. The test continues when all runs are there, or
 // prepareTimeout is over.
 func (d *Decision) createRuns(w *view, runs []*v1alpha1.LoadTestRun) {
-	chosen, problem := w.chosenClusters()
+	chosen, err := w.chosenClusters()
+	var unknown *outcome.Wait
 	switch {
 	case w.Test.Spec.Stopped:
 		d.stopRuns(runs)
 		d.setPhase(v1alpha1.LoadTestPhaseFailed, "it was stopped before it had started")
 		return
-	case problem != "":
-		d.stopRuns(runs)
-		d.setPhase(v1alpha1.LoadTestPhaseFailed, "%s: create the load test again", problem)
+	case errors.As(err, &unknown):
+		d.setPhase(v1alpha1.LoadTestPhasePending, "%s", unknown.Message)
 		return
-	case w.Unplaced != "":
-		d.setPhase(v1alpha1.LoadTestPhasePending, "%s", w.Unplaced)
+	case err != nil:
+		d.stopRuns(runs)
+		d.setPhase(v1alpha1.LoadTestPhaseFailed, "%s: create the load test again", err)
 		return
 	case len(chosen) == 0:
 		d.stopRuns(runs)
@@ -148,21 +146,21 @@ func (d *Decision) addRuns(w *view, chosen []*v1alpha1.Cluster, late bool) (wait
 	d.Status.Failures = nil
 	for _, cluster := range chosen {
 		switch taken := w.ownerIn(cluster.Name); {
-		case taken == ours:
-		case w.explainUnfit(cluster) != "":
-			d.failCluster(cluster.Name, w.explainUnfit(cluster))
-		case taken == others:
-			d.failCluster(cluster.Name, fmt.Sprintf("left out, because another LoadTestRun has the name %s: delete one of the two", w.Test.Name))
-		case late && taken == leftover:
-			d.failCluster(cluster.Name, "left out, because the run of a load test of the same name that was deleted is still there: its agent has not cleaned up")
+		case taken == fanout.Ours:
+		case w.whyNotStart(cluster.Name) != "":
+			d.leaveOut(cluster.Name, w.whyNotStart(cluster.Name))
+		case taken == fanout.Others:
+			d.leaveOut(cluster.Name, fmt.Sprintf("another LoadTestRun has the name %s: delete one of the two", w.Test.Name))
+		case late && taken == fanout.Leftover:
+			d.leaveOut(cluster.Name, "the run of a load test of the same name that was deleted is still there: its agent has not cleaned up")
 		case late:
-			d.failCluster(cluster.Name, messageOf(earlier, cluster.Name, "left out, because its run could not be made in time"))
-		case taken == leftover:
+			fanout.NoteFailure(&d.Status.Failures, cluster.Name, fanout.FailureOf(earlier, cluster.Name, "left out: its run could not be made in time"))
+		case taken == fanout.Leftover:
 			waiting++
 		default:
 			run, err := w.newRun(cluster)
 			if err != nil {
-				d.failCluster(cluster.Name, "left out: "+err.Error())
+				d.leaveOut(cluster.Name, err.Error())
 				continue
 			}
 			d.Create = append(d.Create, run)
@@ -171,21 +169,9 @@ func (d *Decision) addRuns(w *view, chosen []*v1alpha1.Cluster, late bool) (wait
 	return waiting
 }
 
-// failCluster names a cluster that cannot be loaded in full.
-func (d *Decision) failCluster(cluster, why string) {
-	if len(d.Status.Failures) < mostFailures {
-		d.Status.Failures = append(d.Status.Failures, v1alpha1.LoadTestFailure{Cluster: cluster, Message: conditions.Shorten(why, mostMessage)})
-	}
-}
-
-// messageOf is what is known of a cluster's failure already.
-func messageOf(failures []v1alpha1.LoadTestFailure, cluster, otherwise string) string {
-	for _, failure := range failures {
-		if failure.Cluster == cluster {
-			return failure.Message
-		}
-	}
-	return otherwise
+// leaveOut names a cluster that is not loaded.
+func (d *Decision) leaveOut(cluster, why string) {
+	fanout.NoteFailure(&d.Status.Failures, cluster, "left out: "+why)
 }
 
 // stopRuns ends runs that are not over and have not been told. One that only cleans up continues with that.

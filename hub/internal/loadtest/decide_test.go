@@ -10,8 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest/preset"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 )
 
 var (
@@ -168,7 +170,7 @@ func TestClustersInWhichNothingMayBeginAreNamed(t *testing.T) {
 	w.step()
 	g.Expect(w.names()).To(ConsistOf("c04/rush", "c05/rush"))
 	g.Expect(w.Test.Status.Failures).To(HaveExactElements(
-		HaveField("Message", ContainSubstring("it is frozen")), HaveField("Message", "left out, because its agent is not connected: its Lease is old"),
+		HaveField("Message", ContainSubstring("is frozen")), HaveField("Message", "left out: the agent of Cluster c01 is not connected: its Lease is old"),
 		HaveField("Message", ContainSubstring("run on hollow Nodes only, and none is Ready")),
 		HaveField("Message", ContainSubstring("another LoadTestRun has the name rush: delete one of the two"))))
 	g.Expect(w.Test.Status).To(And(HaveField("Clusters", BeEquivalentTo(5)), HaveField("Failed", BeEquivalentTo(4))), "one that is not accepted does not count")
@@ -211,10 +213,13 @@ func TestAPlacementChooses(t *testing.T) {
 	g := NewWithT(t)
 	w := world(3)
 	w.Test.Spec.ClusterSelector, w.Test.Spec.PlacementRef = nil, &v1alpha1.PlacementReference{Namespace: "n", Name: "p"}
-	w.Unplaced = "there is none"
+	w.Placed.Unknown = &outcome.Wait{Message: "there is none"}
 	w.step()
 	g.Expect(w.Test.Status).To(And(HaveField("Phase", v1alpha1.LoadTestPhasePending), HaveField("Message", "there is none"), HaveField("PrepareTime", BeNil())))
-	w.Unplaced, w.Placed = "", map[string]bool{"c01": true, "gone": true}
+	w.Placed = fanout.Placed{Groups: map[string]string{"c01": "canary", "gone": ""}, Incomplete: true}
+	w.step()
+	g.Expect(w.Test.Status).To(And(HaveField("Phase", v1alpha1.LoadTestPhasePending), HaveField("Message", ContainSubstring("not complete yet")), HaveField("PrepareTime", BeNil())))
+	w.Placed.Incomplete = false
 	w.step()
 	g.Expect(w.names()).To(ConsistOf("c01/rush"))
 }

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest/preset"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
@@ -69,7 +70,7 @@ func (w *World) trouble(t *rapid.T) {
 
 // stored is a world as the API server keeps it: a hub that is started again knows no more.
 func (w *World) stored() *World {
-	copied := &World{Now: w.Now, Test: &v1alpha1.LoadTest{}, Clusters: w.Clusters}
+	copied := &World{Now: w.Now, Test: &v1alpha1.LoadTest{}, Selection: fanout.Selection{Clusters: w.Clusters}}
 	if err := json.Unmarshal([]byte(text(w.Test)), copied.Test); err != nil {
 		panic(err)
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
@@ -22,7 +23,7 @@ func (d *Decision) summarizeRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 	s.Prepared, s.Completed, s.Invalid, s.InvalidRuns, s.Progress = 0, 0, 0, nil, v1alpha1.LoadProgress{}
 	s.Failed = max(s.Clusters-int32(len(runs)), 0)
 	slowest := -1
-	var failed []v1alpha1.LoadTestFailure
+	var failed []v1alpha1.ClusterFailure
 	for i, run := range runs {
 		p := &run.Status.Progress
 		addProgress(&s.Progress, p)
@@ -34,14 +35,14 @@ func (d *Decision) summarizeRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 		}
 		if run.Status.Verdict == v1alpha1.LoadInvalid {
 			s.Invalid++
-			if len(s.InvalidRuns) < mostFailures {
+			if len(s.InvalidRuns) < fanout.MostFailures {
 				why := cmp.Or(strings.Join(run.Status.Invalid, "; "), "its agent does not say why")
-				s.InvalidRuns = append(s.InvalidRuns, v1alpha1.LoadTestFailure{Cluster: run.Namespace, Message: conditions.Shorten(why, mostMessage)})
+				s.InvalidRuns = append(s.InvalidRuns, v1alpha1.ClusterFailure{Cluster: run.Namespace, Message: conditions.Shorten(why, fanout.MostMessage)})
 			}
 		}
 		if why := d.failureOf(w, run); why != "" {
 			s.Failed++
-			failed = append(failed, v1alpha1.LoadTestFailure{Cluster: run.Namespace, Message: conditions.Shorten(why, mostMessage)})
+			failed = append(failed, v1alpha1.ClusterFailure{Cluster: run.Namespace, Message: conditions.Shorten(why, fanout.MostMessage)})
 		} else if isMeasured(run) && len(run.Status.Shortfalls) == 0 {
 			s.Completed++
 		}
@@ -50,12 +51,12 @@ func (d *Decision) summarizeRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 		s.Progress.Step = runs[slowest].Status.Progress.Step
 	}
 	for _, failure := range s.Failures {
-		if w.ownerIn(failure.Cluster) != ours {
+		if w.ownerIn(failure.Cluster) != fanout.Ours {
 			failed = append(failed, failure)
 		}
 	}
-	slices.SortFunc(failed, func(a, b v1alpha1.LoadTestFailure) int { return cmp.Compare(a.Cluster, b.Cluster) })
-	s.Failures = failed[:min(len(failed), mostFailures)]
+	slices.SortFunc(failed, func(a, b v1alpha1.ClusterFailure) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	s.Failures = failed[:min(len(failed), fanout.MostFailures)]
 }
 
 // addProgress adds the progress of a run.
@@ -95,8 +96,8 @@ func (d *Decision) failureOf(w *view, run *v1alpha1.LoadTestRun) string {
 
 // whyUnprepared says why a run had not started with the others.
 func (w *view) whyUnprepared(run *v1alpha1.LoadTestRun) string {
-	if cluster := w.clusters[run.Namespace]; cluster != nil && w.explainUnfit(cluster) != "" {
-		return w.explainUnfit(cluster)
+	if why := w.whyNotStart(run.Namespace); why != "" {
+		return "left out: " + why
 	}
 	return "it was not prepared when the test started: " + cmp.Or(run.Status.Failure, run.Status.Message, "its agent has said nothing of it")
 }
@@ -130,7 +131,7 @@ func (d *Decision) notDisrupted(w *view, run *v1alpha1.LoadTestRun) string {
 	case beside == nil && w.Now.After(d.Status.StartTime.Add(lateStart)):
 		return "no Node was let fail: its NodeDisruptionRun " + w.Test.Name + disruptionSuffix + " is missing"
 	case beside == nil:
-	case w.ownerOf(&beside.ObjectMeta) != ours:
+	case parentOf(w.Test).OwnerOf(beside) != fanout.Ours:
 		return "no Node was let fail, because another NodeDisruptionRun has the name " + beside.Name
 	case beside.Status.Phase == v1alpha1.NodeDisruptionFailed:
 		return "Nodes did not fail as they should: " + beside.Status.Message
@@ -148,12 +149,12 @@ func (d *Decision) End(world *World, merged *loadtest.Merged) {
 	}
 	s.EndTime = &ended
 	for cluster, why := range merged.Unreadable {
-		if failed := slices.ContainsFunc(s.Failures, func(f v1alpha1.LoadTestFailure) bool { return f.Cluster == cluster }); !failed {
+		if failed := slices.ContainsFunc(s.Failures, func(f v1alpha1.ClusterFailure) bool { return f.Cluster == cluster }); !failed {
 			s.Failed, s.Completed = s.Failed+1, max(s.Completed-1, 0)
-			d.failCluster(cluster, why)
+			fanout.NoteFailure(&s.Failures, cluster, why)
 		}
 	}
-	slices.SortFunc(s.Failures, func(a, b v1alpha1.LoadTestFailure) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	slices.SortFunc(s.Failures, func(a, b v1alpha1.ClusterFailure) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	s.Partial = s.Failed > 0
 	s.Results = merged.Results()
 	s.Unready = merged.Unready()
@@ -277,7 +278,7 @@ func unreadyText(s *v1alpha1.LoadTestStatus) string {
 }
 
 // namesOf are the clusters of a list that may be shortened, and what there is to say about the first.
-func namesOf(list []v1alpha1.LoadTestFailure, count int32) string {
+func namesOf(list []v1alpha1.ClusterFailure, count int32) string {
 	names := make([]string, 0, len(list))
 	for _, one := range list {
 		names = append(names, one.Cluster)

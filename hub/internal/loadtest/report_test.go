@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest/preset"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
@@ -134,5 +135,5 @@ func TestTheStatusIsBounded(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Logf("%d bytes", len(text))
 	g.Expect(len(text)).To(BeNumerically("<", 64<<10))
-	g.Expect(w.Test.Status).To(And(HaveField("Failures", HaveLen(mostFailures)), HaveField("Failed", BeEquivalentTo(500)), HaveField("Results", HaveLen(loadtest.MostResults))))
+	g.Expect(w.Test.Status).To(And(HaveField("Failures", HaveLen(fanout.MostFailures)), HaveField("Failed", BeEquivalentTo(500)), HaveField("Results", HaveLen(loadtest.MostResults))))
 }

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
@@ -18,10 +19,9 @@ func (d *Decision) prepareRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 		if run.Spec.StartTime != nil { // The hub was interrupted while it told them.
 			begun = run.Spec.StartTime.Time
 		}
-		cluster := w.clusters[run.Namespace]
 		switch {
 		case isOver(run):
-		case run.Status.Phase == v1alpha1.LoadTestRunPhasePrepared && cluster != nil && w.explainUnfit(cluster) == "":
+		case run.Status.Phase == v1alpha1.LoadTestRunPhasePrepared && w.whyNotStart(run.Namespace) == "":
 			ready = append(ready, run)
 		default:
 			waiting = append(waiting, run)
@@ -58,10 +58,9 @@ func (d *Decision) startRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 	d.late = true
 	soon := !w.Now.After(d.Status.StartTime.Add(lateStart)) && !w.Test.Spec.Stopped
 	for _, run := range runs {
-		cluster := w.clusters[run.Namespace]
 		switch {
 		case isMeasured(run):
-		case run.Spec.StartTime == nil && soon && !run.Spec.Stopped && run.Status.Phase == v1alpha1.LoadTestRunPhasePrepared && cluster != nil && w.explainUnfit(cluster) == "":
+		case run.Spec.StartTime == nil && soon && !run.Spec.Stopped && run.Status.Phase == v1alpha1.LoadTestRunPhasePrepared && w.whyNotStart(run.Namespace) == "":
 			d.Start = append(d.Start, run)
 			going++
 		case run.Spec.StartTime == nil:
@@ -119,7 +118,7 @@ func (d *Decision) createDisruptions(w *view, runs []*v1alpha1.LoadTestRun, soon
 		if err != nil || wanted == nil {
 			continue // The Nodes are gone since the run was made. A disruption that is missing is a failure.
 		}
-		beside := v1alpha1.NodeDisruptionRun{ObjectMeta: w.newMeta(run.Namespace, w.Test.Name+disruptionSuffix)}
+		beside := v1alpha1.NodeDisruptionRun{ObjectMeta: parentOf(w.Test).NewMeta(run.Namespace, w.Test.Name+disruptionSuffix)}
 		beside.Spec.Disruption = *wanted
 		d.Disrupt = append(d.Disrupt, beside)
 	}
@@ -129,7 +128,7 @@ func (d *Decision) createDisruptions(w *view, runs []*v1alpha1.LoadTestRun, soon
 func (d *Decision) pauseDisruptions(w *view) {
 	for i := range w.Disruptions {
 		beside := &w.Disruptions[i]
-		if w.ownerOf(&beside.ObjectMeta) == ours && beside.DecodeError == "" && !beside.Spec.Paused &&
+		if parentOf(w.Test).OwnerOf(beside) == fanout.Ours && beside.DecodeError == "" && !beside.Spec.Paused &&
 			beside.Status.Phase != v1alpha1.NodeDisruptionCompleted && beside.Status.Phase != v1alpha1.NodeDisruptionFailed {
 			d.Restore = append(d.Restore, beside)
 		}

@@ -64,7 +64,7 @@ func TestAClusterWithShortfallsWasNotLoadedInFull(t *testing.T) {
 	status.Verdict, status.Shortfalls, status.Progress.Failed = v1alpha1.LoadMissed, []string{"4 of 5 requests failed"}, 4
 	w.step()
 	g.Expect(w.Test.Status).To(And(HaveField("Verdict", v1alpha1.LoadMissed), HaveField("Completed", BeEquivalentTo(1)), HaveField("Failed", BeEquivalentTo(1)),
-		HaveField("Failures", ConsistOf(v1alpha1.LoadTestFailure{Cluster: "c01", Message: "4 of 5 requests failed"})),
+		HaveField("Failures", ConsistOf(v1alpha1.ClusterFailure{Cluster: "c01", Message: "4 of 5 requests failed"})),
 		HaveField("Message", And(ContainSubstring("1 of 2 clusters were loaded"), Not(ContainSubstring("in full"))))))
 }
 

@@ -2,17 +2,17 @@ package loadtest
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest/preset"
+	"github.com/hollowfleet/hollowfleet/internal/outcome"
 )
 
 // view is a World whose objects are found by the names of their clusters.
@@ -38,78 +38,46 @@ func newView(w *World) *view {
 }
 
 // chosenClusters are the clusters that the test is for, by name: those that have a run of it, and the accepted ones that are chosen. The
-// problem is one that only another spec solves.
-func (w *view) chosenClusters() (chosen []*v1alpha1.Cluster, problem string) {
-	matches := func(cluster *v1alpha1.Cluster) bool { return w.Placed[cluster.Name] }
-	if w.Test.Spec.PlacementRef == nil {
-		selector, err := metav1.LabelSelectorAsSelector(w.Test.Spec.ClusterSelector)
-		if err != nil {
-			return nil, fmt.Sprintf("spec.clusterSelector: %v", err)
-		}
-		matches = func(cluster *v1alpha1.Cluster) bool { return selector.Matches(labels.Set(cluster.Labels)) }
-	}
-	if wanted := w.Test.Spec.Preset; wanted != nil {
-		if err := preset.Check(wanted); err != nil {
-			return nil, "spec.preset: " + err.Error()
+// error is an *outcome.Wait while it is not known which these are; else only another spec helps.
+func (w *view) chosenClusters() ([]*v1alpha1.Cluster, error) {
+	chosen, err := w.Chosen(w.Test.Spec.ClusterSelector, w.Test.Spec.PlacementRef)
+	if wanted := w.Test.Spec.Preset; err == nil && wanted != nil {
+		if err = preset.Check(wanted); err != nil {
+			err = &outcome.Terminal{Message: "spec.preset: " + err.Error()}
 		}
 	}
-	for i := range w.Clusters {
-		if cluster := &w.Clusters[i]; cluster.Accepted() && matches(cluster) || w.ownerIn(cluster.Name) == ours {
+	for _, run := range w.ownRuns() {
+		if cluster := w.clusters[run.Namespace]; cluster != nil && !slices.Contains(chosen, cluster) {
 			chosen = append(chosen, cluster)
 		}
 	}
 	slices.SortFunc(chosen, func(a, b *v1alpha1.Cluster) int { return cmp.Compare(a.Name, b.Name) })
-	return chosen, ""
+	return chosen, err
 }
 
-// explainUnfit says why nothing may start in a cluster; empty if it may.
-func (w *view) explainUnfit(cluster *v1alpha1.Cluster) string {
-	if frozen := freeze.OfCluster(cluster.Name, cluster.Name, cluster); frozen.Frozen {
-		return "left out, because it is frozen: " + frozen.Message
-	}
-	if connected := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition); connected == nil {
-		return "left out, because its agent has never been connected"
-	} else if connected.Status != metav1.ConditionTrue {
-		return "left out, because its agent is not connected: " + connected.Message
-	}
-	return ""
+// parentOf is what the runs of a test, and the disruptions beside them, belong to.
+func parentOf(test *v1alpha1.LoadTest) fanout.Parent {
+	return fanout.Parent{Object: test, Kind: "LoadTest", Label: v1alpha1.LoadTestNameLabel}
 }
 
-// owner is whose the run of the test's name in a cluster is.
-type owner int
+// whyNotStart says why nothing may start in the cluster of a name now; empty if it may.
+func (w *view) whyNotStart(cluster string) string {
+	return freeze.OfStart(cluster, w.clusters[cluster]).Message
+}
 
-const (
-	// none: there is no such run. ours is the test's, leftover that of a deleted test of the same name.
-	none owner = iota
-	ours
-	leftover
-	others
-)
-
-func (w *view) ownerIn(cluster string) owner {
+// ownerIn says whose the run of the test's name in a cluster is.
+func (w *view) ownerIn(cluster string) fanout.Owner {
 	if run := w.runs[cluster]; run != nil {
-		return w.ownerOf(&run.ObjectMeta)
+		return parentOf(w.Test).OwnerOf(run)
 	}
-	return none
-}
-
-func (w *view) ownerOf(object *metav1.ObjectMeta) owner {
-	switch controller := metav1.GetControllerOf(object); {
-	case controller == nil:
-		return others
-	case controller.UID == w.Test.UID:
-		return ours
-	case controller.Kind == "LoadTest" && controller.Name == w.Test.Name:
-		return leftover
-	}
-	return others
+	return fanout.NoOne
 }
 
 // ownRuns are the test's runs, by the names of their clusters.
 func (w *view) ownRuns() []*v1alpha1.LoadTestRun {
 	var runs []*v1alpha1.LoadTestRun
 	for i := range w.Runs {
-		if w.ownerOf(&w.Runs[i].ObjectMeta) == ours {
+		if parentOf(w.Test).OwnerOf(&w.Runs[i]) == fanout.Ours {
 			runs = append(runs, &w.Runs[i])
 		}
 	}
@@ -119,21 +87,10 @@ func (w *view) ownRuns() []*v1alpha1.LoadTestRun {
 
 // newRun is the run of a cluster, which waits for its time to start.
 func (w *view) newRun(cluster *v1alpha1.Cluster) (v1alpha1.LoadTestRun, error) {
-	run := v1alpha1.LoadTestRun{ObjectMeta: w.newMeta(cluster.Name, w.Test.Name)}
+	run := v1alpha1.LoadTestRun{ObjectMeta: parentOf(w.Test).NewMeta(cluster.Name, w.Test.Name)}
 	load, _, err := w.loadFor(cluster)
 	run.Spec.Load, run.Spec.WithStartTime = load, true
 	return run, err
-}
-
-// newMeta is that of what is made for the test in a cluster. The name follows from the test's, so that nothing is made twice. When
-// the test is deleted the API server's garbage collector deletes it, and the agents remove what there is of it.
-func (w *view) newMeta(cluster, name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Namespace: cluster, Name: name, Labels: map[string]string{v1alpha1.LoadTestNameLabel: w.Test.Name},
-		OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: "LoadTest", Name: w.Test.Name, UID: w.Test.UID, Controller: new(true),
-		}},
-	}
 }
 
 // loadFor is what is done in a cluster, and which Nodes fail there.

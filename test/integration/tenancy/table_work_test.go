@@ -27,7 +27,7 @@ func loadTest(name string) *v1alpha1.LoadTest {
 
 func disruption(name string) *v1alpha1.NodeDisruption {
 	return &v1alpha1.NodeDisruption{ObjectMeta: named(name), Spec: v1alpha1.NodeDisruptionSpec{
-		ClusterSelector: *nowhere(), Disruption: disruptionRun(clusterA, "x").Spec.Disruption,
+		ClusterSelector: nowhere(), Disruption: disruptionRun(clusterA, "x").Spec.Disruption,
 	}}
 }
 
