@@ -51,7 +51,7 @@ slowest=(
 	hub/internal/fleet hub test/integration/restored test/integration test/integration/demo hub/internal/machineset agent/internal/machine
 	test/integration/cli test/integration/joining test/integration/tenancy test/integration/rollout test/integration/chaos
 	test/integration/lifecycle test/integration/ocm agent/internal/clusterstatus test/integration/autoscaler
-	agent/internal/clientcert hub/internal/cluster hub/internal/inventory internal/joining hub/internal/machine
+	agent/internal/clientcert hub/internal/cluster hub/internal/inventory internal/joining hub/internal/machinestate
 )
 
 # root FILTER... runs the packages of the root module that grep finds with FILTER.

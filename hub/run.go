@@ -37,10 +37,10 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory/managedcluster"
 	"github.com/hollowfleet/hollowfleet/hub/internal/leader"
 	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machine"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
@@ -245,7 +245,7 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	}
 	for _, setup := range append(tests,
 		clusters.SetupWithManager, requests.SetupWithManager, sets.SetupWithManager, deployments.SetupWithManager, fleets.SetupWithManager,
-		autoscaler.SetupWithManager, machine.SetupWithManager, managedcluster.Setup(recorder, now), clusterprofile.Setup(options.Namespace, recorder, now),
+		autoscaler.SetupWithManager, machinestate.SetupWithManager, managedcluster.Setup(recorder, now), clusterprofile.Setup(options.Namespace, recorder, now),
 	) {
 		err := setup(hub, controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,

@@ -24,8 +24,8 @@ func (hidden) As(target any) bool {
 	return is
 }
 
-// Claim: a failure beside others that only wait is still told and tried again with back-off. Broken: an error is settled if any part is.
-// Edge case: a failure whose cause is a conflict is none.
+// Claim: A failure beside others that only wait is still told and tried again with back-off. Broken: an error is settled if any part is.
+// Edge case: A failure whose cause is a conflict is none.
 func TestWhatFollowsAnError(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{}, "m", errors.New("changed"))
 	refused := &Failure{"Refused", errors.New("no")}

@@ -9,8 +9,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// Claim: One rule says whether anything may start in a cluster. Broken: the agent's connection is not asked for; a Cluster that cannot be
-// decoded counts as fine.
+// Claim: One rule says whether anything may start in a cluster. Broken: the agent's connection is not asked for; a Cluster that cannot be decoded counts as fine.
 func TestWhatMayStartInACluster(t *testing.T) {
 	now := metav1.Now()
 	set := func(cluster *v1alpha1.Cluster, kind string, status metav1.ConditionStatus, message string) {

@@ -1,5 +1,5 @@
-// Package machinestate counts Machines by state, and computes from the counts the conditions Ready, Reconciling and Stalled
-// of MachineSets and MachineDeployments. It is pure.
+// Package machinestate has what the hub knows of Machines: it counts them by state, computes from the counts the conditions Ready,
+// Reconciling and Stalled of MachineSets and MachineDeployments, and marks Machines as Stale of which nothing new is known.
 package machinestate
 
 import (

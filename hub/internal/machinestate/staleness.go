@@ -1,6 +1,4 @@
-// Package machine marks the Machines of a cluster while their state is not known: what their agent said last stays as
-// it is, and the condition Stale says that it may be true no longer.
-package machine
+package machinestate
 
 import (
 	"context"
@@ -25,7 +23,6 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
@@ -41,7 +38,8 @@ const (
 	pause  = time.Second
 )
 
-// Controller keeps the markers of one cluster's Machines.
+// Controller marks the Machines of a cluster while their state is not known: what their agent said last stays, and the condition Stale
+// says that it may be true no longer.
 type Controller struct {
 	client client.Client
 }
@@ -74,7 +72,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, nil // What makes it known asks for the cluster again.
 	}
 	var machines []*v1alpha1.Machine
-	err = machinestate.Each(ctx, c.client, func(machine *v1alpha1.Machine) {
+	err = Each(ctx, c.client, func(machine *v1alpha1.Machine) {
 		if machine.Spec.ClusterName == cluster.Name && !hasMarker(machine, wanted) {
 			machines = append(machines, machine)
 		}
