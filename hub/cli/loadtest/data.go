@@ -38,7 +38,7 @@ type report struct {
 	Progress  v1alpha1.LoadProgress          `json:"progress"`
 	Threshold []v1alpha1.LoadThresholdResult `json:"thresholds,omitempty"`
 	Results   []v1alpha1.LoadTestResult      `json:"results,omitempty"`
-	Failures  []v1alpha1.ClusterFailure     `json:"failures,omitempty"`
+	Failures  []v1alpha1.ClusterFailure      `json:"failures,omitempty"`
 	Runs      []clusterReport                `json:"runs,omitempty"`
 	Faults    []fault                        `json:"faults,omitempty"`
 	// Missed is how many clusters do not meet a threshold of scope EachCluster, and Unready why pods were never Ready.
