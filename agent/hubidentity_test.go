@@ -20,7 +20,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
-func (f *fixture) clusterNow() *v1alpha1.Cluster {
+func (f *env) clusterNow() *v1alpha1.Cluster {
 	f.t.Helper()
 	cluster := &v1alpha1.Cluster{}
 	f.Expect(f.exists(cluster, "", f.cluster)()).To(Succeed())
@@ -28,7 +28,7 @@ func (f *fixture) clusterNow() *v1alpha1.Cluster {
 }
 
 // waitFinding waits until the agent says on its Cluster that it has found something, and returns the finding.
-func (f *fixture) waitFinding(reason string) string {
+func (f *env) waitFinding(reason string) string {
 	f.t.Helper()
 	var cluster *v1alpha1.Cluster
 	f.Eventually(func(g Gomega) {
@@ -43,7 +43,7 @@ func (f *fixture) waitFinding(reason string) string {
 	return cluster.Status.UnacknowledgedHub
 }
 
-func (f *fixture) acknowledge(finding string) {
+func (f *env) acknowledge(finding string) {
 	f.t.Helper()
 	cluster := f.clusterNow()
 	before := cluster.DeepCopy()
@@ -53,14 +53,14 @@ func (f *fixture) acknowledge(finding string) {
 }
 
 // instance makes a Machine and waits for its pod.
-func (f *fixture) instance(name string) *v1alpha1.Machine {
+func (f *env) instance(name string) *v1alpha1.Machine {
 	f.t.Helper()
 	machine := f.machine(name)
 	f.Eventually(f.exists(&corev1.Pod{}, hostNamespace, name)).WithTimeout(agenttest.Wait).Should(Succeed())
 	return machine
 }
 
-func (f *fixture) podStays(name string) {
+func (f *env) podStays(name string) {
 	f.t.Helper()
 	f.Consistently(func(g Gomega) {
 		pod := &corev1.Pod{}
@@ -70,7 +70,7 @@ func (f *fixture) podStays(name string) {
 }
 
 // turnBack lets the Lease say what it said an hour ago.
-func (f *fixture) turnBack() {
+func (f *env) turnBack() {
 	f.t.Helper()
 	f.Eventually(func() error {
 		lease := f.lease()
@@ -80,7 +80,7 @@ func (f *fixture) turnBack() {
 }
 
 // waitKnown waits until the agent works for a hub that it knows.
-func (f *fixture) waitKnown() {
+func (f *env) waitKnown() {
 	f.t.Helper()
 	f.waitThawed()
 	f.Eventually(func() map[string]string { return f.lease().Annotations }).WithTimeout(agenttest.Wait).
@@ -88,7 +88,7 @@ func (f *fixture) waitKnown() {
 }
 
 // stop ends the agent and lets another one be started.
-func (f *fixture) stop() {
+func (f *env) stop() {
 	f.t.Helper()
 	f.cancel()
 	f.Eventually(f.stopped).WithTimeout(agenttest.Wait).Should(Receive(BeNil()))

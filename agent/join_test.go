@@ -28,7 +28,7 @@ import (
 )
 
 // bootstrap does what a user and the hub do for a cluster that is to join, and returns the bootstrap kubeconfig.
-func (f *fixture) bootstrap(cluster string) string {
+func (f *env) bootstrap(cluster string) string {
 	f.t.Helper()
 	id, secret := rand.String(6), rand.String(16)
 	name := "join-" + cluster
@@ -57,7 +57,7 @@ func (f *fixture) bootstrap(cluster string) string {
 }
 
 // hubKubeconfig leads to the hub with user's credential.
-func (f *fixture) hubKubeconfig(user *clientcmdapi.AuthInfo) *clientcmdapi.Config {
+func (f *env) hubKubeconfig(user *clientcmdapi.AuthInfo) *clientcmdapi.Config {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: f.env.Config.Host, CertificateAuthorityData: f.env.Config.CAData}
 	config.AuthInfos["user"] = user
@@ -67,14 +67,14 @@ func (f *fixture) hubKubeconfig(user *clientcmdapi.AuthInfo) *clientcmdapi.Confi
 }
 
 // removeLater deletes an object after the test, if it is there then.
-func (f *fixture) removeLater(object client.Object) {
+func (f *env) removeLater(object client.Object) {
 	f.t.Cleanup(func() { f.Expect(client.IgnoreNotFound(f.admin.Delete(context.Background(), object))).To(Succeed()) })
 }
 
 // An agent that runs in its cluster joins, and keeps its credential there, with the rights of config/rbac.
 func TestJoinWithASecret(t *testing.T) {
 	const cluster = "join-1"
-	seed := &fixture{t: t, WithT: NewWithT(t), env: agenttest.Environment(t), cluster: cluster}
+	seed := &env{t: t, WithT: NewWithT(t), env: agenttest.Environment(t), cluster: cluster}
 	seed.admin = seed.env.Client
 	path := seed.bootstrap(cluster)
 	seed.accept()
@@ -109,7 +109,7 @@ func TestJoinWithASecret(t *testing.T) {
 	again.waitThawed()
 }
 
-func (f *fixture) lease() *coordinationv1.Lease {
+func (f *env) lease() *coordinationv1.Lease {
 	f.t.Helper()
 	lease := &coordinationv1.Lease{}
 	f.Expect(f.exists(lease, f.cluster, v1alpha1.AgentLeaseName)()).To(Succeed())
@@ -117,7 +117,7 @@ func (f *fixture) lease() *coordinationv1.Lease {
 }
 
 // beat makes the agent renew its Lease every second.
-func (f *fixture) beat() {
+func (f *env) beat() {
 	f.t.Helper()
 	cluster := &v1alpha1.Cluster{}
 	f.Expect(f.exists(cluster, "", f.cluster)()).To(Succeed())

@@ -49,7 +49,7 @@ func join(t *testing.T, cluster string) string {
 // credentialOf is that of a cluster's agent, as a kubeconfig that needs no other file.
 func credentialOf(t *testing.T, cluster string) *clientcmdapi.Config {
 	t.Helper()
-	f := &fixture{t: t, WithT: NewWithT(t), env: agenttest.Environment(t), cluster: cluster}
+	f := &env{t: t, WithT: NewWithT(t), env: agenttest.Environment(t), cluster: cluster}
 	f.admin = f.env.Client
 	f.Expect(f.admin.Create(t.Context(), &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}})).To(Succeed())
 	store, err := clientcert.NewDir(t.TempDir())
@@ -90,7 +90,7 @@ func credentialOf(t *testing.T, cluster string) *clientcmdapi.Config {
 }
 
 // approve does what the hub does with the certificate request of a cluster that joins.
-func (f *fixture) approve(csr *certificatesv1.CertificateSigningRequest) {
+func (f *env) approve(csr *certificatesv1.CertificateSigningRequest) {
 	f.t.Helper()
 	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"}}
 	f.Expect(f.admin.SubResource("approval").Update(context.Background(), csr)).To(Succeed())

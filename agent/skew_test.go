@@ -60,7 +60,7 @@ func TestVersionSkew(t *testing.T) {
 }
 
 // hubVersion does what a hub of that version does.
-func (f *fixture) hubVersion(version string) {
+func (f *env) hubVersion(version string) {
 	f.t.Helper()
 	f.Eventually(func() error {
 		cluster := &v1alpha1.Cluster{}
@@ -73,7 +73,7 @@ func (f *fixture) hubVersion(version string) {
 }
 
 // agentFrozen is what the Cluster says of the agent's freeze.
-func (f *fixture) agentFrozen() string {
+func (f *env) agentFrozen() string {
 	cluster := &v1alpha1.Cluster{}
 	if err := f.exists(cluster, "", f.cluster)(); err != nil {
 		return err.Error()

@@ -19,14 +19,14 @@ import (
 )
 
 // loosely patches an object past all validation, as an older definition would have accepted it.
-func (f *fixture) loosely(object client.Object, definition, patch string) {
+func (f *env) loosely(object client.Object, definition, patch string) {
 	f.t.Helper()
 	f.Expect(f.env.Loosely(context.Background(), func(ctx context.Context) error {
 		return f.admin.Patch(ctx, object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)))
 	}, definition)).To(Succeed())
 }
 
-func (f *fixture) merge(object client.Object, patch string) {
+func (f *env) merge(object client.Object, patch string) {
 	f.t.Helper()
 	f.Expect(f.admin.Patch(context.Background(), object, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }

@@ -30,16 +30,16 @@ var environment *testenv.Environment
 
 func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
-type fixture struct {
+type env struct {
 	*WithT
 	t       *testing.T
 	client  client.WithWatch
 	request joining.Request
 }
 
-func newFixture(t *testing.T) *fixture {
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	f := &fixture{WithT: NewWithT(t), t: t}
+	f := &env{WithT: NewWithT(t), t: t}
 	var err error
 	f.client, err = client.NewWithWatch(environment.Config, client.Options{Scheme: scheme.New()})
 	f.Expect(err).NotTo(HaveOccurred())
@@ -47,25 +47,25 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-func (f *fixture) do() (*joining.Result, error) {
+func (f *env) do() (*joining.Result, error) {
 	return f.request.Do(f.t.Context(), f.client, time.Now())
 }
 
-func (f *fixture) mustDo() *joining.Result {
+func (f *env) mustDo() *joining.Result {
 	f.t.Helper()
 	result, err := f.do()
 	f.Expect(err).NotTo(HaveOccurred())
 	return result
 }
 
-func (f *fixture) cluster() *v1alpha1.Cluster {
+func (f *env) cluster() *v1alpha1.Cluster {
 	f.t.Helper()
 	cluster := &v1alpha1.Cluster{}
 	f.Expect(f.client.Get(f.t.Context(), client.ObjectKey{Name: f.request.Cluster}, cluster)).To(Succeed())
 	return cluster
 }
 
-func (f *fixture) tokens() []corev1.Secret {
+func (f *env) tokens() []corev1.Secret {
 	f.t.Helper()
 	secrets := &corev1.SecretList{}
 	f.Expect(f.client.List(f.t.Context(), secrets, client.InNamespace("kube-system"),
@@ -73,7 +73,7 @@ func (f *fixture) tokens() []corev1.Secret {
 	return secrets.Items
 }
 
-func (f *fixture) setJoined() {
+func (f *env) setJoined() {
 	f.t.Helper()
 	cluster := f.cluster()
 	cluster.Status.Conditions = []metav1.Condition{{
@@ -83,7 +83,7 @@ func (f *fixture) setJoined() {
 }
 
 func TestATokenIsForOneCluster(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.request.Labels = map[string]string{"stage": "test"}
 	result := f.mustDo()
 	f.Expect(result.Created).To(BeTrue())
@@ -122,7 +122,7 @@ func TestAcceptanceIsWrittenAsAskedFor(t *testing.T) {
 		joining.AcceptNow:    {Acceptance: v1alpha1.AcceptanceAccepted, AcceptancePolicy: v1alpha1.AcceptanceManual},
 	} {
 		t.Run("accept="+string(accept), func(t *testing.T) {
-			f := newFixture(t)
+			f := newEnv(t)
 			f.request.Accept = accept
 			f.mustDo()
 			f.Expect(f.cluster().Spec.Acceptance).To(Equal(want.Acceptance))
@@ -132,7 +132,7 @@ func TestAcceptanceIsWrittenAsAskedFor(t *testing.T) {
 }
 
 func TestAnotherRequestKeepsWhatItDoesNotName(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.request.Accept = joining.AcceptAuto
 	first := f.mustDo()
 	f.request.Accept = ""
@@ -147,7 +147,7 @@ func TestAnotherRequestKeepsWhatItDoesNotName(t *testing.T) {
 }
 
 func TestExpiredTokensAreRemoved(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	token := joining.NewToken(time.Now().Add(-time.Minute))
 	f.Expect(f.client.Create(t.Context(), token.Object(f.request.Cluster))).To(Succeed())
 	f.mustDo()
@@ -157,29 +157,29 @@ func TestExpiredTokensAreRemoved(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for name, test := range map[string]struct {
-		prepare func(*fixture)
+		prepare func(*env)
 		want    joining.Refusal
 	}{
-		"joined": {func(f *fixture) { f.mustDo(); f.setJoined() }, joining.AlreadyJoined},
-		"denied": {func(f *fixture) {
+		"joined": {func(f *env) { f.mustDo(); f.setJoined() }, joining.AlreadyJoined},
+		"denied": {func(f *env) {
 			f.mustDo()
 			cluster := f.cluster()
 			cluster.Spec.Acceptance = v1alpha1.AcceptanceDenied
 			f.Expect(f.client.Update(f.t.Context(), cluster)).To(Succeed())
 		}, joining.IsDenied},
-		"deleting": {func(f *fixture) {
+		"deleting": {func(f *env) {
 			f.mustDo()
 			cluster := f.cluster()
 			cluster.Finalizers = []string{"example.com/held"}
 			f.Expect(f.client.Update(f.t.Context(), cluster)).To(Succeed())
 			f.Expect(f.client.Delete(f.t.Context(), cluster)).To(Succeed())
 		}, joining.IsDeleting},
-		"not accepted, with a ServiceAccount": {func(f *fixture) {
+		"not accepted, with a ServiceAccount": {func(f *env) {
 			f.request.Credential = v1alpha1.CredentialServiceAccountToken
 		}, joining.NotAccepted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t)
+			f := newEnv(t)
 			test.prepare(f)
 			before := len(f.tokens())
 			_, err := f.do()
@@ -192,7 +192,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestAClusterThatHasJoinedGetsATokenIfAskedAgain(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.mustDo()
 	f.setJoined()
 	f.request.Again = true
@@ -201,7 +201,7 @@ func TestAClusterThatHasJoinedGetsATokenIfAskedAgain(t *testing.T) {
 
 func TestNothingIsLeftOfARequestThatFails(t *testing.T) {
 	refuse := errors.New("no Secret today")
-	failing := func(f *fixture) client.WithWatch {
+	failing := func(f *env) client.WithWatch {
 		return interceptor.NewClient(f.client, interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 				if _, secret := object.(*corev1.Secret); secret {
@@ -212,13 +212,13 @@ func TestNothingIsLeftOfARequestThatFails(t *testing.T) {
 		})
 	}
 	t.Run("a new cluster", func(t *testing.T) {
-		f := newFixture(t)
+		f := newEnv(t)
 		_, err := f.request.Do(t.Context(), failing(f), time.Now())
 		f.Expect(err).To(MatchError(refuse))
 		f.Expect(apierrors.IsNotFound(f.client.Get(t.Context(), client.ObjectKey{Name: f.request.Cluster}, &v1alpha1.Cluster{}))).To(BeTrue())
 	})
 	t.Run("a cluster that was there", func(t *testing.T) {
-		f := newFixture(t)
+		f := newEnv(t)
 		f.mustDo()
 		before := f.cluster()
 		f.request.Accept, f.request.Labels = joining.AcceptNow, map[string]string{"stage": "test"}
@@ -228,7 +228,7 @@ func TestNothingIsLeftOfARequestThatFails(t *testing.T) {
 		f.Expect(f.cluster().Labels).To(Equal(before.Labels))
 	})
 	t.Run("a result that cannot be handed over", func(t *testing.T) {
-		f := newFixture(t)
+		f := newEnv(t)
 		full := errors.New("disk full")
 		f.request.Deliver = func(*joining.Result) error { return full }
 		_, err := f.do()
@@ -239,7 +239,7 @@ func TestNothingIsLeftOfARequestThatFails(t *testing.T) {
 }
 
 func TestAServiceAccountsTokenIsWaitedFor(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.request.Accept, f.request.Credential = joining.AcceptNow, v1alpha1.CredentialServiceAccountToken
 	// What the hub does once the cluster is accepted.
 	f.Expect(f.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.request.Cluster}})).To(Succeed())
@@ -265,7 +265,7 @@ func TestAServiceAccountsTokenIsWaitedFor(t *testing.T) {
 }
 
 func TestTheKindRefusesTheSameNames(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	for _, name := range []string{"default", "kube-system", "openshift-x", "open-cluster-management-hub", "cert-manager", "hollowfleet", "hollowfleet-system", "a.b", "c1", "kube"} {
 		cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		err := f.client.Create(t.Context(), cluster, client.DryRunAll)
@@ -276,7 +276,7 @@ func TestTheKindRefusesTheSameNames(t *testing.T) {
 func TestAWriteOfTheHubInBetween(t *testing.T) {
 	for _, again := range []bool{true, false} {
 		t.Run(fmt.Sprintf("again=%v", again), func(t *testing.T) {
-			f := newFixture(t)
+			f := newEnv(t)
 			f.mustDo()
 			f.request.Accept, f.request.Again = joining.AcceptNow, again
 			behind := true

@@ -41,22 +41,22 @@ func (l *counting) Reconcile(_ context.Context, set *v1alpha1.MachineSet) (recon
 
 func (l *counting) Status(set *v1alpha1.MachineSet) any { return &set.Status }
 
-// fixture is one MachineSet, a client that counts status writes, and a runner over a logic.
-type fixture struct {
+// env is one MachineSet, a client that counts status writes, and a runner over a logic.
+type env struct {
 	set    *v1alpha1.MachineSet
 	writes int
 	logic  *counting
 	runner reconcile.Reconciler
 }
 
-func newFixture(t *testing.T) *fixture {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	g := NewWithT(t)
 	ctx := context.Background()
 	labels := map[string]string{"a": "b"}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "runner-"}}
 	g.Expect(environment.Client.Create(ctx, namespace)).To(Succeed())
-	f := &fixture{logic: &counting{}, set: &v1alpha1.MachineSet{
+	f := &env{logic: &counting{}, set: &v1alpha1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "set"},
 		Spec: v1alpha1.MachineSetSpec{
 			ClusterName: namespace.Name, Selector: v1alpha1.MachineSelector{MatchLabels: labels},
@@ -79,17 +79,17 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-func (f *fixture) reconcile() (reconcile.Result, error) {
+func (f *env) reconcile() (reconcile.Result, error) {
 	return f.runner.Reconcile(context.Background(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.set)})
 }
 
-func (f *fixture) stored(g Gomega) int32 {
+func (f *env) stored(g Gomega) int32 {
 	g.Expect(environment.Client.Get(context.Background(), client.ObjectKeyFromObject(f.set), f.set)).To(Succeed())
 	return f.set.Status.Replicas
 }
 
 func TestStatusIsWrittenOnceAndOnlyWhenItDiffers(t *testing.T) {
-	g, f := NewWithT(t), newFixture(t)
+	g, f := NewWithT(t), newEnv(t)
 	f.logic.replicas = 3
 	for range 3 {
 		result, err := f.reconcile()
@@ -101,7 +101,7 @@ func TestStatusIsWrittenOnceAndOnlyWhenItDiffers(t *testing.T) {
 }
 
 func TestStatusIsWrittenAlsoAfterAnError(t *testing.T) {
-	g, f := NewWithT(t), newFixture(t)
+	g, f := NewWithT(t), newEnv(t)
 	f.logic.replicas, f.logic.err = 2, errors.New("the world is on fire")
 	_, err := f.reconcile()
 	g.Expect(err).To(MatchError(f.logic.err))
@@ -109,7 +109,7 @@ func TestStatusIsWrittenAlsoAfterAnError(t *testing.T) {
 }
 
 func TestStatusCanBeHeldBack(t *testing.T) {
-	g, f := NewWithT(t), newFixture(t)
+	g, f := NewWithT(t), newEnv(t)
 	f.logic.replicas, f.logic.next = 5, reconciler.Next{After: time.Second, DeferStatus: true}
 	result, err := f.reconcile()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -123,7 +123,7 @@ func TestStatusCanBeHeldBack(t *testing.T) {
 }
 
 func TestAStaleStatusIsNotWritten(t *testing.T) {
-	g, f := NewWithT(t), newFixture(t)
+	g, f := NewWithT(t), newEnv(t)
 	f.logic.replicas = 4
 	f.logic.before = func(*v1alpha1.MachineSet) {
 		other := f.set.DeepCopy()
@@ -137,7 +137,7 @@ func TestAStaleStatusIsNotWritten(t *testing.T) {
 }
 
 func TestAnObjectThatIsGoneIsNoError(t *testing.T) {
-	g, f := NewWithT(t), newFixture(t)
+	g, f := NewWithT(t), newEnv(t)
 	g.Expect(environment.Client.Delete(context.Background(), f.set)).To(Succeed())
 	result, err := f.reconcile()
 	g.Expect(err).NotTo(HaveOccurred())

@@ -15,7 +15,7 @@ import (
 )
 
 // beforeDeletion calls change with the first object of a type that the driver is about to delete.
-func (b *bed) beforeDeletion(g *WithT, change func(client.Object)) {
+func (b *env) beforeDeletion(g *WithT, change func(client.Object)) {
 	watching, err := client.NewWithWatch(agenttest.Environment(b.t).Config, client.Options{Scheme: b.client.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
 	b.environment.Host.Client = interceptor.NewClient(watching, interceptor.Funcs{
@@ -29,13 +29,13 @@ func (b *bed) beforeDeletion(g *WithT, change func(client.Object)) {
 // Edge case: Old versions caused deletions. Also: agent/internal/machine TestADeletionThatMeetsAChangeIsTriedAgainSoonAndIsNoProblem.
 func TestWhatChangedSinceItWasReadIsNotDeleted(t *testing.T) {
 	// another gives an object to another cluster, whose agent shares the host namespace.
-	another := func(g *WithT, b *bed, object client.Object) {
+	another := func(g *WithT, b *env, object client.Object) {
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"`+v1alpha1.ClusterNameLabel+`":"c2"}}}`))
 		g.Expect(b.client.Patch(t.Context(), object, patch)).To(Succeed())
 	}
 	refused := MatchError(ContainSubstring(`is not of cluster "c1"`))
 	t.Run("the pod of a machine that is deleted", func(t *testing.T) {
-		g, b := NewWithT(t), newBed(t)
+		g, b := NewWithT(t), newEnv(t)
 		request := b.request("m1")
 		_, err := b.Create(t.Context(), request)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -45,7 +45,7 @@ func TestWhatChangedSinceItWasReadIsNotDeleted(t *testing.T) {
 		g.Expect(b.Delete(t.Context(), request.Machine)).To(refused)
 	})
 	t.Run("its secret", func(t *testing.T) {
-		g, b := NewWithT(t), newBed(t)
+		g, b := NewWithT(t), newEnv(t)
 		request := b.request("m1")
 		_, err := b.Create(t.Context(), request)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -59,7 +59,7 @@ func TestWhatChangedSinceItWasReadIsNotDeleted(t *testing.T) {
 		g.Expect(b.Delete(t.Context(), request.Machine)).To(refused)
 	})
 	t.Run("a pod of an older configuration", func(t *testing.T) {
-		g, b := NewWithT(t), newBed(t)
+		g, b := NewWithT(t), newEnv(t)
 		request := b.request("m1")
 		_, err := b.Create(t.Context(), request)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -17,7 +17,7 @@ import (
 )
 
 func TestAPodHasItsPlanFromTheBeginning(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	start := metav1.NewTime(time.Now().Truncate(time.Second))
 	plan, err := disrupt.Encode(disrupt.Plan{Entries: []disrupt.Entry{{
 		Run: "stuck", UID: "u", Fault: disrupt.Fault{Type: disrupt.NeverJoin},
@@ -37,7 +37,7 @@ func TestAPodHasItsPlanFromTheBeginning(t *testing.T) {
 }
 
 func TestNoPodIsMadeBeforeItsPlanIsKnown(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	undecided := errors.New("the hub does not answer")
 	b.environment.DisruptionPlan = func(context.Context, *v1alpha1.Machine) (string, error) { return "", undecided }
 	_, err := b.Create(t.Context(), b.request("m1"))

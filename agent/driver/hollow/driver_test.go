@@ -31,7 +31,7 @@ import (
 // targetNamespace is where config/rbac/agent-workload puts the bootstrap ServiceAccount.
 const targetNamespace = "hollowfleet"
 
-type bed struct {
+type env struct {
 	t *testing.T
 	*Driver
 	client    client.Client
@@ -39,10 +39,10 @@ type bed struct {
 	clock     *clocktesting.FakePassiveClock
 }
 
-func newBed(t *testing.T) *bed {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	c := agenttest.Environment(t).Client
-	b := &bed{t: t, client: c, namespace: agenttest.Namespace(t, c), clock: clocktesting.NewFakePassiveClock(time.Now())}
+	b := &env{t: t, client: c, namespace: agenttest.Namespace(t, c), clock: clocktesting.NewFakePassiveClock(time.Now())}
 	var err error
 	b.Driver, err = New(t.Context(), Options{Image: "hollowfleet/hollow-node", ServerURL: "https://192.0.2.1", ServerCA: []byte("CA")}, driver.Environment{
 		ClusterName: "c1", Clock: b.clock, Log: logr.Discard(), Changed: func(string) {},
@@ -55,19 +55,19 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-func (b *bed) request(name string) driver.Request {
+func (b *env) request(name string) driver.Request {
 	machine := testMachine()
 	machine.Name = name
 	return driver.Request{Machine: machine, Class: classOf(`{` + head + `}`)}
 }
 
-func (b *bed) pod(g *WithT, name string) *corev1.Pod {
+func (b *env) pod(g *WithT, name string) *corev1.Pod {
 	pod := &corev1.Pod{}
 	g.Expect(b.client.Get(context.Background(), client.ObjectKey{Namespace: b.namespace, Name: name}, pod)).To(Succeed())
 	return pod
 }
 
-func (b *bed) secret(g *WithT, name string) *corev1.Secret {
+func (b *env) secret(g *WithT, name string) *corev1.Secret {
 	secret := &corev1.Secret{}
 	g.Expect(b.client.Get(context.Background(), client.ObjectKey{Namespace: b.namespace, Name: name}, secret)).To(Succeed())
 	return secret
@@ -78,7 +78,7 @@ func (b *bed) secret(g *WithT, name string) *corev1.Secret {
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Subject {
 		return drivertest.Subject{
-			Driver: newBed(t).Driver, Timeout: agenttest.Wait,
+			Driver: newEnv(t).Driver, Timeout: agenttest.Wait,
 			Valid: `{` + head + `}`, Changed: `{` + head + `,"maxPods":50}`,
 			Invalid: `{` + head + `,"maxPods":"many"}`, InvalidField: "spec.providerConfig.value.maxPods",
 		}
@@ -98,7 +98,7 @@ func (r *reads) List(ctx context.Context, list client.ObjectList, options ...cli
 
 // Edge case: All pods were listed every ten seconds.
 func TestCountAsksTheAPIServerOnlyForNothing(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	cached := &corev1.PodList{}
 	watching, err := client.NewWithWatch(agenttest.Environment(t).Config, client.Options{Scheme: b.client.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -124,7 +124,7 @@ func TestCountAsksTheAPIServerOnlyForNothing(t *testing.T) {
 }
 
 func TestCreateMakesAPodAndASecret(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	_, err := b.Create(t.Context(), b.request("m1"))
 	g.Expect(err).NotTo(HaveOccurred())
 
@@ -160,7 +160,7 @@ func TestCreateMakesAPodAndASecret(t *testing.T) {
 }
 
 func TestTokenIDsOfAnother(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	_, err := b.Create(t.Context(), b.request("m1"))
 	g.Expect(err).NotTo(HaveOccurred())
 	for name, read := range map[string]func(context.Context, string) ([]string, error){
@@ -173,7 +173,7 @@ func TestTokenIDsOfAnother(t *testing.T) {
 }
 
 func TestTokenIsReplacedUntilTheNodeHasJoined(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	request := b.request("m1")
 	_, err := b.Create(t.Context(), request)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -206,7 +206,7 @@ func TestTokenIsReplacedUntilTheNodeHasJoined(t *testing.T) {
 }
 
 func TestACacheThatIsBehindIsNotBelieved(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	request := b.request("m1")
 	_, err := b.Create(t.Context(), request)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -263,7 +263,7 @@ func (c podCache) Get(ctx context.Context, key client.ObjectKey, object client.O
 }
 
 func TestTokenExpiryIsReadAgainAfterARestart(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	_, err := b.Create(t.Context(), b.request("m1"))
 	g.Expect(err).NotTo(HaveOccurred())
 	restarted := &Driver{options: b.options, environment: b.environment}
@@ -274,7 +274,7 @@ func TestTokenExpiryIsReadAgainAfterARestart(t *testing.T) {
 }
 
 func TestLabelsAndTaintsReplaceThePodOnlyBeforeItHasJoined(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	_, err := b.Create(t.Context(), b.request("m1"))
 	g.Expect(err).NotTo(HaveOccurred())
 	edited := b.request("m1")
@@ -289,7 +289,7 @@ func TestLabelsAndTaintsReplaceThePodOnlyBeforeItHasJoined(t *testing.T) {
 }
 
 func TestAnotherClustersPodIsNotTouched(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	_, err := b.Create(t.Context(), b.request("m1"))
 	g.Expect(err).NotTo(HaveOccurred())
 	other := &Driver{options: b.options, environment: b.environment}
@@ -305,7 +305,7 @@ func TestAnotherClustersPodIsNotTouched(t *testing.T) {
 
 // Claim: The pod's Secret is removed. Broken: the Secret is left.
 func TestDeleteRemovesTheSecretAlsoWithoutAPod(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	request := b.request("m1")
 	_, err := b.Create(t.Context(), request)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -317,7 +317,7 @@ func TestDeleteRemovesTheSecretAlsoWithoutAPod(t *testing.T) {
 
 // Claim: A used-up quota is its own error. Broken: a quota is any error.
 func TestQuotaIsExhaustion(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "none"}}
 	quota.Spec.Hard = corev1.ResourceList{"pods": resource.MustParse("0")}
 	g.Expect(b.client.Create(t.Context(), quota)).To(Succeed())
@@ -334,7 +334,7 @@ func TestQuotaIsExhaustion(t *testing.T) {
 }
 
 func TestObjectsAreLabeled(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	_, err := b.Create(t.Context(), b.request("m1"))
 	g.Expect(err).NotTo(HaveOccurred())
 	want := And(HaveKeyWithValue(v1alpha1.MachineNameLabel, "m1"), HaveKeyWithValue(v1alpha1.ClusterNameLabel, "c1"))

@@ -20,7 +20,7 @@ func TestAForeignObjectOfAMachinesNameIsNamedAndLeft(t *testing.T) {
 		"pod":    &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, b := NewWithT(t), newBed(t)
+			g, b := NewWithT(t), newEnv(t)
 			object.SetNamespace(b.namespace)
 			object.SetName("victim")
 			g.Eventually(func() error { return b.client.Create(t.Context(), object) }).Should(Succeed())
@@ -49,7 +49,7 @@ func TestAnOwnObjectWithoutItsLabelIsNotLeftBehind(t *testing.T) {
 		"without annotations, and with its Machine's label only": `{"annotations":null,"labels":{"` + v1alpha1.ClusterNameLabel + `":null}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, b := NewWithT(t), newBed(t)
+			g, b := NewWithT(t), newEnv(t)
 			_, err := b.Create(t.Context(), b.request("m1"))
 			g.Expect(err).NotTo(HaveOccurred())
 			for _, object := range []client.Object{b.pod(g, "m1"), b.secret(g, "m1")} {

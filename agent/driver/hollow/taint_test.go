@@ -17,7 +17,7 @@ import (
 )
 
 // addNode makes a Node with a label until the test ends.
-func (b *bed) addNode(t *testing.T, name, label string) *corev1.Node {
+func (b *env) addNode(t *testing.T, name, label string) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"test": "taint"}}}
 	if label != "" {
 		node.Labels[label] = "true"
@@ -28,14 +28,14 @@ func (b *bed) addNode(t *testing.T, name, label string) *corev1.Node {
 }
 
 // registersWith are the taints that a Machine's Node registers with.
-func (b *bed) registersWith(g *WithT, machine string) []corev1.Taint {
+func (b *env) registersWith(g *WithT, machine string) []corev1.Taint {
 	configuration, err := hollownode.Parse(b.secret(g, machine).Data[hollownode.ConfigFileName])
 	g.Expect(err).NotTo(HaveOccurred())
 	return configuration.Taints
 }
 
 func TestNodesRegisterWithTheTaintWhereThereAreRealNodes(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	create := func(name string) {
 		_, err := b.Create(t.Context(), b.request(name))
 		g.Expect(err).NotTo(HaveOccurred())
@@ -91,7 +91,7 @@ func TestClassAndOptionDecideOverTheTaint(t *testing.T) {
 		"auto by option, with real nodes": {option: v1alpha1.HollowTaintAuto, real: true, registers: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, b := NewWithT(t), newBed(t)
+			g, b := NewWithT(t), newEnv(t)
 			b.options.HollowTaint = test.option
 			if test.real {
 				b.addNode(t, "real", "")
@@ -110,7 +110,7 @@ func TestClassAndOptionDecideOverTheTaint(t *testing.T) {
 }
 
 func TestTheMachinesOwnTaintOfTheKeyStays(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	b.options.HollowTaint = v1alpha1.HollowTaintAlways
 	request := b.request("m1")
 	own := corev1.Taint{Key: v1alpha1.HollowNodeTaint, Value: "mine", Effect: corev1.TaintEffectNoSchedule}
@@ -128,7 +128,7 @@ func (unlisted) List(context.Context, client.ObjectList, ...client.ListOption) e
 }
 
 func TestNoNodeIsMadeWhileItIsNotKnownWhetherThereAreRealOnes(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	answering := b.environment.Target.Reader
 	b.environment.Target.Reader = unlisted{answering}
 	_, err := b.Create(t.Context(), b.request("m1"))

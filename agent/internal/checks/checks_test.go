@@ -29,8 +29,8 @@ import (
 
 func TestMain(m *testing.M) { agenttest.Main(m) }
 
-// bed is a Checker of a real cluster, in a namespace of its own for workload, host and Machines.
-type bed struct {
+// env is a Checker of a real cluster, in a namespace of its own for workload, host and Machines.
+type env struct {
 	*WithT
 	*Checker
 	t         *testing.T
@@ -46,7 +46,7 @@ type bed struct {
 	frozen   error
 }
 
-func (b *bed) Check() error {
+func (b *env) Check() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.frozen
@@ -56,10 +56,10 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
-func newBed(t *testing.T) *bed {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	environment := agenttest.Environment(t)
-	b := &bed{t: t, WithT: NewWithT(t), admin: environment.Client, clock: clocktesting.NewFakeClock(time.Now())}
+	b := &env{t: t, WithT: NewWithT(t), admin: environment.Client, clock: clocktesting.NewFakeClock(time.Now())}
 	b.namespace = agenttest.Namespace(t, b.admin)
 	b.cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: b.namespace, Generation: 7}}
 	config := clients.Gated(environment.Config, func(inner http.RoundTripper) http.RoundTripper {
@@ -89,7 +89,7 @@ func newBed(t *testing.T) *bed {
 }
 
 // condition reads, after so much time, and returns a condition.
-func (b *bed) condition(kind string, after time.Duration) metav1.Condition {
+func (b *env) condition(kind string, after time.Duration) metav1.Condition {
 	b.t.Helper()
 	b.clock.Step(after)
 	b.Read(b.t.Context())
@@ -102,13 +102,13 @@ func (b *bed) condition(kind string, after time.Duration) metav1.Condition {
 	return metav1.Condition{}
 }
 
-func (b *bed) budgets(after time.Duration) metav1.Condition {
+func (b *env) budgets(after time.Duration) metav1.Condition {
 	b.t.Helper()
 	return b.condition(v1alpha1.ClusterDisruptionAllowedCondition, after)
 }
 
 // asked returns the requests since the last call.
-func (b *bed) asked() []string {
+func (b *env) asked() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	requests := b.requests
@@ -116,13 +116,13 @@ func (b *bed) asked() []string {
 	return requests
 }
 
-func (b *bed) fail(err error) {
+func (b *env) fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refuse = err
 }
 
-func (b *bed) create(object client.Object) {
+func (b *env) create(object client.Object) {
 	b.t.Helper()
 	b.Eventually(func() error { return b.admin.Create(b.t.Context(), object) }).WithTimeout(agenttest.Wait).Should(Succeed(), "the namespace's service account must come")
 	b.t.Cleanup(func() {
@@ -131,7 +131,7 @@ func (b *bed) create(object client.Object) {
 }
 
 // node makes a Node, of a Machine of the cluster if own.
-func (b *bed) node(name string, own bool) string {
+func (b *env) node(name string, own bool) string {
 	b.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-" + name}}
 	if own {
@@ -142,7 +142,7 @@ func (b *bed) node(name string, own bool) string {
 }
 
 // pod puts a pod of an app on a Node.
-func (b *bed) pod(node, name, app string, ready bool, change func(*corev1.Pod)) {
+func (b *env) pod(node, name, app string, ready bool, change func(*corev1.Pod)) {
 	b.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name, Labels: map[string]string{"app": app}}}
 	pod.Spec = corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "c"}}}
@@ -153,7 +153,7 @@ func (b *bed) pod(node, name, app string, ready bool, change func(*corev1.Pod)) 
 	b.setReady(name, ready)
 }
 
-func (b *bed) setReady(name string, ready bool) {
+func (b *env) setReady(name string, ready bool) {
 	b.t.Helper()
 	status := corev1.ConditionFalse
 	if ready {
@@ -168,7 +168,7 @@ func (b *bed) setReady(name string, ready bool) {
 }
 
 // budget makes a budget for the pods of an app, and waits until the disruption controller allows so many disruptions.
-func (b *bed) budget(app string, minAvailable int32, allows int32) {
+func (b *env) budget(app string, minAvailable int32, allows int32) {
 	b.t.Helper()
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: app}}
 	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
@@ -177,7 +177,7 @@ func (b *bed) budget(app string, minAvailable int32, allows int32) {
 	b.waitFor(app, allows)
 }
 
-func (b *bed) waitFor(app string, allows int32) {
+func (b *env) waitFor(app string, allows int32) {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
 		budget := &policyv1.PodDisruptionBudget{}
@@ -189,7 +189,7 @@ func (b *bed) waitFor(app string, allows int32) {
 }
 
 func TestABudgetThatNeverAllowsADisruptionIsNamedAtOnce(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	node := b.node("own", true)
 	b.Expect(b.budgets(0)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1alpha1.ReasonSufficientPods),
 		HaveField("ObservedGeneration", BeEquivalentTo(7))))
@@ -206,7 +206,7 @@ func TestABudgetThatNeverAllowsADisruptionIsNamedAtOnce(t *testing.T) {
 // A drain uses a budget up until the evicted pod has a successor.
 // Claim: A briefly used-up budget is not a problem, an impossible one is. Broken: it is named at once; neither is told from the other. Also: TestABudgetThatNeverAllowsADisruptionIsNamedAtOnce.
 func TestABudgetThatIsUsedUpIsNamedWhenItStaysSo(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	node := b.node("own", true)
 	b.pod(node, "web-0", "web", true, nil)
 	b.pod(node, "web-1", "web", false, nil)
@@ -226,7 +226,7 @@ func TestABudgetThatIsUsedUpIsNamedWhenItStaysSo(t *testing.T) {
 }
 
 func TestOnlyBudgetsThatHoldADrainOfOwnNodesUpAreNamed(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	own, other := b.node("own", true), b.node("other", false)
 	b.pod(other, "elsewhere-0", "elsewhere", true, nil)
 	b.budget("elsewhere", 1, 0)
@@ -266,7 +266,7 @@ func TestOnlyPodsThatADrainEvictsCount(t *testing.T) {
 }
 
 func TestAtRestTwoRequestsAreMade(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	node := b.node("own", true)
 	for _, pod := range []string{"web-0", "web-1"} {
 		b.pod(node, pod, "web", true, nil)
@@ -277,7 +277,7 @@ func TestAtRestTwoRequestsAreMade(t *testing.T) {
 }
 
 func TestADeploymentThatIsMissingIsFalse(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	const kind = "example.com/FrontendAvailable"
 	b.cluster.Spec.HealthChecks = []v1alpha1.ClusterHealthCheck{{Type: kind, Deployment: v1alpha1.DeploymentReference{Namespace: b.namespace, Name: "web"}}}
 	found := b.condition(kind, 0)
@@ -333,7 +333,7 @@ func TestAvailability(t *testing.T) {
 }
 
 func TestWhatCannotBeReadIsUnknownAfterAWhile(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.Expect(b.Result().Known).To(BeFalse())
 	b.fail(errors.New("refused by the test"))
 	found := b.budgets(0)
@@ -347,7 +347,7 @@ func TestWhatCannotBeReadIsUnknownAfterAWhile(t *testing.T) {
 }
 
 func TestNothingIsReadWhileFrozenButOnceBeforeTheThaw(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.frozen = errors.New("frozen")
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
@@ -371,7 +371,7 @@ func TestNothingIsReadWhileFrozenButOnceBeforeTheThaw(t *testing.T) {
 }
 
 func TestADifferentDeploymentIsAnotherCheck(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	const kind = "example.com/Available"
 	use := func(name string) {
 		b.cluster.Spec.HealthChecks = []v1alpha1.ClusterHealthCheck{{Type: kind, Deployment: v1alpha1.DeploymentReference{Namespace: b.namespace, Name: name}}}

@@ -23,7 +23,7 @@ const (
 )
 
 // put puts a pod of an app in a state on a Node.
-func (b *bed) put(node, name, app string, state podState) {
+func (b *env) put(node, name, app string, state podState) {
 	b.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name, Labels: map[string]string{"app": app, "all": "yes"}}}
 	pod.Spec = corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "c"}}}
@@ -45,7 +45,7 @@ func (b *bed) put(node, name, app string, state podState) {
 	}
 }
 
-func (b *bed) budgetOf(name string, selector map[string]string, spec policyv1.PodDisruptionBudgetSpec) {
+func (b *env) budgetOf(name string, selector map[string]string, spec policyv1.PodDisruptionBudgetSpec) {
 	b.t.Helper()
 	spec.Selector = &metav1.LabelSelector{MatchLabels: selector}
 	b.create(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}, Spec: spec})
@@ -84,7 +84,7 @@ func TestTheCheckAndTheEvictionAPIAgree(t *testing.T) {
 		"the same with a Pending pod":                  {[]podState{isPending}, policyv1.PodDisruptionBudgetSpec{MaxUnavailable: one}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			node := b.node("own", true)
 			for i, state := range test.pods {
 				b.put(node, "p-"+string(rune('a'+i)), "app", state)
@@ -104,7 +104,7 @@ func TestTheCheckAndTheEvictionAPIAgree(t *testing.T) {
 }
 
 // refusesAny reports whether the API refuses to evict any pod of the namespace. None may have been evicted before.
-func (b *bed) refusesAny() bool {
+func (b *env) refusesAny() bool {
 	b.t.Helper()
 	pods := &corev1.PodList{}
 	b.Expect(b.admin.List(b.t.Context(), pods, client.InNamespace(b.namespace))).To(Succeed())
@@ -118,7 +118,7 @@ func (b *bed) refusesAny() bool {
 }
 
 func TestTheCheckEvictsNothing(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	node := b.node("own", true)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		b.put(node, name, "app", isPending)
@@ -134,7 +134,7 @@ func TestTheCheckEvictsNothing(t *testing.T) {
 }
 
 func TestTwoBudgetsForOnePodAreNamed(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	node := b.node("own", true)
 	b.put(node, "a", "app", isReady)
 	b.put(node, "b", "other", isReady)

@@ -32,7 +32,7 @@ func TestTheQuotaThatLeavesTheLeastRoomIsReported(t *testing.T) {
 	} {
 		NewWithT(t).Expect(leastRoom(test.quotas)).To(Equal(test.want), name)
 	}
-	b := newBed(t)
+	b := newEnv(t)
 	b.Read(t.Context())
 	b.Expect(b.Result()).To(And(HaveField("Known", true), HaveField("PodQuota", BeNil())))
 	live := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "small"}}

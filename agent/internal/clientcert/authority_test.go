@@ -92,7 +92,7 @@ func presented(url string) ([]byte, error) {
 	return connection.ConnectionState().PeerCertificates[0].Raw, nil
 }
 
-func leafOf(b *bed, certificate []byte) []byte {
+func leafOf(b *env, certificate []byte) []byte {
 	b.t.Helper()
 	block, _ := pem.Decode(certificate)
 	if block == nil {

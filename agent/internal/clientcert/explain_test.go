@@ -21,8 +21,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// workload returns a client of a user who may do that much with Secrets of the bed's namespace, the workload cluster's of this test.
-func (b *bed) workload(verbs ...string) client.Client {
+// workload returns a client of a user who may do that much with Secrets of the env's namespace, the workload cluster's of this test.
+func (b *env) workload(verbs ...string) client.Client {
 	b.t.Helper()
 	user := "workload:" + b.cluster
 	if len(verbs) > 0 {
@@ -40,14 +40,14 @@ func (b *bed) workload(verbs ...string) client.Client {
 	return b.clientOf(config)
 }
 
-func (b *bed) clientOf(config *rest.Config) client.Client {
+func (b *env) clientOf(config *rest.Config) client.Client {
 	b.t.Helper()
 	direct, err := clients.NewDirect(config)
 	b.Expect(err).NotTo(HaveOccurred())
 	return direct.Ungated(clients.Keeping("Secret", b.secret()))
 }
 
-func (b *bed) secret() client.ObjectKey {
+func (b *env) secret() client.ObjectKey {
 	return client.ObjectKey{Namespace: b.cluster, Name: "hub-credential"}
 }
 
@@ -56,7 +56,7 @@ func storedIn(workload client.Client, key client.ObjectKey) func(*Options) {
 }
 
 // waitsForTheStore fails unless the manager waits for what every text names, and for nothing of the hub.
-func (b *bed) waitsForTheStore(texts ...string) {
+func (b *env) waitsForTheStore(texts ...string) {
 	b.t.Helper()
 	for _, text := range texts {
 		b.waits(text)
@@ -68,7 +68,7 @@ func (b *bed) waitsForTheStore(texts ...string) {
 func TestARefusalByTheWorkloadClusterIsNotTheHubs(t *testing.T) {
 	for verb, verbs := range map[string][]string{"get": nil, "create": {"get"}, "update": {"get", "create"}} {
 		t.Run(verb, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			workload := b.workload(verbs...)
 			if verb == "update" {
 				b.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.cluster, Name: b.secret().Name}})
@@ -82,7 +82,7 @@ func TestARefusalByTheWorkloadClusterIsNotTheHubs(t *testing.T) {
 
 // A store that a credential cannot be written to any more costs no credential, and the log says what to do.
 func TestARefusalByTheWorkloadClusterAfterTheJoin(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.run(storedIn(b.workload("get", "create"), b.secret()))
 	b.approve()
 	b.soon(b.ready, "a credential")
@@ -91,7 +91,7 @@ func TestARefusalByTheWorkloadClusterAfterTheJoin(t *testing.T) {
 
 // The policy is that of simulated clusters, the user an ordinary one, such as a ServiceAccount.
 func TestTheNamespaceOfAPodhost(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.applyPodhostPolicy()
 	workload := b.workload("get", "create", "update")
 	b.Eventually(func() error {
@@ -105,7 +105,7 @@ func TestTheNamespaceOfAPodhost(t *testing.T) {
 		"simcluster kubeconfig --user hollowfleet-agent --group hollowfleet:agents", "target.kubeconfigSecret")
 }
 
-func (b *bed) applyPodhostPolicy() {
+func (b *env) applyPodhostPolicy() {
 	b.t.Helper()
 	content, err := os.ReadFile("../../simulator/internal/controlplane/podhostpolicy.yaml")
 	b.Expect(err).NotTo(HaveOccurred())
@@ -118,7 +118,7 @@ func (b *bed) applyPodhostPolicy() {
 
 // A 401 of the workload cluster is none of the hub: the join token stays good.
 func TestAWorkloadClusterThatDoesNotKnowItsAgent(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	anonymous := rest.AnonymousClientConfig(b.env.Config)
 	anonymous.BearerToken = "nobody"
 	store := &loadable{Secret: NewSecret(b.clientOf(anonymous), b.secret())}
@@ -134,7 +134,7 @@ type loadable struct{ *Secret }
 func (l *loadable) Load(context.Context) (Contents, error) { return Contents{}, nil }
 
 func TestANamespaceThatTheWorkloadClusterDoesNotHave(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	key := client.ObjectKey{Namespace: b.cluster + "-missing", Name: "hub-credential"}
 	direct, err := clients.NewDirect(b.env.Config)
 	b.Expect(err).NotTo(HaveOccurred())
@@ -143,7 +143,7 @@ func TestANamespaceThatTheWorkloadClusterDoesNotHave(t *testing.T) {
 }
 
 func TestADirectoryThatFails(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	dir, err := NewDir(b.dir)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.run(func(o *Options) {
@@ -155,7 +155,7 @@ func TestADirectoryThatFails(t *testing.T) {
 
 // Each refusal of the hub names verb, object and the role that is missing.
 func TestARefusalByTheHubNamesTheRole(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	role := &rbacv1.ClusterRole{}
 	b.Expect(b.admin.Get(context.Background(), client.ObjectKey{Name: "join:" + b.cluster}, role)).To(Succeed())
 	rules := role.Rules
@@ -174,7 +174,7 @@ func TestARefusalByTheHubNamesTheRole(t *testing.T) {
 }
 
 // mayRequest reports whether a holder of a join token may do that with the cluster's request.
-func (b *bed) mayRequest(verb string) bool {
+func (b *env) mayRequest(verb string) bool {
 	b.t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: "join", Groups: []string{v1alpha1.JoinGroupPrefix + b.cluster},

@@ -25,7 +25,7 @@ import (
 )
 
 func TestJoin(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.run()
 	_, _, err := b.manager.Current()
 	b.Expect(err).To(MatchError(ContainSubstring("no credential for the hub yet: waiting for ")))
@@ -81,7 +81,7 @@ func TestJoin(t *testing.T) {
 }
 
 func TestARestartGoesOnWithItsRequest(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.run()
 	b.waits("acceptance")
 	before := b.request().UID
@@ -93,7 +93,7 @@ func TestARestartGoesOnWithItsRequest(t *testing.T) {
 }
 
 func TestADeniedRequestIsMadeAgainLater(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.run()
 	b.decide(certificatesv1.CertificateDenied, "WrongGroup", "the group is not that of the cluster")
 	denied := b.request()
@@ -110,7 +110,7 @@ func TestADeniedRequestIsMadeAgainLater(t *testing.T) {
 }
 
 func TestAnothersPendingRequestIsLeftAloneForAMinute(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	foreign := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AgentRequestPrefix + b.cluster}}
 	key, err := keyutil.MakeEllipticPrivateKeyPEM()
 	b.Expect(err).NotTo(HaveOccurred())
@@ -132,7 +132,7 @@ func TestAnothersPendingRequestIsLeftAloneForAMinute(t *testing.T) {
 }
 
 func TestATokenThatHasExpired(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.bootstrap(b.token(time.Now().Add(-time.Minute)))
 	b.run()
 	b.waits("the hub does not know the one at " + b.path + "; it has expired, was removed, or is for another hub: make a new one with 'kubectl hollow cluster join " + b.cluster + " --again'")
@@ -145,7 +145,7 @@ func TestATokenThatHasExpired(t *testing.T) {
 }
 
 func TestATokenForAnotherCluster(t *testing.T) {
-	b, other := newBed(t), newBed(t)
+	b, other := newEnv(t), newEnv(t)
 	b.bootstrap(other.token(time.Now().Add(time.Hour)))
 	b.run()
 	b.waits("the token at " + b.path + " is not for Cluster " + b.cluster + ", or that Cluster is denied or does not exist")
@@ -153,7 +153,7 @@ func TestATokenForAnotherCluster(t *testing.T) {
 }
 
 func TestTokensThatAreNone(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	for token, want := range map[string]string{
 		"":         "it has no token",
 		"password": "its token is neither a join token nor that of a ServiceAccount",
@@ -166,7 +166,7 @@ func TestTokensThatAreNone(t *testing.T) {
 }
 
 func TestALapsedCertificateIsReplacedWithTheToken(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.join()
 	first := b.stored(certificateKey)
 	b.stop()
@@ -179,7 +179,7 @@ func TestALapsedCertificateIsReplacedWithTheToken(t *testing.T) {
 }
 
 func TestALapsedCertificateAndAnExpiredToken(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.join()
 	b.stop()
 	// The hub knows neither: the one is of another authority, the other too old.
@@ -197,7 +197,7 @@ func TestALapsedCertificateAndAnExpiredToken(t *testing.T) {
 }
 
 func TestACertificateThatTheHubDoesNotKnowIsReplacedWithTheToken(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.join()
 	b.stop()
 	// What an agent has whose hub got another CA for clients: good in itself, and refused with 401.
@@ -229,7 +229,7 @@ func TestACertificateThatTheHubDoesNotKnowIsReplacedWithTheToken(t *testing.T) {
 }
 
 func TestAnotherClustersCredentialIsNotUsed(t *testing.T) {
-	b, other := newBed(t), newBed(t)
+	b, other := newEnv(t), newEnv(t)
 	other.join()
 	other.stop()
 	b.dir = other.dir
@@ -239,7 +239,7 @@ func TestAnotherClustersCredentialIsNotUsed(t *testing.T) {
 }
 
 func TestServiceAccountTokens(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: b.cluster, Name: v1alpha1.AgentServiceAccount}})
 	name := "tokens:" + b.cluster
 	account := rbacv1.Subject{Kind: "ServiceAccount", Namespace: b.cluster, Name: v1alpha1.AgentServiceAccount}
@@ -276,7 +276,7 @@ func TestServiceAccountTokens(t *testing.T) {
 }
 
 func TestSecretStore(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	key := client.ObjectKey{Namespace: b.cluster, Name: "hub-credential"}
 	inSecret := func(o *Options) { o.Store = NewSecret(b.admin, key) }
 	b.run(inSecret)

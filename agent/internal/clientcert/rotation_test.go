@@ -39,7 +39,7 @@ func (l *traffic) fail(err error) {
 
 // newTraffic reads the Cluster as the agent from several goroutines, and watches it from another, through one client
 // whose credential source keeps.
-func newTraffic(b *bed, source clients.Source) *traffic {
+func newTraffic(b *env, source clients.Source) *traffic {
 	b.t.Helper()
 	config, err := clients.Rotating(source, b.env.Config.Host, "load")
 	b.Expect(err).NotTo(HaveOccurred())
@@ -96,7 +96,7 @@ func (l *traffic) watch(ctx context.Context, agent client.WithWatch, cluster str
 	}
 }
 
-func (l *traffic) expectNoFailure(b *bed) {
+func (l *traffic) expectNoFailure(b *env) {
 	b.t.Helper()
 	l.stop()
 	if l.failed.Load() > 0 {
@@ -108,7 +108,7 @@ func (l *traffic) expectNoFailure(b *bed) {
 // A certificate of one hour is renewed again and again, signed by the real signer, while requests continue.
 func TestRotationFailsNoRequest(t *testing.T) {
 	const rotations = 8
-	b := newBed(t)
+	b := newEnv(t)
 	b.join()
 	b.approveAll()
 	// Without the bootstrap kubeconfig it asks with its own certificate each time. The agent's clock runs ahead of
@@ -142,7 +142,7 @@ func TestRotationFailsNoRequest(t *testing.T) {
 }
 
 func TestACertificateThatIsNotRenewedInTimeIsAskedForUntilItComes(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.join()
 	b.clock.SetTime(b.manager.heldNow().RenewAt)
 	b.decide(certificatesv1.CertificateDenied, "Later", "not now")
@@ -155,7 +155,7 @@ func TestACertificateThatIsNotRenewedInTimeIsAskedForUntilItComes(t *testing.T) 
 }
 
 // serving replaces the API server's certificate, as a rotation of its authority does, and waits until it is used.
-func serving(b *bed, certificate, key []byte) {
+func serving(b *env, certificate, key []byte) {
 	b.t.Helper()
 	pki := filepath.Join(b.env.Cluster.Dir(), "pki")
 	b.Expect(os.WriteFile(filepath.Join(pki, "kube-apiserver.key"), key, 0o600)).To(Succeed())
@@ -168,7 +168,7 @@ func serving(b *bed, certificate, key []byte) {
 func anyone(context.Context, *rest.Config) error { return nil }
 
 func TestRotatedAuthorityOfTheHub(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.join()
 	token := b.manager.bootstrap.token
 	followed := filepath.Join(b.dir, kubeconfigKey)
@@ -223,7 +223,7 @@ func TestRotatedAuthorityOfTheHub(t *testing.T) {
 }
 
 func TestHalfWrittenFilesAreNotFollowed(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.join()
 	b.stop()
 	log := &buffer{}

@@ -22,8 +22,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// bed is a Reporter of a real Cluster, whose agent knows what the test says.
-type bed struct {
+// env is a Reporter of a real Cluster, whose agent knows what the test says.
+type env struct {
 	admin   client.Client
 	name    string
 	changes chan struct{}
@@ -89,7 +89,7 @@ func (s *stranger) Finding() (string, bool) {
 	return s.finding, true
 }
 
-func (b *bed) set(state freeze.State) {
+func (b *env) set(state freeze.State) {
 	b.mu.Lock()
 	b.state = state
 	b.mu.Unlock()
@@ -97,31 +97,31 @@ func (b *bed) set(state freeze.State) {
 }
 
 // Look implements Freeze.
-func (b *bed) Look() {}
+func (b *env) Look() {}
 
-// Refresh makes the bed the freeze monitor of its reporter.
-func (b *bed) Refresh() freeze.State {
+// Refresh makes the env the freeze monitor of its reporter.
+func (b *env) Refresh() freeze.State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.state
 }
 
 // Seen implements clients.Last.
-func (b *bed) Seen(cluster *v1alpha1.Cluster) {
+func (b *env) Seen(cluster *v1alpha1.Cluster) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cluster = cluster
 }
 
 // Cluster implements clients.Last.
-func (b *bed) Cluster() *v1alpha1.Cluster {
+func (b *env) Cluster() *v1alpha1.Cluster {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.cluster
 }
 
 // refresh is what the probe of the hub does every few seconds.
-func (b *bed) refresh(g *WithT) *v1alpha1.Cluster {
+func (b *env) refresh(g *WithT) *v1alpha1.Cluster {
 	cluster := &v1alpha1.Cluster{}
 	g.Expect(b.admin.Get(context.Background(), client.ObjectKey{Name: b.name}, cluster)).To(Succeed())
 	b.Seen(cluster)
@@ -139,10 +139,10 @@ func (fixedFacts) Orphans() (orphans *v1alpha1.Orphans, known bool) { return nil
 
 func (fixedFacts) Checks() checks.Result { return checks.Result{} }
 
-func newBed(t *testing.T) *bed {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	g := NewWithT(t)
-	b := &bed{admin: agenttest.Environment(t).Client, changes: make(chan struct{}, 1), state: thawed()}
+	b := &env{admin: agenttest.Environment(t).Client, changes: make(chan struct{}, 1), state: thawed()}
 	b.name = agenttest.Namespace(t, b.admin)
 	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: b.name}}
 	cluster.Spec.Acceptance = v1alpha1.AcceptanceAccepted
@@ -164,7 +164,7 @@ func newBed(t *testing.T) *bed {
 }
 
 // join is what the hub does when it accepts a cluster.
-func (b *bed) join(g *WithT) {
+func (b *env) join(g *WithT) {
 	cluster := b.refresh(g)
 	cluster.Status.Namespace = b.name
 	cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{
@@ -174,13 +174,13 @@ func (b *bed) join(g *WithT) {
 	b.refresh(g)
 }
 
-func (b *bed) lease() (*coordinationv1.Lease, error) {
+func (b *env) lease() (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
 	return lease, b.admin.Get(context.Background(), client.ObjectKey{Namespace: b.name, Name: v1alpha1.AgentLeaseName}, lease)
 }
 
 func TestReporter(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	g.Consistently(func() error { _, err := b.lease(); return err }).WithTimeout(1500*time.Millisecond).
 		ShouldNot(Succeed(), "a Lease was written before the hub had made the namespace")
 	b.join(g)
@@ -237,7 +237,7 @@ func TestReporter(t *testing.T) {
 }
 
 func TestALeaseThatWasTakenAwayComesBack(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	b.join(g)
 	var lease *coordinationv1.Lease
 	g.Eventually(func() (err error) { lease, err = b.lease(); return err }).WithTimeout(agenttest.Wait).Should(Succeed())
@@ -246,7 +246,7 @@ func TestALeaseThatWasTakenAwayComesBack(t *testing.T) {
 }
 
 func TestTheLeaseHandsOnWhenAgentsCouldAct(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	before, own := freeze.Interval{From: begin, To: begin.Add(time.Hour)}, freeze.Interval{From: begin.Add(2 * time.Hour), To: begin.Add(3 * time.Hour)}
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: b.name, Name: v1alpha1.AgentLeaseName}}
@@ -267,7 +267,7 @@ func TestTheLeaseHandsOnWhenAgentsCouldAct(t *testing.T) {
 }
 
 func TestAFindingIsToldWithTheLease(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	b.hub.find("f1")
 	b.join(g)
 	g.Eventually(func() error { _, err := b.lease(); return err }).WithTimeout(agenttest.Wait).Should(Succeed())

@@ -125,9 +125,9 @@ func (l *link) failed(counter *int) func() int {
 }
 
 // cutOff is an agent that worked, until it froze because the hub answers nothing.
-func cutOff(t *testing.T) (*WithT, *bed) {
+func cutOff(t *testing.T) (*WithT, *env) {
 	t.Helper()
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	b.join(g)
 	g.Eventually(b.link.renewals).WithTimeout(agenttest.Wait).Should(ContainElement(metav1.ConditionFalse))
 	b.link.cut()
@@ -155,7 +155,7 @@ func TestAnAgentComesBackToAHubThatIsSlow(t *testing.T) {
 
 // What the agent has written last may have got lost, or have got through without its knowing.
 func TestAnAgentThatComesBackGoesByTheClusterAsItIs(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	b.join(g)
 	b.set(frozen(freeze.Target, v1alpha1.ReasonUnreachable, v1alpha1.ReasonTargetUnreachable, "Timeout"))
 	g.Eventually(b.link.renewals).WithTimeout(agenttest.Wait).Should(ContainElement(metav1.ConditionTrue))

@@ -28,8 +28,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
-// bed has a Machine m1 whose token is t1, and a controller that reads requests from a cache as the agent does.
-type bed struct {
+// env has a Machine m1 whose token is t1, and a controller that reads requests from a cache as the agent does.
+type env struct {
 	*Controller
 	admin  client.Client
 	config *rest.Config
@@ -45,10 +45,10 @@ func (f *freezer) Check() error {
 	return nil
 }
 
-func newBed(t *testing.T) *bed {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	environment := agenttest.Environment(t)
-	b := &bed{admin: environment.Client, config: environment.Config, frozen: &freezer{}}
+	b := &env{admin: environment.Client, config: environment.Config, frozen: &freezer{}}
 	namespace := agenttest.Namespace(t, b.admin)
 	machine := agenttest.Machine(namespace, "m1")
 	machine.Spec.ProviderConfig.Value = &runtime.RawExtension{Raw: []byte(`{}`)}
@@ -82,7 +82,7 @@ func newBed(t *testing.T) *bed {
 }
 
 // submit lets the API server see a request as it is, made by the identity in it.
-func (b *bed) submit(g *WithT, csr *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
+func (b *env) submit(g *WithT, csr *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
 	config := rest.CopyConfig(b.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: csr.Spec.Username, Groups: csr.Spec.Groups, Extra: map[string][]string{}}
 	for key, value := range csr.Spec.Extra {
@@ -98,7 +98,7 @@ func (b *bed) submit(g *WithT, csr *certificatesv1.CertificateSigningRequest) *c
 	return csr
 }
 
-func (b *bed) reconcile(g *WithT, csr *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
+func (b *env) reconcile(g *WithT, csr *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
 	_, err := b.Reconcile(context.Background(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(csr)})
 	g.Expect(err).NotTo(HaveOccurred())
 	after := &certificatesv1.CertificateSigningRequest{}
@@ -106,13 +106,13 @@ func (b *bed) reconcile(g *WithT, csr *certificatesv1.CertificateSigningRequest)
 	return after
 }
 
-func (b *bed) count(verdict Decision) float64 {
+func (b *env) count(verdict Decision) float64 {
 	return testutil.ToFloat64(b.Metrics.decisions.WithLabelValues(string(verdict)))
 }
 
 func TestReconcile(t *testing.T) {
 	t.Run("should approve a join, and the control plane then issues the certificate", func(t *testing.T) {
-		g, b := NewWithT(t), newBed(t)
+		g, b := NewWithT(t), newEnv(t)
 		csr := b.submit(g, joining(t))
 		g.Expect(csr.Spec.Extra[credentialIDKey]).To(ConsistOf("JTI=t1"))
 		after := b.reconcile(g, csr)
@@ -124,18 +124,18 @@ func TestReconcile(t *testing.T) {
 		}).WithTimeout(agenttest.Wait).ShouldNot(BeEmpty())
 	})
 	t.Run("should approve a renewal", func(t *testing.T) {
-		g, b := NewWithT(t), newBed(t)
+		g, b := NewWithT(t), newEnv(t)
 		g.Expect(certrequest.Open(b.reconcile(g, b.submit(g, renewing(t))))).To(BeFalse())
 	})
 	t.Run("should leave a request of another token alone, neither approved nor denied", func(t *testing.T) {
-		g, b := NewWithT(t), newBed(t)
+		g, b := NewWithT(t), newEnv(t)
 		csr := joining(t)
 		csr.Spec.Extra[credentialIDKey] = certificatesv1.ExtraValue{"JTI=t2"}
 		g.Expect(b.reconcile(g, b.submit(g, csr)).Status.Conditions).To(BeEmpty())
 		g.Expect(b.count(OtherToken)).To(Equal(1.0))
 	})
 	t.Run("should leave a request for a machine alone that is being deleted", func(t *testing.T) {
-		g, b := NewWithT(t), newBed(t)
+		g, b := NewWithT(t), newEnv(t)
 		machine := &v1alpha1.Machine{}
 		g.Expect(b.admin.Get(t.Context(), client.ObjectKey{Namespace: b.ClusterName, Name: "m1"}, machine)).To(Succeed())
 		g.Expect(b.admin.Delete(t.Context(), machine)).To(Succeed())
@@ -143,7 +143,7 @@ func TestReconcile(t *testing.T) {
 		g.Expect(b.count(NoMachine)).To(Equal(1.0))
 	})
 	t.Run("should approve nothing while frozen, and after the thaw", func(t *testing.T) {
-		g, b := NewWithT(t), newBed(t)
+		g, b := NewWithT(t), newEnv(t)
 		csr := b.submit(g, joining(t))
 		b.frozen.frozen.Store(true)
 		g.Expect(certrequest.Open(b.reconcile(g, csr))).To(BeTrue())
@@ -153,7 +153,7 @@ func TestReconcile(t *testing.T) {
 }
 
 // node registers a Node as the kubelet of another machine did.
-func (b *bed) node(t *testing.T, name, providerID string) *corev1.Node {
+func (b *env) node(t *testing.T, name, providerID string) *corev1.Node {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID}}
 	if err := b.admin.Create(t.Context(), node); err != nil {
@@ -168,7 +168,7 @@ func TestANodeThatIsNotTheMachinesStopsTheApproval(t *testing.T) {
 		"should not let a hollow-node join": joining, "should not renew": renewing,
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, b := NewWithT(t), newBed(t)
+			g, b := NewWithT(t), newEnv(t)
 			node := b.node(t, "m1", "aws:///eu-1a/i-0abc")
 			csr := b.submit(g, of(t))
 			result, err := b.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(csr)})
@@ -181,7 +181,7 @@ func TestANodeThatIsNotTheMachinesStopsTheApproval(t *testing.T) {
 		})
 	}
 	t.Run("should renew for the machine's own node", func(t *testing.T) {
-		g, b := NewWithT(t), newBed(t)
+		g, b := NewWithT(t), newEnv(t)
 		b.node(t, "m1", "hollowfleet://c1/m1")
 		g.Expect(certrequest.Open(b.reconcile(g, b.submit(g, renewing(t))))).To(BeFalse())
 	})
@@ -189,7 +189,7 @@ func TestANodeThatIsNotTheMachinesStopsTheApproval(t *testing.T) {
 
 // Edge case: Another Node's certificate requests were removed.
 func TestRemoveLeavesWhatAnotherNodeOfTheNameAskedFor(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	b.node(t, "m1", "aws:///eu-1a/i-0abc")
 	own, theirs := b.submit(g, joining(t)), b.submit(g, renewing(t))
 	g.Expect(b.Remove(t.Context(), "m1")).To(Succeed())
@@ -198,7 +198,7 @@ func TestRemoveLeavesWhatAnotherNodeOfTheNameAskedFor(t *testing.T) {
 }
 
 func TestRemove(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	own := []*certificatesv1.CertificateSigningRequest{b.submit(g, joining(t)), b.submit(g, renewing(t))}
 	stranger := joining(t)
 	stranger.Spec.Username, stranger.Spec.Groups = "alice", []string{"system:masters"}
@@ -217,7 +217,7 @@ func TestRemove(t *testing.T) {
 }
 
 func TestTheThawWakesOpenRequests(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	waiting, done := b.submit(g, joining(t)), b.submit(g, renewing(t))
 	b.reconcile(g, done)
 	g.Eventually(func() bool {

@@ -15,7 +15,7 @@ import (
 
 // Edge case: An undecodable Machine's join waits, its renewal does not.
 func TestRequestsForAMachineThatCannotBeDecoded(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
+	g, b := NewWithT(t), newEnv(t)
 	machine := &v1alpha1.Machine{}
 	g.Expect(b.admin.Get(t.Context(), client.ObjectKey{Namespace: b.ClusterName, Name: "m1"}, machine)).To(Succeed())
 	drain := func(timeout string) {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { agenttest.Main(m) }
 
 // Claim: Nodes and times are stored before any plan. Broken: plans made of a status that the hub has not got.
 func TestARunIsCarriedOutAndItsNodesRecover(t *testing.T) {
-	b := newBed(t, "a", "b")
+	b := newEnv(t, "a", "b")
 	run := b.run("outage", func(spec *v1alpha1.NodeDisruptionRunSpec) {
 		spec.Expectations = []v1alpha1.DisruptionExpectation{{
 			Type: v1alpha1.ExpectCondition, Within: metav1.Duration{Duration: 30 * time.Second},
@@ -66,18 +66,18 @@ func TestARunIsCarriedOutAndItsNodesRecover(t *testing.T) {
 // Whatever else happens, pods are without a plan when the run is paused or gone.
 // Claim: Pausing or deleting removes plans. Broken: a paused run stays in the plans. Also: TestPlansFollowRuns.
 func TestDeletingOrPausingRestores(t *testing.T) {
-	for name, restore := range map[string]func(*bed, *v1alpha1.NodeDisruptionRun){
-		"paused": func(b *bed, run *v1alpha1.NodeDisruptionRun) { b.merge(run, `{"spec":{"paused":true}}`) },
-		"gone": func(b *bed, run *v1alpha1.NodeDisruptionRun) {
+	for name, restore := range map[string]func(*env, *v1alpha1.NodeDisruptionRun){
+		"paused": func(b *env, run *v1alpha1.NodeDisruptionRun) { b.merge(run, `{"spec":{"paused":true}}`) },
+		"gone": func(b *env, run *v1alpha1.NodeDisruptionRun) {
 			b.Expect(b.admin.Delete(b.t.Context(), run)).To(Succeed())
 		},
-		"gone, with one that stays": func(b *bed, run *v1alpha1.NodeDisruptionRun) {
+		"gone, with one that stays": func(b *env, run *v1alpha1.NodeDisruptionRun) {
 			b.run("other", func(spec *v1alpha1.NodeDisruptionRunSpec) { spec.Paused = true })
 			b.Expect(b.admin.Delete(b.t.Context(), run)).To(Succeed())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, "a")
+			b := newEnv(t, "a")
 			run := b.run("outage", nil)
 			b.work()
 			b.work()
@@ -92,7 +92,7 @@ func TestDeletingOrPausingRestores(t *testing.T) {
 // A hub that does not answer, or does not have the kind, is no hub without runs.
 // Claim: A silent hub ends nothing. Broken: the answer that there is no such kind taken for an empty list.
 func TestAHubWithoutAnAnswerEndsNothing(t *testing.T) {
-	b := newBed(t, "a")
+	b := newEnv(t, "a")
 	run := b.run("outage", nil)
 	b.work()
 	b.work()
@@ -128,7 +128,7 @@ func (r failingReader) List(_ context.Context, _ client.ObjectList, _ ...client.
 // Two agents of one cluster would undo each other's status forever, because only one of them is frozen.
 // Claim: A standby agent reports nothing. Broken: it reports that it is frozen.
 func TestABystanderReportsNothing(t *testing.T) {
-	b := newBed(t, "a")
+	b := newEnv(t, "a")
 	run := b.run("outage", nil)
 	for _, reason := range []string{v1alpha1.ReasonAnotherAgent, v1alpha1.ReasonLeaseNotHeld} {
 		b.frozen = &freeze.Error{Reason: reason, Message: "another agent works for the cluster"}
@@ -142,7 +142,7 @@ func TestABystanderReportsNothing(t *testing.T) {
 
 // Claim: A frozen agent starts no fault. Broken: start does not ask for the freeze. Also: TestNothingBeginsWhileFrozen.
 func TestAFrozenAgentBeginsNothing(t *testing.T) {
-	b := newBed(t, "a")
+	b := newEnv(t, "a")
 	run := b.run("outage", nil)
 	b.frozen = errors.New("frozen")
 	for range 3 {
@@ -164,7 +164,7 @@ func TestAFrozenAgentBeginsNothing(t *testing.T) {
 // One that is not valid says so; one that cannot be decoded is named, and what it has started continues. Neither stops another.
 // Claim: An invalid run affects no other. Broken: the runs that cannot be decoded are forgotten.
 func TestABadRunStopsNoOther(t *testing.T) {
-	b := newBed(t, "a")
+	b := newEnv(t, "a")
 	environment := agenttest.Environment(t)
 	good, bad := b.run("good", nil), b.run("bad", nil)
 	// It is older than the rule that refuses it.
@@ -195,7 +195,7 @@ func TestABadRunStopsNoOther(t *testing.T) {
 }
 
 func TestAPodThatCannotBeWrittenStopsNoOther(t *testing.T) {
-	b := newBed(t, "a", "b")
+	b := newEnv(t, "a", "b")
 	b.run("outage", nil)
 	b.work()
 	b.refuse["PATCH /api/v1/namespaces/"+b.namespace+"/pods/"+b.node("a")] = errors.New("refused")
@@ -206,7 +206,7 @@ func TestAPodThatCannotBeWrittenStopsNoOther(t *testing.T) {
 
 // The status is what a run goes by: as long as the hub has not got it, nothing starts.
 func TestNothingBeginsThatTheHubDoesNotKnow(t *testing.T) {
-	b := newBed(t, "a")
+	b := newEnv(t, "a")
 	run := b.run("outage", nil)
 	status := "PATCH /apis/hollowfleet.io/v1alpha1/namespaces/" + b.namespace + "/nodedisruptionruns/outage/status"
 	b.refuse[status] = errors.New("refused")
@@ -224,7 +224,7 @@ func TestNothingBeginsThatTheHubDoesNotKnow(t *testing.T) {
 
 // Claim: Evictions are counted at the API server. Broken: no pod counts.
 func TestEvictionsAreCounted(t *testing.T) {
-	b := newBed(t, "a", "b")
+	b := newEnv(t, "a", "b")
 	run := b.run("outage", func(spec *v1alpha1.NodeDisruptionRunSpec) {
 		spec.Expectations = []v1alpha1.DisruptionExpectation{{Type: v1alpha1.ExpectPodsEvicted, Within: metav1.Duration{Duration: 40 * time.Second}}}
 	})
@@ -247,7 +247,7 @@ func TestEvictionsAreCounted(t *testing.T) {
 }
 
 func TestAFaultWithoutItsParametersIsRefused(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	wrong := &v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "flap"}}
 	wrong.Spec.Faults = []disrupt.Fault{{Type: disrupt.Flap}}
 	wrong.Spec.Timing.Duration = metav1.Duration{Duration: time.Minute}

@@ -22,7 +22,7 @@ import (
 )
 
 // arrivingMachine makes a Machine that has no pod yet.
-func (b *bed) arrivingMachine(name string) *v1alpha1.Machine {
+func (b *env) arrivingMachine(name string) *v1alpha1.Machine {
 	b.t.Helper()
 	machine := agenttest.Machine(b.namespace, b.node(name))
 	machine.Finalizers = nil
@@ -32,7 +32,7 @@ func (b *bed) arrivingMachine(name string) *v1alpha1.Machine {
 }
 
 // createPod makes the pod of a Machine as a driver does.
-func (b *bed) createPod(machine *v1alpha1.Machine, plan string) {
+func (b *env) createPod(machine *v1alpha1.Machine, plan string) {
 	b.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: b.namespace, Name: machine.Name, Labels: map[string]string{v1alpha1.MachineNameLabel: machine.Name},
@@ -44,7 +44,7 @@ func (b *bed) createPod(machine *v1alpha1.Machine, plan string) {
 }
 
 // runningNeverJoin is a run with NeverJoin whose window has started.
-func (b *bed) runningNeverJoin(change func(*v1alpha1.NodeDisruptionRunSpec)) *v1alpha1.NodeDisruptionRun {
+func (b *env) runningNeverJoin(change func(*v1alpha1.NodeDisruptionRunSpec)) *v1alpha1.NodeDisruptionRun {
 	run := b.run("stuck", neverJoin(change))
 	b.work()
 	b.clock.Step(lead + 2*time.Second)
@@ -53,7 +53,7 @@ func (b *bed) runningNeverJoin(change func(*v1alpha1.NodeDisruptionRunSpec)) *v1
 }
 
 // restarted is the Controller of an agent that was restarted.
-func (b *bed) restarted() *Controller {
+func (b *env) restarted() *Controller {
 	b.t.Helper()
 	c, err := New(b.Deps)
 	b.Expect(err).NotTo(HaveOccurred())
@@ -61,7 +61,7 @@ func (b *bed) restarted() *Controller {
 }
 
 func TestAPodIsCreatedWithItsPlanAndTheHubKnowsFirst(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	run := b.runningNeverJoin(nil)
 	machine := b.arrivingMachine("a")
 	plan, err := b.PlanFor(t.Context(), machine)
@@ -81,15 +81,15 @@ func TestAPodIsCreatedWithItsPlanAndTheHubKnowsFirst(t *testing.T) {
 
 // A pod that was created with a plan loses it like any other one.
 func TestAMachineThatCameIsRestored(t *testing.T) {
-	for name, restore := range map[string]func(*bed, *v1alpha1.NodeDisruptionRun){
-		"deleted": func(b *bed, run *v1alpha1.NodeDisruptionRun) {
+	for name, restore := range map[string]func(*env, *v1alpha1.NodeDisruptionRun){
+		"deleted": func(b *env, run *v1alpha1.NodeDisruptionRun) {
 			b.Expect(b.admin.Delete(b.t.Context(), run)).To(Succeed())
 		},
-		"paused": func(b *bed, run *v1alpha1.NodeDisruptionRun) { b.merge(run, `{"spec":{"paused":true}}`) },
-		"over":   func(b *bed, _ *v1alpha1.NodeDisruptionRun) { b.clock.Step(time.Minute) },
+		"paused": func(b *env, run *v1alpha1.NodeDisruptionRun) { b.merge(run, `{"spec":{"paused":true}}`) },
+		"over":   func(b *env, _ *v1alpha1.NodeDisruptionRun) { b.clock.Step(time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			run := b.runningNeverJoin(nil)
 			machine := b.arrivingMachine("a")
 			plan, err := b.PlanFor(t.Context(), machine)
@@ -106,7 +106,7 @@ func TestAMachineThatCameIsRestored(t *testing.T) {
 }
 
 func TestAFrozenAgentDecidesAboutNoMachine(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	run := b.runningNeverJoin(nil)
 	machine := b.arrivingMachine("a")
 	b.frozen = &freeze.Error{Reason: v1alpha1.ReasonManualFreeze, Message: "a user has ordered it"}
@@ -130,7 +130,7 @@ func TestAFrozenAgentDecidesAboutNoMachine(t *testing.T) {
 // A run whose status cannot be written is retried for a while, and then keeps no Machine from being made.
 // Claim: An unwritable run delays Machines 30 s at most. Broken: new.
 func TestARunThatCannotBeWrittenKeepsNoMachineWaitingForGood(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.runningNeverJoin(func(spec *v1alpha1.NodeDisruptionRunSpec) { spec.Timing.Duration.Duration = time.Hour })
 	machine := b.arrivingMachine("a")
 	b.refuse[http.MethodPatch+" /apis/hollowfleet.io/v1alpha1/namespaces/"+b.namespace+"/nodedisruptionruns"] = errors.New("refused")
@@ -144,7 +144,7 @@ func TestARunThatCannotBeWrittenKeepsNoMachineWaitingForGood(t *testing.T) {
 
 // Any other run makes no request of its own for a Machine, nor does NeverJoin for one that has joined.
 func TestMachinesThatNoRunConcernsCostNothing(t *testing.T) {
-	b := newBed(t, "a")
+	b := newEnv(t, "a")
 	b.runningNeverJoin(func(spec *v1alpha1.NodeDisruptionRunSpec) { spec.Target.MachineDeployment = "others" })
 	b.run("outage", nil)
 	b.work()
@@ -167,7 +167,7 @@ func TestMachinesThatNoRunConcernsCostNothing(t *testing.T) {
 
 // Many that come at once are decided about together, as mode and value say.
 func TestManyMachinesAskAtOnce(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	run := b.runningNeverJoin(func(spec *v1alpha1.NodeDisruptionRunSpec) {
 		spec.Target.Mode, spec.Target.Value = disrupt.ModePercent, 40
 	})
@@ -200,7 +200,7 @@ func TestManyMachinesAskAtOnce(t *testing.T) {
 
 // An agent of a hub that has no such kind makes Machines as ever, and so does one that has just started.
 func TestMachinesAreMadeWithoutTheKind(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	machine := b.arrivingMachine("a")
 	runs := http.MethodGet + " /apis/hollowfleet.io/v1alpha1/namespaces/" + b.namespace + "/nodedisruptionruns"
 	b.refuse[runs] = errors.New("cut off")

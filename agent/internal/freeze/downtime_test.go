@@ -64,7 +64,7 @@ func TestDowntimeCountsEveryFreeze(t *testing.T) {
 }
 
 func TestMonitorRecordsItsDowntime(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	born := w.clock.Now()
 	answer := func(err error) {
 		w.Observe(Hub, err)

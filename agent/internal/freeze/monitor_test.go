@@ -21,8 +21,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// world is a monitor whose API servers answer as the test says, by a fake clock.
-type world struct {
+// env is a monitor whose API servers answer as the test says, by a fake clock.
+type env struct {
 	*Monitor
 	clock       *clocktesting.FakeClock
 	hub, target atomic.Pointer[error]
@@ -30,9 +30,9 @@ type world struct {
 	order atomic.Pointer[string]
 }
 
-func newWorld(t *testing.T) *world {
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	w := &world{clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
+	w := &env{clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	answer := func(of *atomic.Pointer[error]) Probe {
 		return func(context.Context) error {
 			if err := of.Load(); err != nil {
@@ -60,7 +60,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // run starts the monitor and returns a function that lets time pass.
-func (w *world) run(t *testing.T) (pass func(time.Duration)) {
+func (w *env) run(t *testing.T) (pass func(time.Duration)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -82,7 +82,7 @@ func refuse(of *atomic.Pointer[error], err error) { of.Store(&err) }
 
 func TestMonitor(t *testing.T) {
 	t.Run("should be frozen from the start and thaw when both have answered three times", func(t *testing.T) {
-		g, w := NewWithT(t), newWorld(t)
+		g, w := NewWithT(t), newEnv(t)
 		g.Expect(w.State()).To(And(HaveField("Frozen", true), HaveField("Reason", v1alpha1.ReasonStarting)))
 		refuse(&w.target, syscall.ECONNREFUSED)
 		pass := w.run(t)
@@ -100,12 +100,12 @@ func TestMonitor(t *testing.T) {
 		g.Expect(w.Check()).To(Succeed())
 	})
 	t.Run("should thaw within three seconds of a start at which all answer", func(t *testing.T) {
-		g, w := NewWithT(t), newWorld(t)
+		g, w := NewWithT(t), newEnv(t)
 		w.run(t)(3 * time.Second)
 		g.Expect(w.Check()).To(Succeed())
 	})
 	t.Run("should freeze when the hub is away for as long as the policy says, tell subscribers, and thaw again", func(t *testing.T) {
-		g, w := NewWithT(t), newWorld(t)
+		g, w := NewWithT(t), newEnv(t)
 		pass := w.run(t)
 		changes := w.Subscribe()
 		pass(3 * time.Second)
@@ -125,7 +125,7 @@ func TestMonitor(t *testing.T) {
 		g.Expect(w.Check()).To(Succeed())
 	})
 	t.Run("should be frozen for as long as a person wants it", func(t *testing.T) {
-		g, w := NewWithT(t), newWorld(t)
+		g, w := NewWithT(t), newEnv(t)
 		pass := w.run(t)
 		changes := w.Subscribe()
 		pass(4 * time.Second)
@@ -144,7 +144,7 @@ func TestMonitor(t *testing.T) {
 		g.Eventually(changes).Should(Receive(), "the second thaw")
 	})
 	t.Run("should freeze at a probe that never comes back", func(t *testing.T) {
-		g, w := NewWithT(t), newWorld(t)
+		g, w := NewWithT(t), newEnv(t)
 		for range testPolicy.Successes {
 			w.Observe(Hub, nil)
 			w.Observe(Target, nil)
@@ -161,7 +161,7 @@ func TestMonitorNeedsBothProbes(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	g, w := NewWithT(t), newWorld(t)
+	g, w := NewWithT(t), newEnv(t)
 	frozen := func(scope Scope, reason string) float64 {
 		return testutil.ToFloat64(w.options.Metrics.frozen.WithLabelValues(string(scope), reason))
 	}
@@ -181,7 +181,7 @@ func TestMetrics(t *testing.T) {
 }
 
 func TestFrozenz(t *testing.T) {
-	g, w := NewWithT(t), newWorld(t)
+	g, w := NewWithT(t), newEnv(t)
 	w.Observe(Hub, nil)
 	w.Observe(Target, syscall.ECONNREFUSED)
 

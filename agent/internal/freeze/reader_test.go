@@ -10,7 +10,7 @@ import (
 )
 
 // remembered is all that a look at a monitor could change.
-func (w *world) remembered() []any {
+func (w *env) remembered() []any {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	endpoints := map[Scope]endpoint{}
@@ -27,13 +27,13 @@ func (w *world) remembered() []any {
 func TestTheStateIsReadWithoutAWrite(t *testing.T) {
 	order := "maintenance"
 	for name, change := range map[string]struct {
-		do     func(w *world)
+		do     func(w *env)
 		reason string
 	}{
-		"the hub falls silent":  {func(w *world) { w.clock.Step(testPolicy.After) }, v1alpha1.ReasonHubUnreachable},
-		"a person orders it":    {func(w *world) { w.order.Store(&order) }, v1alpha1.ReasonManualFreeze},
-		"the agent is stopped":  {func(w *world) { w.clock.Step(time.Hour); w.healthy() }, v1alpha1.ReasonRelisting},
-		"nothing happens at it": {func(*world) {}, v1alpha1.ReasonNotFrozen},
+		"the hub falls silent":  {func(w *env) { w.clock.Step(testPolicy.After) }, v1alpha1.ReasonHubUnreachable},
+		"a person orders it":    {func(w *env) { w.order.Store(&order) }, v1alpha1.ReasonManualFreeze},
+		"the agent is stopped":  {func(w *env) { w.clock.Step(time.Hour); w.healthy() }, v1alpha1.ReasonRelisting},
+		"nothing happens at it": {func(*env) {}, v1alpha1.ReasonNotFrozen},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, w := NewWithT(t), relistingWorld(t)

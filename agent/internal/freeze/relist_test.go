@@ -16,16 +16,16 @@ import (
 )
 
 // relistingWorld is a monitor that wants a list after every freeze, whose probes a test makes by hand.
-func relistingWorld(t *testing.T) *world {
+func relistingWorld(t *testing.T) *env {
 	t.Helper()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.options.Relist = true
 	w.freezes, w.caused, w.listed = 0, false, false
 	w.Refresh()
 	return w
 }
 
-func (w *world) healthy() {
+func (w *env) healthy() {
 	for range testPolicy.Successes {
 		w.Observe(Hub, nil)
 		w.Observe(Target, nil)

@@ -16,7 +16,7 @@ import (
 )
 
 func TestAFirstHubIsMetAndRemembered(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.Expect(b.reason()).To(BeEmpty(), "that the Lease is not held is another's word")
 	b.look()
 	b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.verifier.Store.object), &corev1.ConfigMap{})).

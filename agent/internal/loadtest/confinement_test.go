@@ -44,7 +44,7 @@ func TestWhatReachesBeyondTheRunIsRefusedBeforeTheFirstRequest(t *testing.T) {
 		"another kind":           {"apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding", "RoleBinding in rbac.authorization.k8s.io/v1 may reach beyond"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			b.stop()
 			made := atomic.Int32{}
 			b.refuse = func(request *http.Request) bool {
@@ -65,7 +65,7 @@ func TestWhatReachesBeyondTheRunIsRefusedBeforeTheFirstRequest(t *testing.T) {
 }
 
 func TestAnObjectThatReachesFurtherLaterEndsTheRun(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	churn := repeats(v1alpha1.LoadChurn, time.Minute)
 	churn.ChurnPercent = 100
 	run := b.create("later", "apiVersion: v1\nkind: Pod\nspec: {terminationGracePeriodSeconds: {{add .Index 591}}, containers: [{name: c, image: i}]}", nil,
@@ -77,7 +77,7 @@ func TestAnObjectThatReachesFurtherLaterEndsTheRun(t *testing.T) {
 }
 
 func TestTheNamespacesOfARunEnforcePodSecurity(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	run := b.create("secure", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime, spec.Namespaces = true, 2 }, creates(1))
 	b.reaches(run, v1alpha1.LoadTestRunPhasePrepared)
 	b.Expect(b.namespaces(run)).To(HaveLen(2))
@@ -89,7 +89,7 @@ func TestTheNamespacesOfARunEnforcePodSecurity(t *testing.T) {
 }
 
 func TestAnAdministratorChoosesTheStandard(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.stop()
 	b.timing = func(c *Controller) {
 		var err error
@@ -107,7 +107,7 @@ func TestAnAdministratorChoosesTheStandard(t *testing.T) {
 }
 
 func TestWhatARunMakesGoesToHollowNodesAndCanBeRemoved(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	own := "metadata: {labels: {a: b}, finalizers: [example.com/x], ownerReferences: [{apiVersion: v1, kind: Pod, name: x, uid: x}]}"
 	run := b.create("pinned", "apiVersion: apps/v1\nkind: Deployment\n"+own+"\nspec: {selector: {matchLabels: {a: b}}, template: {"+own+", spec: {containers: [{name: c, image: i}]}}}\n",
 		func(spec *v1alpha1.LoadTestRunSpec) { spec.CleanupPolicy = v1alpha1.LoadCleanupKeep },

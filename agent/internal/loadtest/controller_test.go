@@ -22,7 +22,7 @@ import (
 )
 
 func TestARunIsCarriedOutAndLeavesNothing(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	run := b.create("all", configMap, func(spec *v1alpha1.LoadTestRunSpec) {
 		spec.Namespaces = 2
 		spec.Thresholds = []v1alpha1.LoadThreshold{{Measurement: v1alpha1.LoadAPIRequest, Verb: "POST", Max: &metav1.Duration{Duration: time.Minute}}}
@@ -63,7 +63,7 @@ func TestAChangeOfRunsIsNotWaitedForInVain(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			b.stop()
 			b.timing, b.refuse = test.timing, test.refuse
 			b.start()
@@ -87,7 +87,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"a field that there is not":      {strings.Replace(pod, "%s", ", nothing: 1", 1), "unknown field"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			b.stop()
 			b.timing = func(c *Controller) { c.Limits.Kinds = []string{"Node", "Nothing", "Pod.nothing.example.com"} }
 			b.start()
@@ -104,7 +104,7 @@ func TestWhatIsRefused(t *testing.T) {
 }
 
 func TestAQuotaIsHit(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	run := b.create("quota", configMap, func(spec *v1alpha1.LoadTestRunSpec) {
 		spec.WithStartTime = true
 		none := int32(0)
@@ -134,7 +134,7 @@ func TestAQuotaIsHit(t *testing.T) {
 
 // Claim: One run at a time, oldest first. Broken: the newest first.
 func TestRunsTakeTurns(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	first := b.create("first", configMap, nil, waits(4*time.Second))
 	b.reaches(first, v1alpha1.LoadTestRunPhaseRunning)
 	second := b.create("second", configMap, nil, creates(1))
@@ -152,15 +152,15 @@ func TestWhatEndsARun(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.LoadTestRunSpec)
-		end    func(*bed, *v1alpha1.LoadTestRun)
+		end    func(*env, *v1alpha1.LoadTestRun)
 		want   string
 	}{
-		"spec.stopped":    {nil, func(b *bed, run *v1alpha1.LoadTestRun) { b.merge(run, `{"spec":{"stopped":true}}`) }, "stopped"},
-		"the agent's end": {nil, func(b *bed, _ *v1alpha1.LoadTestRun) { b.stop(); b.start() }, "the agent was restarted in the middle of the run"},
+		"spec.stopped":    {nil, func(b *env, run *v1alpha1.LoadTestRun) { b.merge(run, `{"spec":{"stopped":true}}`) }, "stopped"},
+		"the agent's end": {nil, func(b *env, _ *v1alpha1.LoadTestRun) { b.stop(); b.start() }, "the agent was restarted in the middle of the run"},
 		"a timeout":       {func(spec *v1alpha1.LoadTestRunSpec) { spec.Timeout = metav1.Duration{Duration: 8 * time.Second} }, nil, "timeout: the steps are not done within 8s"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			run := b.long(test.change)
 			if test.end != nil {
 				test.end(b, run)
@@ -179,7 +179,7 @@ func TestWhatEndsARun(t *testing.T) {
 }
 
 func TestABreachEndsARun(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	run := b.create("breach", configMap, func(spec *v1alpha1.LoadTestRunSpec) {
 		spec.AbortOnBreach = true
 		spec.Thresholds = []v1alpha1.LoadThreshold{{Measurement: v1alpha1.LoadAPIRequest, Max: &metav1.Duration{Duration: time.Millisecond}}}
@@ -189,7 +189,7 @@ func TestABreachEndsARun(t *testing.T) {
 
 // Claim: A freeze ends a run and keeps its objects. Broken: nothing ends it; what it made is removed while frozen.
 func TestAFreezeEndsARunAndKeepsWhatItMadeUntilTheThaw(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	run := b.long(nil)
 	b.freeze(&freeze.Error{Reason: v1alpha1.ReasonHubUnreachable, Message: "no answer"})
 	b.Eventually(b.status(run)).Should(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseCleaningUp), HaveField("Message", ContainSubstring("when the agent is unfrozen"))))
@@ -205,7 +205,7 @@ func TestAFreezeEndsARunAndKeepsWhatItMadeUntilTheThaw(t *testing.T) {
 }
 
 func TestAFrozenAgentBeginsNothing(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.freeze(&freeze.Error{Reason: v1alpha1.ReasonManualFreeze, Message: "for a reason"})
 	run := b.create("later", configMap, nil, creates(1))
 	b.Eventually(b.status(run)).Should(HaveField("Message", ContainSubstring("for a reason")))
@@ -215,7 +215,7 @@ func TestAFrozenAgentBeginsNothing(t *testing.T) {
 }
 
 func TestADeletedRunLeavesNothing(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	run := b.long(func(spec *v1alpha1.LoadTestRunSpec) { spec.CleanupPolicy = v1alpha1.LoadCleanupKeep })
 	uid := run.UID
 	b.Expect(b.admin.Delete(t.Context(), run)).To(Succeed())
@@ -228,7 +228,7 @@ func TestADeletedRunLeavesNothing(t *testing.T) {
 
 // Claim: Only the run's namespaces are removed. Broken: every namespace with the label is removed; a run that has vanished is cleaned up. Also: TestARunThatVanishesEndsAndIsNotCleanedUp.
 func TestOnlyWhatTheRunMadeIsRemoved(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	run := b.create("keeper", configMap, func(spec *v1alpha1.LoadTestRunSpec) {
 		spec.WithStartTime, spec.CleanupPolicy = true, v1alpha1.LoadCleanupKeep
 	}, creates(1))
@@ -252,7 +252,7 @@ func TestOnlyWhatTheRunMadeIsRemoved(t *testing.T) {
 }
 
 func TestChurnKeepsTheNumberOfObjects(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	churn := repeats(v1alpha1.LoadChurn, 2*time.Second)
 	churn.ChurnPercent = 50
 	run := b.create("churn", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.CleanupPolicy = v1alpha1.LoadCleanupKeep }, creates(6), []v1alpha1.LoadPhase{churn})
@@ -268,7 +268,7 @@ func TestChurnKeepsTheNumberOfObjects(t *testing.T) {
 
 // Claim: Missing rights are named and block nobody. Broken: the rights are not looked at before the finalizer.
 func TestAnAgentWithoutRightsSaysSo(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.stop()
 	restricted := rest.CopyConfig(b.config)
 	restricted.Impersonate = rest.ImpersonationConfig{UserName: "nobody", Groups: []string{"system:authenticated"}}
@@ -282,7 +282,7 @@ func TestAnAgentWithoutRightsSaysSo(t *testing.T) {
 // Creation times are whole seconds, and a run may be unreadable for a moment: an older one may turn up while a run continues.
 // Claim: A run continues when an older one appears. Broken: the oldest is always the one that continues.
 func TestARunGoesOnWhenAnOlderOneTurnsUp(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.stop()
 	hidden := atomic.Bool{}
 	hidden.Store(true)
@@ -301,7 +301,7 @@ func TestARunGoesOnWhenAnOlderOneTurnsUp(t *testing.T) {
 }
 
 func TestARunThatVanishesEndsAndIsNotCleanedUp(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	run := b.long(nil)
 	uid := run.UID
 	b.merge(run, `{"metadata":{"finalizers":null}}`)
@@ -313,7 +313,7 @@ func TestARunThatVanishesEndsAndIsNotCleanedUp(t *testing.T) {
 }
 
 func TestAnAgentThatStandsByWritesNothing(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.freeze(&freeze.Error{Reason: v1alpha1.ReasonAnotherAgent, Message: "another agent works for the cluster"})
 	run := b.create("others", configMap, nil, creates(1))
 	version := run.ResourceVersion

@@ -16,7 +16,7 @@ import (
 
 // Claim: Reports name their environment; unlike tests are not compared. Broken: not broken alone. Also: hub/cli/loadtest TestTestsThatDifferAreNotCompared, TestNothingIsJudgedOfTestsThatDiffer; hub/cli TestAReportIsWrittenAndCompared.
 func TestARunSaysWhatItWasMadeOn(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	for name, version := range map[string]string{"a": "v1.36.2", "b": "v1.37.1", "c": "v1.37.1"} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-" + name, Labels: map[string]string{v1alpha1.HollowNodeLabel: "true"}}}
 		b.Expect(b.admin.Create(t.Context(), node)).To(Succeed())

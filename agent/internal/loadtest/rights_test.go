@@ -28,7 +28,7 @@ var ofTheRole = map[string]string{
 
 // startAsAgent starts an agent with the rights that config/rbac gives agents, and no more. Kinds are what the cluster's administrator
 // allows beside those that reach no further than their namespace.
-func (b *bed) startAsAgent(kinds ...string) {
+func (b *env) startAsAgent(kinds ...string) {
 	b.stop()
 	b.timing = func(c *Controller) { c.Limits.Kinds = kinds }
 	restricted := rest.CopyConfig(b.config)
@@ -38,7 +38,7 @@ func (b *bed) startAsAgent(kinds ...string) {
 
 // Claim: An agent makes only its role's kinds. Broken: the role of seven kinds. Also: TestAKindThatIsNotInTheRoleIsRefusedWithTheWayToIt.
 func TestAnAgentMayMakeReadChangeAndDeleteTheKindsOfItsRole(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.startAsAgent("PersistentVolumeClaim", "HorizontalPodAutoscaler.autoscaling", "Ingress.networking.k8s.io")
 	var all [4][]v1alpha1.LoadPhase
 	for name := range ofTheRole {
@@ -74,7 +74,7 @@ func TestAKindThatIsNotInTheRoleIsRefusedWithTheWayToIt(t *testing.T) {
 		"endpoints":       "apiVersion: v1\nkind: Endpoints\nsubsets: [{addresses: [{ip: 10.0.0.1}], ports: [{port: 1}]}]\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			b.startAsAgent("Role.rbac.authorization.k8s.io", "RoleBinding.rbac.authorization.k8s.io", "ServiceAccount", "Lease.coordination.k8s.io", "Endpoints")
 			status := b.over(b.create(name, object, nil, creates(1)))
 			b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestRunPhaseFailed))

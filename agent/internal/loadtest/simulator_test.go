@@ -62,7 +62,7 @@ func TestLateKubelets(t *testing.T) {
 
 // Claim: Late heartbeats of short runs are seen. Broken: no look at the end.
 func TestAHeartbeatThatIsLateAtTheEndOfAShortRunIsSeen(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	name := b.namespace
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.HollowNodeLabel: "true"}}}
 	b.Expect(b.admin.Create(t.Context(), node)).To(Succeed())

@@ -36,7 +36,7 @@ func TestRequestsWithoutAnObjectAreNotSilent(t *testing.T) {
 		"list, which needs none":     {[][]v1alpha1.LoadPhase{{repeats(v1alpha1.LoadList, time.Second)}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			status := b.over(b.create("silent", configMap, nil, test.steps...))
 			b.Expect(status.Shortfalls).To(HaveLen(len(test.want)), status.Message)
 			for i, want := range test.want {
@@ -61,7 +61,7 @@ func TestARunWithFailedRequestsHasNotSucceeded(t *testing.T) {
 		"one that lets some do so": {{Measurement: v1alpha1.LoadErrors, MaxPercent: new(int32(90))}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			b.stop()
 			b.refuse = func(request *http.Request) bool {
 				return request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/configmaps") && request.URL.Query().Get("dryRun") == "" && strings.Contains(request.URL.Path, "/load-") &&
@@ -87,7 +87,7 @@ func TestARunWithFailedRequestsHasNotSucceeded(t *testing.T) {
 
 // An API server that stops answering for a while is slow for every request that was due then, and not for the first hundred only.
 func TestRequestsThatCouldNotBeSentInTimeAreNotFast(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.stop()
 	var begun time.Time
 	b.refuse = func(request *http.Request) bool {

@@ -18,12 +18,12 @@ import (
 
 func TestARemovalThatIsStuckKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*bed, *v1alpha1.LoadTestRun){
-		"of a run that was deleted": func(b *bed, run *v1alpha1.LoadTestRun) { b.Expect(b.admin.Delete(b.t.Context(), run)).To(Succeed()) },
-		"of a run that is over":     func(b *bed, run *v1alpha1.LoadTestRun) { b.merge(run, `{"spec":{"stopped":true}}`) },
+	for name, end := range map[string]func(*env, *v1alpha1.LoadTestRun){
+		"of a run that was deleted": func(b *env, run *v1alpha1.LoadTestRun) { b.Expect(b.admin.Delete(b.t.Context(), run)).To(Succeed()) },
+		"of a run that is over":     func(b *env, run *v1alpha1.LoadTestRun) { b.merge(run, `{"spec":{"stopped":true}}`) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			b.stop()
 			b.timing = func(c *Controller) { c.removalTurn = time.Second }
 			b.start()
@@ -44,7 +44,7 @@ func TestARemovalThatIsStuckKeepsNobodyWaiting(t *testing.T) {
 
 // Claim: A run that kills its agent is tried twice. Broken: code before: the run waits forever (not broken by hand since). Also: TestARemovalThatIsStuckKeepsNobodyWaiting, TestARunThatTheHubRefusesToChangeKeepsNobodyWaiting.
 func TestARunThatEndsItsAgentIsNotBegunForEver(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	run := b.create("bomb", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(1))
 	for attempt := range 2 {
 		b.Eventually(b.status(run)).Should(And(HaveField("Phase", v1alpha1.LoadTestRunPhasePrepared), HaveField("Attempts", BeEquivalentTo(attempt+1))))
@@ -58,7 +58,7 @@ func TestARunThatEndsItsAgentIsNotBegunForEver(t *testing.T) {
 }
 
 // brokenOff lets a run be as an agent leaves it that has ended while it prepared the run.
-func (b *bed) brokenOff(run *v1alpha1.LoadTestRun) {
+func (b *env) brokenOff(run *v1alpha1.LoadTestRun) {
 	b.t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Preparing"}}`))
 	b.Expect(b.admin.Status().Patch(b.t.Context(), run.DeepCopy(), patch)).To(Succeed())
@@ -68,7 +68,7 @@ func (b *bed) brokenOff(run *v1alpha1.LoadTestRun) {
 // Claim: A killed agent's run fails and is cleaned up. Broken: a run that was in progress is started again. Also: test/integration/lifecycle "A LoadTestRun".
 // Claim: Restarts while prepared do not count. Broken: each restart counts as an attempt.
 func TestARunThatIsPreparedOutlivesRestarts(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	run := b.create("waits", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(3))
 	prepared := And(HaveField("Phase", v1alpha1.LoadTestRunPhasePrepared), HaveField("Attempts", BeEquivalentTo(1)))
 	b.Eventually(b.status(run)).Should(prepared)
@@ -93,7 +93,7 @@ func TestARunThatIsPreparedOutlivesRestarts(t *testing.T) {
 
 // A schema that has become stricter refuses every change of a run that an earlier one let in.
 func TestARunThatTheHubRefusesToChangeKeepsNobodyWaiting(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.stop()
 	bad := b.create("a-bad", configMap, nil, creates(1))
 	rules := []admissionregistrationv1.NamedRuleWithOperations{{

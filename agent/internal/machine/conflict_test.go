@@ -13,7 +13,7 @@ import (
 )
 
 func TestADeletionThatMeetsAChangeIsTriedAgainSoonAndIsNoProblem(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	machine := b.create("conflict-m")
 	b.ready(machine)
 	b.Expect(b.driver.Set(machine.Name, driver.Failed, "evicted")).To(Succeed())

@@ -14,7 +14,7 @@ import (
 
 func TestDrainIsInterrupted(t *testing.T) {
 	t.Run("should stop at the next eviction when it freezes in the middle", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("drain-freeze")
 		b.ready(machine)
 		pods := []*corev1.Pod{b.pod(machine.Name, "web-1"), b.pod(machine.Name, "web-2"), b.pod(machine.Name, "web-3")}
@@ -38,7 +38,7 @@ func TestDrainIsInterrupted(t *testing.T) {
 		b.Expect(left()).To(BeZero(), "the drain continues after the thaw")
 	})
 	t.Run("should take a freeze at the deadline for a freeze", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("drain-freeze-late")
 		b.ready(machine)
 		b.pod(machine.Name, "web-1")
@@ -53,7 +53,7 @@ func TestDrainIsInterrupted(t *testing.T) {
 		b.Expect(b.events()).To(BeEmpty(), "it is not the drain's time that is over")
 	})
 	t.Run("should not claim a cordon that is a person's", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("drain-cordoned")
 		node := b.ready(machine)
 		b.Expect(b.admin.Patch(b.t.Context(), node, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"unschedulable":true}}`)))).To(Succeed())
@@ -63,7 +63,7 @@ func TestDrainIsInterrupted(t *testing.T) {
 		b.Expect(b.node(machine.Name).Annotations).NotTo(HaveKey(v1alpha1.NodeCordonedAnnotation))
 	})
 	t.Run("should continue after a crash in the middle", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("drain-crash")
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
@@ -79,7 +79,7 @@ func TestDrainIsInterrupted(t *testing.T) {
 		b.remove(machine)
 	})
 	t.Run("should not drain again what is on its way out", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		b.driver.Linger()
 		machine := b.create("drain-once")
 		b.ready(machine)
@@ -95,7 +95,7 @@ func TestDrainIsInterrupted(t *testing.T) {
 
 func TestDrainIsOrderedByALiveMachine(t *testing.T) {
 	t.Run("should evict nothing when only the cache says that the machine is to be deleted", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("drain-stale")
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
@@ -107,7 +107,7 @@ func TestDrainIsOrderedByALiveMachine(t *testing.T) {
 		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeFalse())
 	})
 	t.Run("should stop when the machine is missing on the hub in the middle of a drain", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("drain-missing")
 		b.ready(machine)
 		b.pod(machine.Name, "web-1")

@@ -22,7 +22,7 @@ import (
 )
 
 // pod puts a pod onto a Node, running.
-func (b *bed) pod(node, name string, changes ...func(*corev1.Pod)) *corev1.Pod {
+func (b *env) pod(node, name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	b.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name, Labels: map[string]string{"app": "web"}}}
 	pod.Spec.NodeName = node
@@ -40,7 +40,7 @@ func (b *bed) pod(node, name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 }
 
 // budget protects the pods with the label app=web, and waits until the disruption controller has seen it.
-func (b *bed) budget(change func(*policyv1.PodDisruptionBudgetSpec)) *policyv1.PodDisruptionBudget {
+func (b *env) budget(change func(*policyv1.PodDisruptionBudgetSpec)) *policyv1.PodDisruptionBudget {
 	b.t.Helper()
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "web"}}
 	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
@@ -55,13 +55,13 @@ func (b *bed) budget(change func(*policyv1.PodDisruptionBudgetSpec)) *policyv1.P
 }
 
 // end does what a kubelet does when a pod has ended.
-func (b *bed) end(pod *corev1.Pod) {
+func (b *env) end(pod *corev1.Pod) {
 	b.t.Helper()
 	b.Expect(client.IgnoreNotFound(b.admin.Delete(b.t.Context(), pod, client.GracePeriodSeconds(0)))).To(Succeed())
 }
 
 // leaving reports whether a pod is being deleted or gone.
-func (b *bed) leaving(pod *corev1.Pod) bool {
+func (b *env) leaving(pod *corev1.Pod) bool {
 	b.t.Helper()
 	live := pod.DeepCopy()
 	err := b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(pod), live)
@@ -69,9 +69,9 @@ func (b *bed) leaving(pod *corev1.Pod) bool {
 	return err != nil || live.DeletionTimestamp != nil
 }
 
-func (b *bed) instances() []driver.Instance { return must(b.driver.List(b.t.Context())) }
+func (b *env) instances() []driver.Instance { return must(b.driver.List(b.t.Context())) }
 
-func (b *bed) node(name string) *corev1.Node {
+func (b *env) node(name string) *corev1.Node {
 	b.t.Helper()
 	node := &corev1.Node{}
 	b.Expect(b.admin.Get(b.t.Context(), client.ObjectKey{Name: name}, node)).To(Succeed())
@@ -79,7 +79,7 @@ func (b *bed) node(name string) *corev1.Node {
 }
 
 // remove reconciles until the Machine is gone.
-func (b *bed) remove(machine *v1alpha1.Machine) {
+func (b *env) remove(machine *v1alpha1.Machine) {
 	b.t.Helper()
 	for range 5 {
 		if b.gone(machine) {
@@ -92,7 +92,7 @@ func (b *bed) remove(machine *v1alpha1.Machine) {
 
 func TestDrain(t *testing.T) {
 	t.Run("should empty the node before the instance goes, with one write to the hub", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("drain-all")
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
@@ -113,7 +113,7 @@ func TestDrain(t *testing.T) {
 		b.Expect(b.events()).To(BeEmpty(), "a drain that goes well is no news")
 	})
 	t.Run("should say what it waits for when it takes a while", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("drain-slow")
 		b.ready(machine)
 		b.pod(machine.Name, "web")
@@ -125,7 +125,7 @@ func TestDrain(t *testing.T) {
 		b.Expect(b.events()).To(ConsistOf(And(ContainSubstring("Normal Draining"), ContainSubstring(b.namespace+"/web"))))
 	})
 	t.Run("should leave the pods of daemon sets and mirrors of static pods", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("drain-daemon")
 		b.ready(machine)
 		set := b.daemonSet()
@@ -144,7 +144,7 @@ func TestDrain(t *testing.T) {
 	})
 	// Edge case: The holding budget is not named.
 	t.Run("should keep a disruption budget, and continue when it allows", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("drain-budget")
 		b.ready(machine)
 		one, two := b.pod(machine.Name, "web-1"), b.pod(machine.Name, "web-2")
@@ -166,7 +166,7 @@ func TestDrain(t *testing.T) {
 		b.Expect([]bool{b.leaving(one), b.leaving(two)}).To(ConsistOf(true, true))
 	})
 	t.Run("should evict what can be evicted, however many pods before it a budget holds", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("drain-many")
 		b.ready(machine)
 		var held []*corev1.Pod
@@ -182,7 +182,7 @@ func TestDrain(t *testing.T) {
 	})
 	// Edge case: An impossible budget is retried silently.
 	t.Run("should name a budget that allows no disruption at all, and end at the deadline", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("drain-never")
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
@@ -211,7 +211,7 @@ func TestDrain(t *testing.T) {
 	})
 	// Edge case: CAPI #13508: an unreachable node's drain never ends. Also: "CAPI #13508: should end by default although a budget allows nothing on a node whose kubelet is silent".
 	t.Run("CAPI #13508: should end at the deadline on a node whose kubelet is silent", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("drain-silent", func(m *v1alpha1.Machine) {
 			m.Spec.Timeouts = &v1alpha1.MachineTimeouts{Drain: &metav1.Duration{Duration: 4 * time.Minute}}
 		})
@@ -229,7 +229,7 @@ func TestDrain(t *testing.T) {
 		b.Expect(b.instances()).To(BeEmpty())
 	})
 	t.Run("CAPI #13508: should end by default although a budget allows nothing on a node whose kubelet is silent", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("drain-silent-budget")
 		node := b.ready(machine)
 		pod := b.pod(machine.Name, "web")
@@ -254,7 +254,7 @@ func TestDrain(t *testing.T) {
 func TestDrainDeadline(t *testing.T) {
 	// Edge case: A clock ahead ended a drain.
 	t.Run("should give a drain its whole time when the agent's clock is ahead of the hub's", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("drain-ahead")
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
@@ -276,7 +276,7 @@ func TestDrainDeadline(t *testing.T) {
 	})
 	// Edge case: One failed list ended a drain.
 	t.Run("should not give up when the pods cannot be listed", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("drain-unlisted")
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
@@ -294,7 +294,7 @@ func TestDrainDeadline(t *testing.T) {
 	})
 	// Edge case: Freezes do not extend a drain's deadline.
 	t.Run("should not count frozen time", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("drain-frozen")
 		b.ready(machine)
 		b.pod(machine.Name, "web")
@@ -315,7 +315,7 @@ func TestDrainDeadline(t *testing.T) {
 var daemonSetKind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 
 // daemonSet makes a DaemonSet whose controller leaves a pod alone that a test put there for it.
-func (b *bed) daemonSet() *appsv1.DaemonSet {
+func (b *env) daemonSet() *appsv1.DaemonSet {
 	b.t.Helper()
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "daemon"}}
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "daemon"}}

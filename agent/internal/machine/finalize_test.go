@@ -16,7 +16,7 @@ import (
 )
 
 // delete asks the hub to delete a Machine.
-func (b *bed) delete(machine *v1alpha1.Machine) {
+func (b *env) delete(machine *v1alpha1.Machine) {
 	b.t.Helper()
 	b.Expect(b.admin.Delete(b.t.Context(), machine)).To(Succeed())
 	b.read(machine)
@@ -27,7 +27,7 @@ func (b *bed) delete(machine *v1alpha1.Machine) {
 // Claim: Credentials are removed. Broken: requests not removed.
 func TestDeletion(t *testing.T) {
 	t.Run("should remove instance, node, certificate requests and finalizer, with one write to the hub", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("del-all")
 		node := b.ready(machine)
 		b.writes()
@@ -41,7 +41,7 @@ func TestDeletion(t *testing.T) {
 		b.Expect(b.writes()).To(Equal([]string{"patch"}), "only the finalizer's removal")
 	})
 	t.Run("should keep the node until the instance is really gone, and then say that it hangs", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		b.driver.Linger()
 		machine := b.create("del-slow")
 		node := b.ready(machine)
@@ -62,7 +62,7 @@ func TestDeletion(t *testing.T) {
 		b.Expect(b.gone(node)).To(BeTrue())
 	})
 	t.Run("should delete the node of a machine that had not joined yet", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("del-early")
 		b.reconcile(machine)
 		node := b.join(machine)
@@ -73,7 +73,7 @@ func TestDeletion(t *testing.T) {
 		b.Expect(b.gone(node)).To(BeTrue(), "the node is orphaned")
 	})
 	t.Run("should delete a machine whose class and provider are gone", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "going"}, Spec: v1alpha1.MachineClassSpec{Provider: "fake"}}
 		b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
 		machine := b.create("del-noclass", func(m *v1alpha1.Machine) {
@@ -89,7 +89,7 @@ func TestDeletion(t *testing.T) {
 		b.Expect(b.driver.List(b.t.Context())).To(BeEmpty())
 	})
 	t.Run("should leave a node of its name that is another's", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("del-foreign")
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Name}, Spec: corev1.NodeSpec{ProviderID: "aws:///i-1"}}
 		b.Expect(b.admin.Create(b.t.Context(), node)).To(Succeed())
@@ -102,7 +102,7 @@ func TestDeletion(t *testing.T) {
 		b.Expect(b.gone(node)).To(BeFalse())
 	})
 	t.Run("should wait for a node that another finalizer keeps", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("del-held")
 		node := b.ready(machine)
 		held := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/hold"]}}`))
@@ -119,19 +119,19 @@ func TestDeletion(t *testing.T) {
 
 // A crash is what a step that fails and a controller that remembers nothing add up to.
 func TestDeletionGoesOnAfterACrashAtEachStep(t *testing.T) {
-	steps := map[string]func(b *bed){
-		"deleting the instance":      func(b *bed) { b.driver.Fail("Delete", trouble("crash")) },
-		"looking for the instance":   func(b *bed) { b.driver.Fail("Get", trouble("crash")) },
-		"deleting the node":          func(b *bed) { b.faults["delete *v1.Node"] = 1 },
-		"removing the finalizer":     func(b *bed) { b.faults["patch *v1alpha1.Machine"] = 1 },
-		"writing the status, thrice": func(b *bed) { b.faults["patch/status *v1alpha1.Machine"] = 3 },
+	steps := map[string]func(b *env){
+		"deleting the instance":      func(b *env) { b.driver.Fail("Delete", trouble("crash")) },
+		"looking for the instance":   func(b *env) { b.driver.Fail("Get", trouble("crash")) },
+		"deleting the node":          func(b *env) { b.faults["delete *v1.Node"] = 1 },
+		"removing the finalizer":     func(b *env) { b.faults["patch *v1alpha1.Machine"] = 1 },
+		"writing the status, thrice": func(b *env) { b.faults["patch/status *v1alpha1.Machine"] = 3 },
 	}
 	n := 0
 	for name, breakIt := range steps {
 		n++
 		machineName := fmt.Sprintf("crash-%d", n)
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			machine := b.create(machineName)
 			node := b.ready(machine)
 			b.delete(machine)
@@ -168,7 +168,7 @@ func must[T any](value T, err error) T {
 // Claim: Absence is never an order. Broken: a Machine that is missing on the hub counts as deleted.
 func TestAbsenceIsNoOrder(t *testing.T) {
 	t.Run("should remove nothing for a machine that is missing on the hub", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("absent")
 		node := b.ready(machine)
 		// The hub loses the Machine without the agent having done its part.
@@ -180,7 +180,7 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
 	})
 	t.Run("should remove nothing when it is being deleted in the cache and missing on the hub", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("vanished")
 		node := b.ready(machine)
 		cached := machine.DeepCopy()
@@ -193,7 +193,7 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
 	})
 	t.Run("should remove nothing when only the cache says that it is to be deleted", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("stale")
 		node := b.ready(machine)
 		cached := machine.DeepCopy()
@@ -204,7 +204,7 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
 	})
 	t.Run("should remove nothing when the cache is of an earlier machine of the name", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("reborn")
 		node := b.ready(machine)
 		b.delete(machine)
@@ -215,7 +215,7 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		b.Expect(b.gone(node)).To(BeFalse())
 	})
 	t.Run("should count instances, nodes and certificate requests without a machine, and leave them", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("orphan-lost")
 		node := b.ready(machine)
 		b.create("known")
@@ -257,7 +257,7 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 }
 
 func TestANodeThatLostItsMachineBeforeItsFirstLookIsAnOrphan(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	register := func(name, providerID string, labels map[string]string) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: corev1.NodeSpec{ProviderID: providerID}}
 		b.Expect(b.admin.Create(t.Context(), node)).To(Succeed())

@@ -14,7 +14,7 @@ import (
 
 func TestFrozen(t *testing.T) {
 	t.Run("should create nothing, and keep reporting", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		b.frozen.frozen = true
 		machine := b.create("frozen-new", func(m *v1alpha1.Machine) { m.Finalizers = nil })
 		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(DefaultStallAfter), "it waits for the thaw instead of trying again")
@@ -27,7 +27,7 @@ func TestFrozen(t *testing.T) {
 		b.ready(machine)
 	})
 	t.Run("should report a node that is not ready any more", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("frozen-report")
 		node := b.ready(machine)
 		b.frozen.frozen = true
@@ -36,7 +36,7 @@ func TestFrozen(t *testing.T) {
 		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNotReady))
 	})
 	t.Run("should repair, replace and bring in line nothing", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("frozen-repair")
 		node := b.ready(machine)
 		b.frozen.frozen = true
@@ -52,7 +52,7 @@ func TestFrozen(t *testing.T) {
 	})
 	// Edge case: A deleted Machine in a frozen cluster showed Ready. Also: "to be deleted while frozen".
 	t.Run("MCM #718: should delete nothing, and after the thaw all of it", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("frozen-delete")
 		node := b.ready(machine)
 		b.delete(machine)
@@ -69,7 +69,7 @@ func TestFrozen(t *testing.T) {
 		b.Expect(b.gone(machine)).To(BeTrue())
 	})
 	t.Run("should delete nothing when the freeze comes to light only at the deletion", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("frozen-late")
 		node := b.ready(machine)
 		b.delete(machine)
@@ -81,7 +81,7 @@ func TestFrozen(t *testing.T) {
 		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
 	})
 	t.Run("should delete nothing while the hub does not say whether the cluster is frozen", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("frozen-unsaid")
 		node := b.ready(machine)
 		b.delete(machine)
@@ -93,7 +93,7 @@ func TestFrozen(t *testing.T) {
 		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
 	})
 	t.Run("should stop a deletion that it freezes in", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("frozen-middle")
 		node := b.ready(machine)
 		b.delete(machine)
@@ -109,7 +109,7 @@ func TestFrozen(t *testing.T) {
 
 func TestAnUpdateInPlaceInAFreeze(t *testing.T) {
 	t.Run("should evict nothing when the freeze comes to light only in the drain", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("inplace-frozen-late")
 		b.ready(machine)
 		first := b.pod(machine.Name, "first")
@@ -126,7 +126,7 @@ func TestAnUpdateInPlaceInAFreeze(t *testing.T) {
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create inplace-frozen-late"}))
 	})
 	t.Run("should wait for the thaw", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("inplace-frozen")
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")

@@ -13,7 +13,7 @@ import (
 
 func TestHealth(t *testing.T) {
 	t.Run("should fail what is not Ready in time, exactly then, and forgive it when it is", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("health-creation")
 		b.clock.SetTime(machine.CreationTimestamp.Time)
 		b.reconcile(machine)
@@ -39,7 +39,7 @@ func TestHealth(t *testing.T) {
 		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Normal Recovered")))
 	})
 	t.Run("should fail what stays unhealthy, not counting frozen time", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("health-timeout", func(m *v1alpha1.Machine) {
 			m.Spec.Timeouts = &v1alpha1.MachineTimeouts{Health: &metav1.Duration{Duration: 5 * time.Minute}}
 		})
@@ -69,13 +69,13 @@ func TestHealth(t *testing.T) {
 	})
 	// Edge case: Unhealthy conditions are empty by default.
 	t.Run("should fail what its Node's own conditions call unhealthy when nothing is set", func(t *testing.T) {
-		for name, befall := range map[string]func(*bed, *corev1.Node){
-			"not-ready": func(b *bed, node *corev1.Node) { b.setReady(node, corev1.ConditionFalse) },
-			"silent":    func(b *bed, node *corev1.Node) { b.setReady(node, corev1.ConditionUnknown) },
-			"gone":      func(b *bed, node *corev1.Node) { b.Expect(b.admin.Delete(b.t.Context(), node)).To(Succeed()) },
+		for name, befall := range map[string]func(*env, *corev1.Node){
+			"not-ready": func(b *env, node *corev1.Node) { b.setReady(node, corev1.ConditionFalse) },
+			"silent":    func(b *env, node *corev1.Node) { b.setReady(node, corev1.ConditionUnknown) },
+			"gone":      func(b *env, node *corev1.Node) { b.Expect(b.admin.Delete(b.t.Context(), node)).To(Succeed()) },
 		} {
 			t.Run(name, func(t *testing.T) {
-				b := newBed(t)
+				b := newEnv(t)
 				machine := b.create("health-default-" + name)
 				b.Expect(machine.Spec.Timeouts).To(BeNil())
 				b.Expect(machine.Spec.UnhealthyNodeConditions).To(BeEmpty())
@@ -92,7 +92,7 @@ func TestHealth(t *testing.T) {
 		}
 	})
 	t.Run("should mind the listed conditions of the class", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "watched"}}
 		class.Spec.Provider, class.Spec.UnhealthyNodeConditions = "fake", []string{"KernelDeadlock"}
 		b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
@@ -117,7 +117,7 @@ func TestHealth(t *testing.T) {
 		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Normal Healthy The machine is healthy again after UnhealthyNodeCondition")))
 	})
 	t.Run("should count the creation again when the user has put the configuration right", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("health-fixed", func(m *v1alpha1.Machine) {
 			m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "fixed"}}
 		})
@@ -134,7 +134,7 @@ func TestHealth(t *testing.T) {
 
 // Claim: A repaired Machine keeps its kubelet. Broken: each Machine without an instance is judged.
 func TestVersionSkew(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	machine := b.create("skew", func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "v1.33.0" })
 	b.reconcile(machine)
 	b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineFailed))

@@ -16,7 +16,7 @@ import (
 const keeper = "example.com/keep"
 
 // hold puts the finalizer of another owner on an object until the test ends.
-func (b *bed) hold(object client.Object) {
+func (b *env) hold(object client.Object) {
 	b.t.Helper()
 	patch := func(finalizers string) error {
 		return b.admin.Patch(b.t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":`+finalizers+`}}`)))
@@ -28,7 +28,7 @@ func (b *bed) hold(object client.Object) {
 	b.Expect(patch(`[` + own + `"` + keeper + `"]`)).To(Succeed())
 }
 
-func (b *bed) release(object client.Object) {
+func (b *env) release(object client.Object) {
 	b.t.Helper()
 	b.Expect(client.IgnoreNotFound(b.admin.Patch(b.t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
 }
@@ -37,7 +37,7 @@ func (b *bed) release(object client.Object) {
 // Edge case: A held deletion showed Running.
 func TestADeletionNamesWhoHoldsIt(t *testing.T) {
 	t.Run("should not be Running or Ready when only a finalizer of another is left on the machine", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("held-machine")
 		node := b.ready(machine)
 		b.hold(machine)
@@ -60,7 +60,7 @@ func TestADeletionNamesWhoHoldsIt(t *testing.T) {
 		b.Expect(b.writes()).To(BeEmpty(), "it is said once")
 	})
 	t.Run("should say so also when the agent's finalizer was taken away by hand, and not that pod and Node are gone", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("held-by-hand")
 		b.ready(machine)
 		machine.Finalizers = nil
@@ -74,7 +74,7 @@ func TestADeletionNamesWhoHoldsIt(t *testing.T) {
 		b.Expect(b.instances()).To(HaveLen(1), "what the agent may no longer touch stays")
 	})
 	t.Run("should name the finalizers of the Node", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("held-node")
 		node := b.ready(machine)
 		b.hold(node)
@@ -92,7 +92,7 @@ func TestADeletionNamesWhoHoldsIt(t *testing.T) {
 		b.Expect(b.gone(machine)).To(BeTrue(), "it continues when the holder has let go")
 	})
 	t.Run("should name the finalizers of the pod, as the driver tells them", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("held-pod")
 		b.ready(machine)
 		b.Expect(b.driver.Set(machine.Name, driver.Deleting, "the pod stays until others remove their finalizers: "+keeper)).To(Succeed())
@@ -101,7 +101,7 @@ func TestADeletionNamesWhoHoldsIt(t *testing.T) {
 		b.Expect(b.message(machine, v1alpha1.ReadyCondition)).To(ContainSubstring(keeper))
 	})
 	t.Run("should not be Ready while its Node is being deleted by another", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("held-live")
 		node := b.ready(machine)
 		b.hold(node)
@@ -113,7 +113,7 @@ func TestADeletionNamesWhoHoldsIt(t *testing.T) {
 		b.Expect(b.message(machine, v1alpha1.ReadyCondition)).To(ContainSubstring(keeper))
 	})
 	t.Run("should say which error keeps it", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("held-error")
 		b.ready(machine)
 		b.delete(machine)
@@ -126,7 +126,7 @@ func TestADeletionNamesWhoHoldsIt(t *testing.T) {
 }
 
 func TestANameThatIsTakenIsSaidAtOnceAndIsNoError(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	machine := b.create("taken")
 	conflict := &driver.NameConflictError{Problem: "a secret named host/taken exists that no agent made", Foreign: true}
 	b.driver.Fail("Create", conflict)
@@ -141,7 +141,7 @@ func TestANameThatIsTakenIsSaidAtOnceAndIsNoError(t *testing.T) {
 }
 
 // stall reconciles a Machine that makes no progress until that is written, also if one of the reconciliations meets a conflict.
-func (b *bed) stall(machine *v1alpha1.Machine) {
+func (b *env) stall(machine *v1alpha1.Machine) {
 	b.t.Helper()
 	for range 3 {
 		_, _ = b.tryReconcile(machine)
@@ -150,7 +150,7 @@ func (b *bed) stall(machine *v1alpha1.Machine) {
 	b.read(machine)
 }
 
-func (b *bed) message(machine *v1alpha1.Machine, conditionType string) string {
+func (b *env) message(machine *v1alpha1.Machine, conditionType string) string {
 	b.t.Helper()
 	condition := meta.FindStatusCondition(machine.Status.Conditions, conditionType)
 	b.Expect(condition).NotTo(BeNil(), conditionType)

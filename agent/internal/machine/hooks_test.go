@@ -18,11 +18,11 @@ func TestHooksAndForce(t *testing.T) {
 	hold := func(key string) func(*v1alpha1.Machine) {
 		return func(m *v1alpha1.Machine) { m.Annotations = map[string]string{key: "backup-controller"} }
 	}
-	lift := func(b *bed, machine *v1alpha1.Machine) {
+	lift := func(b *env, machine *v1alpha1.Machine) {
 		b.Expect(b.admin.Patch(b.t.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":null}}`)))).To(Succeed())
 	}
 	t.Run("should wait for a pre-drain hook, and name it", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("hook-drain", hold(preDrain))
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
@@ -39,7 +39,7 @@ func TestHooksAndForce(t *testing.T) {
 		b.Expect(b.leaving(pod)).To(BeTrue())
 	})
 	t.Run("should evict each pod once when a pre-drain hook was held for longer than the drain may take", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("hook-late", hold(preDrain))
 		b.ready(machine)
 		var pods []*corev1.Pod
@@ -62,7 +62,7 @@ func TestHooksAndForce(t *testing.T) {
 		b.Expect(b.instances()).To(BeEmpty(), "the hook has used the time up")
 	})
 	t.Run("should drain, and then wait for a pre-terminate hook", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("hook-terminate", hold(preTerminate))
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
@@ -80,7 +80,7 @@ func TestHooksAndForce(t *testing.T) {
 	})
 	// Edge case: Force-deletion label; daemon sets' pods stay. Also: "should leave the pods of daemon sets and mirrors of static pods".
 	t.Run("should ask for nothing when the user forces it", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("hook-force", hold(preDrain), func(m *v1alpha1.Machine) { m.Labels = map[string]string{v1alpha1.ForceDeletionLabel: "true"} })
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
@@ -89,7 +89,7 @@ func TestHooksAndForce(t *testing.T) {
 		b.Expect(b.leaving(pod)).To(BeFalse())
 	})
 	t.Run("should not drain throw-away nodes", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "cattle"}}
 		class.Spec.Provider, class.Spec.DrainPolicy = "fake", v1alpha1.SkipDrain
 		b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())

@@ -20,7 +20,7 @@ import (
 // Claim: A finalizer comes before anything is made. Broken: no finalizer.
 func TestLifecycle(t *testing.T) {
 	t.Run("should bring a machine to Ready with two writes of its own", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("life-ready")
 		node := b.ready(machine)
 		b.Expect(b.writes()).To(Equal([]string{"patch", "patch/status"}), "spec.providerID and one status, beside the creation")
@@ -37,7 +37,7 @@ func TestLifecycle(t *testing.T) {
 		b.Expect(b.writes()).To(BeEmpty(), "at rest nothing is written")
 	})
 	t.Run("should add its finalizer to a machine that has none, before it makes anything", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("life-bare", func(m *v1alpha1.Machine) { m.Finalizers = nil })
 		b.faults["patch *v1alpha1.Machine"] = 1
 		_, err := b.tryReconcile(machine)
@@ -48,7 +48,7 @@ func TestLifecycle(t *testing.T) {
 		b.Expect(b.driver.Calls()).To(HaveLen(1))
 	})
 	t.Run("should write what hangs when no step was made for a while, counted from the last one", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("life-stall")
 		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(DefaultStallAfter), "it looks again just when the wait is over")
 		b.clock.Step(10 * time.Second)
@@ -64,7 +64,7 @@ func TestLifecycle(t *testing.T) {
 		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonPodPending))
 	})
 	t.Run("should write a failing instance at once", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("life-crash")
 		b.reconcile(machine)
 		b.Expect(b.driver.Set(machine.Name, driver.Failing, "crashes")).To(Succeed())
@@ -72,7 +72,7 @@ func TestLifecycle(t *testing.T) {
 		b.Expect(machine).To(haveCondition(v1alpha1.MachinePodRunningCondition, metav1.ConditionFalse, v1alpha1.ReasonPodFailed))
 	})
 	t.Run("should report lost and regained readiness at once", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("life-flap")
 		node := b.ready(machine)
 		for _, step := range []struct {
@@ -92,7 +92,7 @@ func TestLifecycle(t *testing.T) {
 		}
 	})
 	t.Run("should report a node that is gone, and leave the rest as it is", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("life-nonode")
 		node := b.ready(machine)
 		b.Expect(b.admin.Delete(b.t.Context(), node)).To(Succeed())
@@ -101,7 +101,7 @@ func TestLifecycle(t *testing.T) {
 		b.Expect(b.driver.Calls()).To(HaveLen(1), "the kubelet registers again by itself")
 	})
 	t.Run("should make a lost instance again", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("life-lost")
 		b.ready(machine)
 		b.driver.Finish(machine.Name)
@@ -110,7 +110,7 @@ func TestLifecycle(t *testing.T) {
 		b.Expect(b.events()).To(ConsistOf(ContainSubstring("InstanceReplaced")))
 	})
 	t.Run("should replace an instance that has ended, slower each time", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("life-ended")
 		b.reconcile(machine)
 		end := func() { b.Expect(b.driver.Set(machine.Name, driver.Failed, "evicted")).To(Succeed()) }
@@ -127,7 +127,7 @@ func TestLifecycle(t *testing.T) {
 		b.Expect(b.driver.Calls()).To(HaveLen(4))
 	})
 	t.Run("should update an instance whose configuration changed", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("life-update")
 		b.ready(machine)
 		machine.Spec.ProviderConfig.Value = &runtime.RawExtension{Raw: []byte(`{"size":2}`)}
@@ -137,7 +137,7 @@ func TestLifecycle(t *testing.T) {
 		b.Expect(machine.Status.ObservedGeneration).To(Equal(machine.Generation))
 	})
 	t.Run("should keep labels, roles and taints of the node in line", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("life-labels", func(m *v1alpha1.Machine) {
 			m.Spec.NodeMetadata.Labels = map[string]string{"tier": "gold"}
 			m.Spec.Roles = []string{"worker"}
@@ -157,7 +157,7 @@ func TestLifecycle(t *testing.T) {
 		b.Expect(node.Spec.Taints).NotTo(ContainElement(HaveField("Key", "a")))
 	})
 	t.Run("should leave a node of its name alone that is another's", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("life-foreign")
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Name}, Spec: corev1.NodeSpec{ProviderID: "aws:///i-1"}}
 		b.Expect(b.admin.Create(b.t.Context(), node)).To(Succeed())
@@ -215,7 +215,7 @@ func TestTerminalErrors(t *testing.T) {
 	for name, test := range tests {
 		n++
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			b.Expect(b.admin.Create(b.t.Context(), &v1alpha1.MachineClass{
 				ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "mistyped"}, Spec: v1alpha1.MachineClassSpec{Provider: "fakee"},
 			})).To(Succeed())
@@ -245,7 +245,7 @@ func TestTerminalErrors(t *testing.T) {
 }
 
 func TestAClassThatAppearsEndsTheError(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	machine := b.create("class-late", func(m *v1alpha1.Machine) {
 		m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "late"}}
 	})
@@ -259,7 +259,7 @@ func TestAClassThatAppearsEndsTheError(t *testing.T) {
 }
 
 func TestAClassThatGoesTakesNothingFromARunningMachine(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "going"}, Spec: v1alpha1.MachineClassSpec{Provider: "fake"}}
 	b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
 	machine := b.create("class-gone", func(m *v1alpha1.Machine) {
@@ -285,7 +285,7 @@ func (l *listener) Create(ctx context.Context, request driver.Request) (driver.I
 }
 
 func TestTheDriverIsToldTheCreationTimeout(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "patient"}, Spec: v1alpha1.MachineClassSpec{
 		Provider: "fake", Timeouts: &v1alpha1.MachineTimeouts{Creation: &metav1.Duration{Duration: time.Hour}},
 	}}
@@ -305,7 +305,7 @@ func TestTheDriverIsToldTheCreationTimeout(t *testing.T) {
 
 func TestDriverErrorsThatPass(t *testing.T) {
 	t.Run("should wait as long as a retryable error says", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("err-retry")
 		b.driver.Fail("Create", &driver.RetryableError{After: 7 * time.Second, Err: trouble("busy")})
 		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(7 * time.Second))
@@ -314,7 +314,7 @@ func TestDriverErrorsThatPass(t *testing.T) {
 		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
 	})
 	t.Run("should wait when the provider has no room, and say so when it lasts", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("err-full")
 		b.driver.Fail("Create", &driver.ExhaustedError{Resource: "hosts"})
 		b.driver.Fail("Create", &driver.ExhaustedError{Resource: "hosts"})
@@ -327,7 +327,7 @@ func TestDriverErrorsThatPass(t *testing.T) {
 		)))
 	})
 	t.Run("should keep what it last knew when the driver cannot be asked", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("err-blind")
 		b.ready(machine)
 		b.driver.Fail("Get", trouble("no answer"))

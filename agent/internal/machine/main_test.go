@@ -41,8 +41,8 @@ import (
 
 func TestMain(m *testing.M) { agenttest.Main(m) }
 
-// bed is a controller of a namespace of its own. The test calls reconcile by hand and turns the clock.
-type bed struct {
+// env is a controller of a namespace of its own. The test calls reconcile by hand and turns the clock.
+type env struct {
 	t *testing.T
 	*WithT
 	admin      client.WithWatch
@@ -123,14 +123,14 @@ func (r *requestLog) Remove(_ context.Context, node string) error {
 	return nil
 }
 
-func newBed(t *testing.T) *bed {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	environment := agenttest.Environment(t)
 	admin, err := client.NewWithWatch(environment.Config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{
+	b := &env{
 		t: t, WithT: NewWithT(t), admin: admin, namespace: agenttest.Namespace(t, admin),
 		clock: clocktesting.NewFakeClock(time.Now()), frozen: &freezer{}, requests: &requestLog{},
 		faults: map[string]int{}, serverVersion: "v1.37.1",
@@ -141,7 +141,7 @@ func newBed(t *testing.T) *bed {
 }
 
 // start makes a controller as a freshly started agent would: it remembers nothing.
-func (b *bed) start() {
+func (b *env) start() {
 	gate := freeze.NewGate(b.frozen, freeze.NewMetrics(prometheus.NewRegistry()))
 	hub, target := b.intercepted(gate.HubRoundTripper), b.intercepted(gate.RoundTripper)
 	b.recorder = events.NewFakeRecorder(100)
@@ -181,7 +181,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // FrozenSince implements freeze.Downtime.
-func (b *bed) FrozenSince(t time.Time) time.Duration {
+func (b *env) FrozenSince(t time.Time) time.Duration {
 	if b.downtime != nil {
 		return b.downtime.FrozenSince(t)
 	}
@@ -189,7 +189,7 @@ func (b *bed) FrozenSince(t time.Time) time.Duration {
 }
 
 // intercepted is a client of the agent: it counts writes to Machines and fails where a test wants it to.
-func (b *bed) intercepted(gate func(http.RoundTripper) http.RoundTripper) client.Client {
+func (b *env) intercepted(gate func(http.RoundTripper) http.RoundTripper) client.Client {
 	gated, err := client.NewWithWatch(clients.Gated(agenttest.Environment(b.t).Config, gate), client.Options{Scheme: scheme.New()})
 	b.Expect(err).NotTo(HaveOccurred())
 	return interceptor.NewClient(undecodable.WithWatch(gated), interceptor.Funcs{
@@ -230,7 +230,7 @@ func (b *bed) intercepted(gate func(http.RoundTripper) http.RoundTripper) client
 	})
 }
 
-func (b *bed) fault(verb string, o client.Object) error {
+func (b *env) fault(verb string, o client.Object) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := fmt.Sprintf("%s %T", verb, o)
@@ -244,7 +244,7 @@ func (b *bed) fault(verb string, o client.Object) error {
 	return fmt.Errorf("a fault of the test: %s", key)
 }
 
-func (b *bed) count(verb string, o client.Object, err error) error {
+func (b *env) count(verb string, o client.Object, err error) error {
 	if apierrors.IsConflict(err) {
 		b.conflicts++
 	}
@@ -257,7 +257,7 @@ func (b *bed) count(verb string, o client.Object, err error) error {
 }
 
 // create makes a Machine of provider fake, as a MachineSet would.
-func (b *bed) create(name string, changes ...func(*v1alpha1.Machine)) *v1alpha1.Machine {
+func (b *env) create(name string, changes ...func(*v1alpha1.Machine)) *v1alpha1.Machine {
 	machine := agenttest.Machine(b.namespace, name)
 	machine.Spec.ProviderConfig = v1alpha1.ProviderConfig{Provider: "fake", Value: &runtime.RawExtension{Raw: []byte(`{"size":1}`)}}
 	for _, change := range changes {
@@ -267,13 +267,13 @@ func (b *bed) create(name string, changes ...func(*v1alpha1.Machine)) *v1alpha1.
 	return machine
 }
 
-func (b *bed) tryReconcile(machine *v1alpha1.Machine) (reconcile.Result, error) {
+func (b *env) tryReconcile(machine *v1alpha1.Machine) (reconcile.Result, error) {
 	return b.controller.Reconciler().Reconcile(b.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(machine)})
 }
 
 // reconcile reconciles once, and again after a conflict with the control plane's own writers, and reads the Machine
 // if it is still there.
-func (b *bed) reconcile(machine *v1alpha1.Machine) (result reconcile.Result) {
+func (b *env) reconcile(machine *v1alpha1.Machine) (result reconcile.Result) {
 	b.t.Helper()
 	b.Eventually(func() (bool, error) {
 		b.conflicts = 0
@@ -288,7 +288,7 @@ func (b *bed) reconcile(machine *v1alpha1.Machine) (result reconcile.Result) {
 	return result
 }
 
-func (b *bed) read(machine *v1alpha1.Machine) {
+func (b *env) read(machine *v1alpha1.Machine) {
 	b.t.Helper()
 	err := b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(machine), machine)
 	b.Expect(client.IgnoreNotFound(err)).To(Succeed())
@@ -299,12 +299,12 @@ func (b *bed) read(machine *v1alpha1.Machine) {
 	}
 }
 
-func (b *bed) gone(o client.Object) bool {
+func (b *env) gone(o client.Object) bool {
 	return apierrors.IsNotFound(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(o), o.DeepCopyObject().(client.Object)))
 }
 
 // join registers a Node as a kubelet does, not ready yet.
-func (b *bed) join(machine *v1alpha1.Machine) *corev1.Node {
+func (b *env) join(machine *v1alpha1.Machine) *corev1.Node {
 	b.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Name, Labels: map[string]string{v1alpha1.HollowNodeLabel: "true"}}}
 	node.Spec.ProviderID = b.driver.ProviderID(machine.Name)
@@ -314,7 +314,7 @@ func (b *bed) join(machine *v1alpha1.Machine) *corev1.Node {
 	return node
 }
 
-func (b *bed) setReady(node *corev1.Node, ready corev1.ConditionStatus) {
+func (b *env) setReady(node *corev1.Node, ready corev1.ConditionStatus) {
 	b.t.Helper()
 	b.Eventually(func() error {
 		if err := b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
@@ -327,7 +327,7 @@ func (b *bed) setReady(node *corev1.Node, ready corev1.ConditionStatus) {
 }
 
 // ready brings a Machine to Ready.
-func (b *bed) ready(machine *v1alpha1.Machine) *corev1.Node {
+func (b *env) ready(machine *v1alpha1.Machine) *corev1.Node {
 	b.t.Helper()
 	b.reconcile(machine)
 	node := b.join(machine)
@@ -338,7 +338,7 @@ func (b *bed) ready(machine *v1alpha1.Machine) *corev1.Node {
 	return node
 }
 
-func (b *bed) writes() []string {
+func (b *env) writes() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	written := slices.Clone(b.hubWrites)
@@ -347,7 +347,7 @@ func (b *bed) writes() []string {
 }
 
 // events returns the events so far.
-func (b *bed) events() []string {
+func (b *env) events() []string {
 	var all []string
 	for {
 		select {

@@ -16,7 +16,7 @@ import (
 const realID = "aws:///eu-1a/i-0abc"
 
 // realNode registers a Node that no driver made, and runs a pod on it.
-func (b *bed) realNode(name, providerID string) (*corev1.Node, *corev1.Pod) {
+func (b *env) realNode(name, providerID string) (*corev1.Node, *corev1.Pod) {
 	b.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"rack": "r1"}}}
 	node.Spec.ProviderID = providerID
@@ -28,7 +28,7 @@ func (b *bed) realNode(name, providerID string) (*corev1.Node, *corev1.Pod) {
 }
 
 // expectUntouched wants Node and pod as they were.
-func (b *bed) expectUntouched(node *corev1.Node, pod *corev1.Pod) {
+func (b *env) expectUntouched(node *corev1.Node, pod *corev1.Pod) {
 	b.t.Helper()
 	live := b.node(node.Name)
 	b.Expect(live.UID).To(Equal(node.UID))
@@ -44,7 +44,7 @@ func (b *bed) expectUntouched(node *corev1.Node, pod *corev1.Pod) {
 
 func TestOwnership(t *testing.T) {
 	t.Run("should take no preset spec.providerID for a proof", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		node, pod := b.realNode("preset-worker", realID)
 		machine := b.create(node.Name, func(m *v1alpha1.Machine) {
 			m.Spec.ProviderID = new(realID)
@@ -65,7 +65,7 @@ func TestOwnership(t *testing.T) {
 	})
 	t.Run("should make no instance beside a node of its name, say why, and start when that node is gone", func(t *testing.T) {
 		for name, cached := range map[string]bool{"beside-seen": true, "beside-unseen": false} {
-			b := newBed(t)
+			b := newEnv(t)
 			node, pod := b.realNode(name, realID)
 			if !cached {
 				b.cachedNodes = map[string]*corev1.Node{name: nil} // The agent's cache selects by label.
@@ -91,7 +91,7 @@ func TestOwnership(t *testing.T) {
 	})
 	// Edge case: A replaced Node's pods were evicted.
 	t.Run("should evict nothing for an update from a node that took the place of its own", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("replaced-node")
 		own := b.ready(machine)
 		own = b.node(own.Name)
@@ -115,7 +115,7 @@ func TestOwnership(t *testing.T) {
 		b.expectUntouched(node, pod)
 	})
 	t.Run("should write its annotations on a node before it deletes it", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("claimed-late")
 		b.reconcile(machine)
 		node := b.join(machine)
@@ -130,7 +130,7 @@ func TestOwnership(t *testing.T) {
 	})
 	// Edge case: A Node was deleted on an old version.
 	t.Run("should not delete a node that another agent has claimed since it was read", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("claimed-away")
 		node := b.ready(machine)
 		b.delete(machine)
@@ -146,7 +146,7 @@ func TestOwnership(t *testing.T) {
 		b.Expect(b.gone(node)).To(BeFalse())
 	})
 	t.Run("should take back the node of a machine that was lost", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("taken-back")
 		node := b.ready(machine)
 		machine.Finalizers = nil

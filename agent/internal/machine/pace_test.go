@@ -15,7 +15,7 @@ import (
 
 func TestAfterAThaw(t *testing.T) {
 	t.Run("should let a deletion wait, say so once, and not count the wait as drain", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("pace-delete", func(m *v1alpha1.Machine) {
 			m.Spec.Timeouts = &v1alpha1.MachineTimeouts{Drain: &metav1.Duration{Duration: time.Minute}}
 		})
@@ -48,7 +48,7 @@ func TestAfterAThaw(t *testing.T) {
 		b.Expect(b.pace.forgotten).To(ContainElement(machine.UID))
 	})
 	t.Run("should limit a forced deletion too", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("pace-force", func(m *v1alpha1.Machine) { m.Labels = map[string]string{v1alpha1.ForceDeletionLabel: "true"} })
 		b.ready(machine)
 		b.delete(machine)
@@ -59,7 +59,7 @@ func TestAfterAThaw(t *testing.T) {
 		b.remove(machine)
 	})
 	t.Run("should not hold up what is gone or going already, nor ask for a machine that a hook holds", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("pace-ending")
 		b.ready(machine)
 		b.delete(machine)
@@ -79,7 +79,7 @@ func TestAfterAThaw(t *testing.T) {
 		b.Expect(b.pace.asked).To(BeZero())
 	})
 	t.Run("should let an update wait that has not started", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("pace-update")
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
@@ -96,7 +96,7 @@ func TestAfterAThaw(t *testing.T) {
 		b.updated(machine)
 	})
 	t.Run("should let an update wait that a freeze has interrupted", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("pace-started")
 		b.ready(machine)
 		first, second := b.pod(machine.Name, "first"), b.pod(machine.Name, "second")
@@ -114,7 +114,7 @@ func TestAfterAThaw(t *testing.T) {
 		b.updated(machine)
 	})
 	t.Run("should not take an instance away before its turn that has ended", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("pace-repair")
 		b.ready(machine)
 		b.Expect(b.driver.Set(machine.Name, driver.Failed, "evicted")).To(Succeed())
@@ -126,7 +126,7 @@ func TestAfterAThaw(t *testing.T) {
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create pace-repair", "Delete pace-repair"}))
 	})
 	t.Run("should tell of a machine that is made, and not of one that is made again", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("pace-made")
 		b.ready(machine)
 		b.Expect(b.pace.made).To(Equal([]types.UID{machine.UID}))
@@ -136,7 +136,7 @@ func TestAfterAThaw(t *testing.T) {
 		b.Expect(b.pace.made).To(HaveLen(1), "its second instance is already known to the pace")
 	})
 	t.Run("should ask for nothing that takes nothing away", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("pace-rest")
 		node := b.ready(machine)
 		b.setReady(node, corev1.ConditionFalse)

@@ -16,7 +16,7 @@ import (
 
 // caller is a PreThawSync of three Machines, whose looks the test makes.
 type caller struct {
-	*bed
+	*env
 	*PreThawSync
 	clock *clocktesting.FakePassiveClock
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -28,11 +28,11 @@ type caller struct {
 
 func newCaller(t *testing.T) *caller {
 	t.Helper()
-	b := newBed(t)
+	b := newEnv(t)
 	for _, name := range []string{"roll-a", "roll-b", "roll-c"} {
 		b.create(name)
 	}
-	c := &caller{bed: b, clock: clocktesting.NewFakePassiveClock(time.Now())}
+	c := &caller{env: b, clock: clocktesting.NewFakePassiveClock(time.Now())}
 	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(c.queue.ShutDown)
 	waker := NewWaker(b.namespace, b.admin, nil, nil)

@@ -20,7 +20,7 @@ import (
 func TestScars(t *testing.T) {
 	// Edge case: MCM #81–#88, #718, #346: Pending machines time out after a freeze.
 	t.Run("MCM #81–#88, #718, #346: should not fail a pending machine right after a freeze", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("pending-thaw")
 		b.clock.SetTime(machine.CreationTimestamp.Time)
 		b.reconcile(machine)
@@ -35,7 +35,7 @@ func TestScars(t *testing.T) {
 }
 
 // age gives a Machine conditions of hours ago, as an earlier drain has left them.
-func (b *bed) age(machine *v1alpha1.Machine, drained metav1.ConditionStatus, drainedReason, updatedReason string) {
+func (b *env) age(machine *v1alpha1.Machine, drained metav1.ConditionStatus, drainedReason, updatedReason string) {
 	b.t.Helper()
 	b.read(machine)
 	old := metav1.NewTime(b.clock.Now().Add(-9 * time.Hour).Truncate(time.Second))
@@ -72,7 +72,7 @@ var earlier = map[string]struct {
 func TestStaleTimesForceNoDrain(t *testing.T) {
 	for name, left := range earlier {
 		t.Run("MCM #563: should give a deletion its whole time after "+name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			machine := b.create("stale-deletion")
 			b.ready(machine)
 			b.age(machine, left.status, left.drained, left.updated)
@@ -88,7 +88,7 @@ func TestStaleTimesForceNoDrain(t *testing.T) {
 			b.remove(machine)
 		})
 		t.Run("MCM #563: should give an update in place its whole time after "+name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			machine := b.create("stale-update")
 			b.ready(machine)
 			b.age(machine, left.status, left.drained, left.updated)
@@ -109,7 +109,7 @@ func TestStaleTimesForceNoDrain(t *testing.T) {
 		})
 	}
 	t.Run("MCM #563: should wait for a deletion that is in the future by the agent's clock", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("stale-future")
 		b.ready(machine)
 		b.pod(machine.Name, "web")
@@ -125,7 +125,7 @@ func TestStaleTimesForceNoDrain(t *testing.T) {
 }
 
 // restart starts an agent again, which is handed what another one knew of when it could act, and lets it thaw.
-func (b *bed) restart(handed freeze.Uptime) *freeze.Monitor {
+func (b *env) restart(handed freeze.Uptime) *freeze.Monitor {
 	b.t.Helper()
 	never := func(context.Context) error { return errors.New("the test says what comes of a probe") }
 	monitor, err := freeze.NewMonitor(freeze.Options{
@@ -144,7 +144,7 @@ func (b *bed) restart(handed freeze.Uptime) *freeze.Monitor {
 
 func TestARestartNeitherForcesADrainNorBeginsItAnew(t *testing.T) {
 	t.Run("MCM #563: should continue where the agent before left a deletion", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		first := b.restart(nil)
 		machine := b.create("restart-deletion")
 		b.ready(machine)
@@ -169,7 +169,7 @@ func TestARestartNeitherForcesADrainNorBeginsItAnew(t *testing.T) {
 		b.remove(machine)
 	})
 	t.Run("MCM #563: should continue where the agent before left an update in place", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		first := b.restart(nil)
 		machine := b.create("restart-update")
 		b.ready(machine)
@@ -189,7 +189,7 @@ func TestARestartNeitherForcesADrainNorBeginsItAnew(t *testing.T) {
 		b.updated(machine)
 	})
 	t.Run("MCM #563: should give its whole time to what was deleted while no agent ran", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		first := b.restart(nil)
 		machine := b.create("restart-down")
 		b.ready(machine)

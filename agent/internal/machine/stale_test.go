@@ -11,7 +11,7 @@ import (
 )
 
 func TestReadinessIsNotLostToACacheThatIsBehind(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	machine := b.create("behind")
 	b.reconcile(machine)
 	node := b.join(machine)
@@ -38,7 +38,7 @@ func TestReadinessIsNotLostToACacheThatIsBehind(t *testing.T) {
 }
 
 func TestAStaleCacheIsNotActedOn(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	machine := b.create("stale-cache")
 	before := machine.DeepCopy()
 	b.ready(machine)
@@ -53,7 +53,7 @@ func TestAStaleCacheIsNotActedOn(t *testing.T) {
 }
 
 func TestAHubThatWentBackIsNotWaitedFor(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	machine := b.create("went-back")
 	lost := machine.DeepCopy()
 	lost.ResourceVersion += "0"
@@ -65,7 +65,7 @@ func TestAHubThatWentBackIsNotWaitedFor(t *testing.T) {
 }
 
 func TestANodeIsNotWrittenAgainBecauseTheCacheIsBehind(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	machine := b.create("behind-itself", func(machine *v1alpha1.Machine) {
 		machine.Spec.Taints = []corev1.Taint{{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}}
 	})

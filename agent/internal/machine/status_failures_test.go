@@ -18,11 +18,11 @@ const statusWrite = "patch/status *v1alpha1.Machine"
 const busiest = 61
 
 // failing lets the next status writes fail in one way.
-func (b *bed) failing(failure error) {
+func (b *env) failing(failure error) {
 	b.failure, b.faults[statusWrite] = failure, reconcilertest.Times
 }
 
-func (b *bed) drive(machine *v1alpha1.Machine, done func() bool) reconcilertest.History {
+func (b *env) drive(machine *v1alpha1.Machine, done func() bool) reconcilertest.History {
 	b.t.Helper()
 	return reconcilertest.Drive(b.t, b.controller.Reconciler(), machine, 0, b.clock.Step, func() bool { b.read(machine); return done() })
 }
@@ -30,7 +30,7 @@ func (b *bed) drive(machine *v1alpha1.Machine, done func() bool) reconcilertest.
 func TestStatusWritesThatFailFiftyTimesInARow(t *testing.T) {
 	for name, failure := range reconcilertest.Failures() {
 		t.Run("should lose no news: "+name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			machine := b.create("failing-news-" + name)
 			node := b.ready(machine)
 			b.writes()
@@ -48,7 +48,7 @@ func TestStatusWritesThatFailFiftyTimesInARow(t *testing.T) {
 			b.Expect(b.writes()).To(BeEmpty())
 		})
 		t.Run("should make one instance and bring it to Ready: "+name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			machine := b.create("failing-new-" + name)
 			b.failing(failure)
 			b.reconcile(machine)
@@ -61,7 +61,7 @@ func TestStatusWritesThatFailFiftyTimesInARow(t *testing.T) {
 			b.Expect(b.writes()).To(Equal([]string{"patch", "patch/status"}))
 		})
 		t.Run("should drain and remove all the same: "+name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			machine := b.create("failing-gone-" + name)
 			node := b.ready(machine)
 			pod := b.pod(machine.Name, "web")

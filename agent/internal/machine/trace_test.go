@@ -22,7 +22,7 @@ func traced(machine *v1alpha1.Machine) {
 	machine.Annotations = map[string]string{v1alpha1.TraceparentAnnotation: given}
 }
 
-func (b *bed) trace() *tracetest.SpanRecorder {
+func (b *env) trace() *tracetest.SpanRecorder {
 	spans := tracetest.NewSpanRecorder()
 	b.tracers = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 	b.start()
@@ -37,7 +37,7 @@ func names(spans []sdktrace.ReadOnlySpan) (all []string) {
 }
 
 func TestTheAgentGoesOnWithTheTraceOfTheMachine(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	spans := b.trace()
 	machine := b.create("trace-join", traced)
 	node := b.ready(machine)
@@ -69,7 +69,7 @@ func TestTheAgentGoesOnWithTheTraceOfTheMachine(t *testing.T) {
 }
 
 func TestAMachineWithoutATraceBeginsOne(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	spans := b.trace()
 	for name, value := range map[string]string{"trace-none": "", "trace-bad": "00-0af7651916cd43dd8448eb211c80319c-zz-01"} {
 		b.reconcile(b.create(name, func(machine *v1alpha1.Machine) {

@@ -21,7 +21,7 @@ import (
 
 // drainTimeout sets the drain timeout of a Machine or MachineClass past all validation, as an older definition would have
 // accepted it.
-func (b *bed) drainTimeout(object client.Object, definition, timeout string) {
+func (b *env) drainTimeout(object client.Object, definition, timeout string) {
 	b.t.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timeouts":{"drain":"`+timeout+`"}}}`))
 	b.Expect(agenttest.Environment(b.t).Loosely(b.t.Context(), func(ctx context.Context) error {
@@ -33,7 +33,7 @@ const machinesDefinition, classesDefinition = "machines.hollowfleet.io", "machin
 
 // Edge case: An undecodable Machine's pod and Node stay.
 func TestAMachineThatCannotBeDecodedKeepsWhatItHas(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	bad, good := b.create("undecodable-m"), b.create("decodable-m")
 	node := b.ready(bad)
 	b.ready(good)
@@ -69,7 +69,7 @@ func TestAMachineThatCannotBeDecodedKeepsWhatItHas(t *testing.T) {
 
 // Edge case: A freeze's end does not wait for an undecodable Machine.
 func TestTheRollCallDoesNotWaitForAMachineThatCannotBeDecoded(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	bad, good := b.create("undecodable-roll"), b.create("decodable-roll")
 	b.drainTimeout(bad, machinesDefinition, "1 week")
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
@@ -95,7 +95,7 @@ func TestTheRollCallDoesNotWaitForAMachineThatCannotBeDecoded(t *testing.T) {
 
 // Edge case: An undecodable Machine held its set's updates.
 func TestAMachineThatCannotBeDecodedHoldsUpNoSibling(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	class := b.class("turns")
 	set := b.machineSet()
 	var machines []*v1alpha1.Machine
@@ -115,7 +115,7 @@ func TestAMachineThatCannotBeDecodedHoldsUpNoSibling(t *testing.T) {
 }
 
 // class makes a MachineClass of provider fake; uses makes a Machine use it.
-func (b *bed) class(name string) *v1alpha1.MachineClass {
+func (b *env) class(name string) *v1alpha1.MachineClass {
 	b.t.Helper()
 	class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
 	class.Spec.Provider, class.Spec.ProviderConfig = "fake", &runtime.RawExtension{Raw: []byte(`{"size":1}`)}
@@ -123,7 +123,7 @@ func (b *bed) class(name string) *v1alpha1.MachineClass {
 	return class
 }
 
-func (b *bed) uses(class *v1alpha1.MachineClass) func(*v1alpha1.Machine) {
+func (b *env) uses(class *v1alpha1.MachineClass) func(*v1alpha1.Machine) {
 	return func(m *v1alpha1.Machine) {
 		m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: class.Name}}
 	}
@@ -131,7 +131,7 @@ func (b *bed) uses(class *v1alpha1.MachineClass) func(*v1alpha1.Machine) {
 
 // Edge case: An undecodable class made the agent panic. Also: TestADeletionWaitsForAClassThatCannotBeDecoded.
 func TestMachinesOfAClassThatCannotBeDecodedWait(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	class := b.class("broken")
 	running := b.create("class-running", b.uses(class))
 	node := b.ready(running)
@@ -172,7 +172,7 @@ func TestMachinesOfAClassThatCannotBeDecodedWait(t *testing.T) {
 }
 
 func TestADeletionWaitsForAClassThatCannotBeDecoded(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	class := b.class("broken-deletion")
 	machine := b.create("class-deleted", b.uses(class))
 	node := b.ready(machine)

@@ -19,7 +19,7 @@ import (
 )
 
 // change gives a Machine another configuration, as the hub does for an update in place.
-func (b *bed) change(machine *v1alpha1.Machine, raw string) {
+func (b *env) change(machine *v1alpha1.Machine, raw string) {
 	b.t.Helper()
 	b.read(machine)
 	machine.Spec.ProviderConfig.Value = &runtime.RawExtension{Raw: []byte(raw)}
@@ -27,7 +27,7 @@ func (b *bed) change(machine *v1alpha1.Machine, raw string) {
 }
 
 // updated reconciles until an update in place is through.
-func (b *bed) updated(machine *v1alpha1.Machine) {
+func (b *env) updated(machine *v1alpha1.Machine) {
 	b.t.Helper()
 	for range 5 {
 		b.reconcile(machine)
@@ -41,7 +41,7 @@ func (b *bed) updated(machine *v1alpha1.Machine) {
 
 func TestUpdateInPlace(t *testing.T) {
 	t.Run("should cordon, drain, update, wait for the node, and give it back", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("inplace")
 		node := b.ready(machine)
 		pod := b.pod(machine.Name, "web")
@@ -77,7 +77,7 @@ func TestUpdateInPlace(t *testing.T) {
 		b.Expect(b.events()).To(HaveExactElements(ContainSubstring("Normal Draining"), ContainSubstring("Normal Updating"), ContainSubstring("Normal Updated")))
 	})
 	t.Run("should know its own cordon, and that it took it back, while the cache does not", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("inplace-behind")
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
@@ -105,7 +105,7 @@ func TestUpdateInPlace(t *testing.T) {
 		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue(), "a user's cordon was taken back")
 	})
 	t.Run("should drain nothing when the driver cannot update in place", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		b.driver.RefuseInPlace()
 		machine := b.create("inplace-never")
 		b.ready(machine)
@@ -120,7 +120,7 @@ func TestUpdateInPlace(t *testing.T) {
 		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Warning InPlaceUnsupported")))
 	})
 	t.Run("should give the node back when the driver says only at the update that it cannot", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("inplace-late")
 		b.ready(machine)
 		b.driver.Fail("Update", &driver.InPlaceUnsupportedError{Problem: "not today"})
@@ -130,7 +130,7 @@ func TestUpdateInPlace(t *testing.T) {
 		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeFalse())
 	})
 	t.Run("should drain nothing for a configuration that is invalid", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("inplace-invalid")
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
@@ -141,7 +141,7 @@ func TestUpdateInPlace(t *testing.T) {
 		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeFalse())
 	})
 	t.Run("should wait for the version that it wants", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("inplace-version")
 		node := b.ready(machine)
 		b.read(machine)
@@ -160,7 +160,7 @@ func TestUpdateInPlace(t *testing.T) {
 		b.updated(machine)
 	})
 	t.Run("should leave a node cordoned that a person cordoned", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("inplace-cordon")
 		node := b.ready(machine)
 		b.Expect(b.admin.Patch(b.t.Context(), node, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`)))).To(Succeed())
@@ -172,7 +172,7 @@ func TestUpdateInPlace(t *testing.T) {
 		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue())
 	})
 	t.Run("should end the drain at its deadline, counted from its beginning", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("inplace-deadline")
 		b.ready(machine)
 		b.clock.Step(5 * time.Hour)
@@ -190,7 +190,7 @@ func TestUpdateInPlace(t *testing.T) {
 		b.updated(machine)
 	})
 	t.Run("should drain nothing for an order that the hub has taken back", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("inplace-back")
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
@@ -203,7 +203,7 @@ func TestUpdateInPlace(t *testing.T) {
 		b.updated(machine)
 	})
 	t.Run("should try again when an update fails, and say so", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		machine := b.create("inplace-fails")
 		b.ready(machine)
 		b.driver.Fail("Update", trouble("no spare parts"))
@@ -220,19 +220,19 @@ func TestUpdateInPlace(t *testing.T) {
 
 func TestDeletionDuringAnUpdateInPlace(t *testing.T) {
 	stages := map[string]struct {
-		prepare func(b *bed)
+		prepare func(b *env)
 		steps   int
 	}{
-		"while it drains":                  {func(*bed) {}, 1},
-		"while the instance is on the way": {func(b *bed) { b.driver.Fail("Update", trouble("later")) }, 1},
-		"while the node comes back":        {func(*bed) {}, 3},
+		"while it drains":                  {func(*env) {}, 1},
+		"while the instance is on the way": {func(b *env) { b.driver.Fail("Update", trouble("later")) }, 1},
+		"while the node comes back":        {func(*env) {}, 3},
 	}
 	n := 0
 	for name, stage := range stages {
 		n++
 		machineName := fmt.Sprintf("inplace-del-%d", n)
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			machine := b.create(machineName)
 			node := b.ready(machine)
 			if name == "while it drains" {
@@ -263,20 +263,20 @@ func TestDeletionDuringAnUpdateInPlace(t *testing.T) {
 
 // A crash is what a step that fails and a controller that remembers nothing add up to.
 func TestUpdateInPlaceGoesOnAfterACrashAtEachStep(t *testing.T) {
-	steps := map[string]func(b *bed){
-		"asking the driver":    func(b *bed) { b.driver.Fail("CheckUpdate", trouble("crash")) },
-		"cordoning":            func(b *bed) { b.faults["patch *v1.Node"] = 1 },
-		"updating":             func(b *bed) { b.driver.Fail("Update", trouble("crash")) },
-		"looking":              func(b *bed) { b.driver.Fail("Get", trouble("crash")) },
-		"writing the status":   func(b *bed) { b.faults["patch/status *v1alpha1.Machine"] = 1 },
-		"writing all statuses": func(b *bed) { b.faults["patch/status *v1alpha1.Machine"] = 3 },
+	steps := map[string]func(b *env){
+		"asking the driver":    func(b *env) { b.driver.Fail("CheckUpdate", trouble("crash")) },
+		"cordoning":            func(b *env) { b.faults["patch *v1.Node"] = 1 },
+		"updating":             func(b *env) { b.driver.Fail("Update", trouble("crash")) },
+		"looking":              func(b *env) { b.driver.Fail("Get", trouble("crash")) },
+		"writing the status":   func(b *env) { b.faults["patch/status *v1alpha1.Machine"] = 1 },
+		"writing all statuses": func(b *env) { b.faults["patch/status *v1alpha1.Machine"] = 3 },
 	}
 	n := 0
 	for name, breakIt := range steps {
 		n++
 		machineName := fmt.Sprintf("inplace-crash-%d", n)
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			machine := b.create(machineName)
 			node := b.ready(machine)
 			b.change(machine, `{"size":2}`)
@@ -297,7 +297,7 @@ func TestUpdateInPlaceGoesOnAfterACrashAtEachStep(t *testing.T) {
 }
 
 // machineSet makes a MachineSet that no controller reconciles, and returns a reference to it.
-func (b *bed) machineSet() metav1.OwnerReference {
+func (b *env) machineSet() metav1.OwnerReference {
 	b.t.Helper()
 	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "set"}}
 	set.Spec.ClusterName = b.namespace
@@ -310,7 +310,7 @@ func (b *bed) machineSet() metav1.OwnerReference {
 
 // The edit of a class concerns every Machine of a set at once, and must not take the whole set down.
 func TestAnEditOfAClassGoesRoundOneByOne(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "shared"}}
 	class.Spec.Provider, class.Spec.ProviderConfig = "fake", &runtime.RawExtension{Raw: []byte(`{"size":1}`)}
 	b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
@@ -360,7 +360,7 @@ func TestAnEditOfAClassGoesRoundOneByOne(t *testing.T) {
 }
 
 func TestABrokenMachineMayBeUpdatedFirst(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "broken"}}
 	class.Spec.Provider, class.Spec.ProviderConfig = "fake", &runtime.RawExtension{Raw: []byte(`{"size":1}`)}
 	b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
@@ -389,7 +389,7 @@ func TestABrokenMachineMayBeUpdatedFirst(t *testing.T) {
 }
 
 func TestNodesOfOtherAgentsAreNotGivenBack(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	machine := b.create("cordoned-elsewhere")
 	node := b.ready(machine)
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"deletion"}},"spec":{"unschedulable":true}}`, v1alpha1.NodeCordonedAnnotation)

@@ -129,8 +129,8 @@ func (m *monitor) said() string {
 	return m.message
 }
 
-// bed is a Relister of one server, by a fake clock.
-type bed struct {
+// env is a Relister of one server, by a fake clock.
+type env struct {
 	*WithT
 	*server
 	monitor *monitor
@@ -143,9 +143,9 @@ type bed struct {
 	cancel  context.CancelFunc
 }
 
-func newBed(t *testing.T) *bed {
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	b := &bed{
+	b := &env{
 		WithT: NewWithT(t), server: newServer(), monitor: &monitor{}, clock: clocktesting.NewFakeClock(time.Now()),
 		changes: make(chan struct{}, 1), metrics: NewMetrics(prometheus.NewRegistry()), prepare: func() error { return nil },
 		tell: func(uint64) (int, error) { return 0, nil },
@@ -153,7 +153,7 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-func (b *bed) start(t *testing.T) {
+func (b *env) start(t *testing.T) {
 	t.Helper()
 	caches := &Caches{informers: []informer{{what: "Pods", lister: b.server, shared: b.server}}}
 	relister, err := New(Deps{
@@ -172,7 +172,7 @@ func (b *bed) start(t *testing.T) {
 }
 
 // due makes the list due for one more freeze.
-func (b *bed) due() {
+func (b *env) due() {
 	b.monitor.mu.Lock()
 	b.monitor.freeze++
 	b.monitor.due = true
@@ -181,7 +181,7 @@ func (b *bed) due() {
 }
 
 // pass lets the relister look n times.
-func (b *bed) pass(n int) {
+func (b *env) pass(n int) {
 	for range n {
 		b.Eventually(b.clock.HasWaiters).WithTimeout(time.Minute).Should(BeTrue(), "it waits for the clock")
 		b.clock.Step(pollInterval)
@@ -189,11 +189,11 @@ func (b *bed) pass(n int) {
 	b.Eventually(b.clock.HasWaiters).WithTimeout(time.Minute).Should(BeTrue(), "it waits for the clock")
 }
 
-func (b *bed) waitThawed(freezes ...uint64) {
+func (b *env) waitThawed(freezes ...uint64) {
 	b.Eventually(b.monitor.thawed).WithTimeout(time.Minute).Should(Equal(freezes))
 }
 
-func (b *bed) listed() int {
+func (b *env) listed() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.lists
@@ -202,7 +202,7 @@ func (b *bed) listed() int {
 // Claim: The hub knows every Machine's state before an agent unfreezes. Broken: the thaw does not wait; a look counts that started before. Also: "should have the hub told before the thaw, by caches that are right"; agent/internal/machine TestRollCall.
 func TestRelister(t *testing.T) {
 	t.Run("should list once for each freeze, and not at rest", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		b.cache("a", b.put("a"))
 		b.start(t)
 		b.changes <- struct{}{}
@@ -216,7 +216,7 @@ func TestRelister(t *testing.T) {
 		b.Expect(testutil.ToFloat64(b.metrics.behind)).To(BeZero())
 	})
 	t.Run("should hold the thaw until what is newer has come and what is gone has left", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		b.cache("changed", b.put("changed"))
 		b.cache("deleted", "50")
 		changed, created := b.put("changed"), b.put("created")
@@ -236,7 +236,7 @@ func TestRelister(t *testing.T) {
 		b.Expect(testutil.ToFloat64(b.metrics.behind)).To(Equal(3.0))
 	})
 	t.Run("should list again, slower each time, and let go what is gone meanwhile", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		b.put("short-lived")
 		b.start(t)
 		b.due()
@@ -254,7 +254,7 @@ func TestRelister(t *testing.T) {
 		b.Expect(b.listed()).To(Equal(3))
 	})
 	t.Run("should get through although the world changes all the time", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		for i := range 5 {
 			b.cache(fmt.Sprint("pod-", i), b.put(fmt.Sprint("pod-", i)))
 		}
@@ -274,7 +274,7 @@ func TestRelister(t *testing.T) {
 		b.waitThawed(1)
 	})
 	t.Run("should read page by page, the whole of it in one state", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		for i := range 2*pageSize + 1 {
 			name := fmt.Sprintf("pod-%04d", i)
 			b.cache(name, b.put(name))
@@ -289,7 +289,7 @@ func TestRelister(t *testing.T) {
 		}
 	})
 	t.Run("should say what fails and try again", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		b.err = errors.New("no rights")
 		b.start(t)
 		b.due()
@@ -303,7 +303,7 @@ func TestRelister(t *testing.T) {
 		b.waitThawed(1)
 	})
 	t.Run("should have the hub told before the freeze ended, by caches that are right", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		var said []string
 		answers := []func() (int, error){
 			func() (int, error) { return 0, errors.New("no list") }, func() (int, error) { return 2, nil }, func() (int, error) { return 0, nil },
@@ -331,7 +331,7 @@ func TestRelister(t *testing.T) {
 		}))
 	})
 	t.Run("should wait for caches that cannot be made or are not filled", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		b.synced = false
 		var fail sync.Once
 		b.prepare = func() (err error) {
@@ -346,7 +346,7 @@ func TestRelister(t *testing.T) {
 		b.Expect(b.monitor.thawed()).To(BeEmpty())
 	})
 	t.Run("should give up a list that another freeze has made worthless", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		b.put("a")
 		b.start(t)
 		b.due()
@@ -361,7 +361,7 @@ func TestRelister(t *testing.T) {
 		b.waitThawed(3)
 	})
 	t.Run("should want new caches when the API server has gone back", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		b.cache("a", b.put("a"))
 		b.seen = strconv.Itoa(b.version + 1)
 		b.start(t)
@@ -373,7 +373,7 @@ func TestRelister(t *testing.T) {
 		b.Expect(b.monitor.thawed()).To(BeEmpty())
 	})
 	t.Run("should end while a list is due", func(t *testing.T) {
-		b := newBed(t)
+		b := newEnv(t)
 		b.put("a")
 		b.start(t)
 		b.due()

@@ -69,8 +69,8 @@ func (s *server) listed() int {
 	return s.lists
 }
 
-// bed is a Watcher that runs by a fake clock.
-type bed struct {
+// env is a Watcher that runs by a fake clock.
+type env struct {
 	*WithT
 	*server
 	clock  *clocktesting.FakeClock
@@ -78,9 +78,9 @@ type bed struct {
 	ended  chan error
 }
 
-func start(t *testing.T, version, cached string) *bed {
+func start(t *testing.T, version, cached string) *env {
 	t.Helper()
-	b := &bed{
+	b := &env{
 		WithT: NewWithT(t), server: &server{version: version, cached: cached}, clock: clocktesting.NewFakeClock(time.Now()),
 		broken: make(chan struct{}, 1), ended: make(chan error, 1),
 	}
@@ -94,19 +94,19 @@ func start(t *testing.T, version, cached string) *bed {
 }
 
 // looks waits until there were so many looks and the last one is over.
-func (b *bed) looks(want int) {
+func (b *env) looks(want int) {
 	b.Eventually(b.listed).WithTimeout(time.Minute).Should(Equal(want))
 	b.Eventually(func() bool { return b.clock.HasWaiters() || len(b.ended) > 0 }).WithTimeout(time.Minute).Should(BeTrue())
 }
 
 // pass lets time go by until the timer that runs now has fired and the next one, if there is one, is set.
-func (b *bed) pass(span time.Duration) {
+func (b *env) pass(span time.Duration) {
 	b.Eventually(b.clock.HasWaiters).WithTimeout(time.Minute).Should(BeTrue())
 	b.clock.Step(span)
 	b.Eventually(func() bool { return b.clock.HasWaiters() || len(b.ended) > 0 }).WithTimeout(time.Minute).Should(BeTrue())
 }
 
-func (b *bed) endsFor(reason string) {
+func (b *env) endsFor(reason string) {
 	var err error
 	b.Eventually(b.ended).WithTimeout(time.Minute).Should(Receive(&err))
 	b.Expect(err).To(MatchError(ErrWentBack))

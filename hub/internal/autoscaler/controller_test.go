@@ -25,8 +25,8 @@ const (
 	paused = v1alpha1.AutoscalerPausedAnnotation
 )
 
-// fixture is a deployment of a class, in a namespace of its own.
-type fixture struct {
+// env is a deployment of a class, in a namespace of its own.
+type env struct {
 	*WithT
 	t          *testing.T
 	client     client.WithWatch
@@ -36,9 +36,9 @@ type fixture struct {
 	controller reconcile.Reconciler
 }
 
-func newFixture(t *testing.T) *fixture {
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	f := &fixture{WithT: NewWithT(t), t: t, client: hubtest.Client(t, environment)}
+	f := &env{WithT: NewWithT(t), t: t, client: hubtest.Client(t, environment)}
 	namespace := hubtest.Name()
 	hubtest.Create(t, f.client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	f.class = &v1alpha1.MachineClass{
@@ -63,7 +63,7 @@ func newFixture(t *testing.T) *fixture {
 }
 
 // reconcile returns the deployment's annotations after it, but for the hash.
-func (f *fixture) reconcile() map[string]string {
+func (f *env) reconcile() map[string]string {
 	f.t.Helper()
 	key := client.ObjectKeyFromObject(f.deployment)
 	_, err := f.controller.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: key})
@@ -79,7 +79,7 @@ func (f *fixture) reconcile() map[string]string {
 }
 
 // annotate does what kubectl annotate does; "" takes an annotation away.
-func (f *fixture) annotate(key, value string) {
+func (f *env) annotate(key, value string) {
 	f.t.Helper()
 	before := f.deployment.DeepCopy()
 	if value == "" {
@@ -90,14 +90,14 @@ func (f *fixture) annotate(key, value string) {
 	f.Expect(f.client.Patch(f.t.Context(), f.deployment, client.MergeFrom(before), client.FieldOwner("kubectl-annotate"))).To(Succeed())
 }
 
-func (f *fixture) resize(cpu string) {
+func (f *env) resize(cpu string) {
 	f.t.Helper()
 	f.class.Spec.NodeTemplate.Capacity["cpu"] = resource.MustParse(cpu)
 	f.Expect(f.client.Update(f.t.Context(), f.class)).To(Succeed())
 }
 
 func TestCapacityFollowsTheClassAndRests(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.Expect(f.reconcile()).To(Equal(map[string]string{cpu: "4", memory: "16Gi"}))
 	f.resize("8")
 	f.Expect(f.reconcile()).To(Equal(map[string]string{cpu: "8", memory: "16Gi"}))
@@ -113,7 +113,7 @@ func TestCapacityFollowsTheClassAndRests(t *testing.T) {
 }
 
 func TestWhatAUserSetStays(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.annotate(cpu, "2")
 	f.Expect(f.reconcile()).To(Equal(map[string]string{cpu: "2", memory: "16Gi"}))
 	f.annotate(memory, "1Gi")
@@ -128,7 +128,7 @@ func TestWhatAUserSetStays(t *testing.T) {
 }
 
 func TestFrozenAndPausedGroupsAreHiddenAndAUsersPauseStays(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	freeze := func(status metav1.ConditionStatus) {
 		hubtest.SetCondition(t, f.client, f.deployment, &f.deployment.Status.Conditions, v1alpha1.FrozenCondition, status, v1alpha1.ReasonAgentSilent)
 	}
@@ -156,7 +156,7 @@ func TestFrozenAndPausedGroupsAreHiddenAndAUsersPauseStays(t *testing.T) {
 }
 
 func TestSetsOfADeploymentAreNoneOfItsBusiness(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	controller, err := New[v1alpha1.MachineSet](f.writes.Count(f.client))
 	f.Expect(err).NotTo(HaveOccurred())
 	for name, owned := range map[string]bool{"lone": false, "owned": true} {
@@ -181,7 +181,7 @@ func TestSetsOfADeploymentAreNoneOfItsBusiness(t *testing.T) {
 
 // A deployment that was deleted since it was read must not come back as a bare name with annotations.
 func TestWhatIsGoneIsNotMadeAnew(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	controller, err := New[v1alpha1.MachineDeployment](f.client)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(f.client.Delete(t.Context(), f.deployment)).To(Succeed())

@@ -30,7 +30,7 @@ func accessObjects(cluster string) map[client.Object]client.ObjectKey {
 	}
 }
 
-func (f *fixture) expectNoAccess() {
+func (f *env) expectNoAccess() {
 	f.t.Helper()
 	for object, key := range accessObjects(f.cluster.Name) {
 		f.Expect(apierrors.IsNotFound(f.get(object, key.Namespace, key.Name))).To(BeTrue(), "%T %s", object, key)
@@ -39,7 +39,7 @@ func (f *fixture) expectNoAccess() {
 
 // Claim: An accepted Cluster gets namespace and access; a denied one loses access only. Broken: acceptance not asked for.
 func TestDeniedClusterLosesAccessAndNothingElse(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()
 	machine := f.machine("m")
 	f.told()
@@ -63,7 +63,7 @@ func TestDeniedClusterLosesAccessAndNothingElse(t *testing.T) {
 
 // A namespace that cannot be read must not keep a denied cluster's access.
 func TestDenialWaitsForNothing(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()
 	f.accept(v1alpha1.AcceptanceDenied)
 	f.logic.Client = interceptor.NewClient(f.direct, interceptor.Funcs{
@@ -80,7 +80,7 @@ func TestDenialWaitsForNothing(t *testing.T) {
 }
 
 func TestPolicyAutoAcceptsUnlessDenied(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptancePending)
+	f := newEnv(t, v1alpha1.AcceptancePending)
 	f.refresh().Spec.AcceptancePolicy = v1alpha1.AcceptanceAuto
 	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
 	f.reconcile()
@@ -94,7 +94,7 @@ func TestPolicyAutoAcceptsUnlessDenied(t *testing.T) {
 }
 
 func TestServiceAccountIsMadeAfterAcceptanceAndBound(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptancePending)
+	f := newEnv(t, v1alpha1.AcceptancePending)
 	f.refresh().Spec.Credential = v1alpha1.CredentialServiceAccountToken
 	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
 	name := f.cluster.Name
@@ -130,7 +130,7 @@ func TestServiceAccountIsMadeAfterAcceptanceAndBound(t *testing.T) {
 // The hub's reads may be behind its writes: a Cluster that is removed right after it was accepted must not leave its
 // access behind.
 func TestRemovalDoesNotTrustTheCache(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()
 	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
 	f.logic.Client = interceptor.NewClient(f.direct, interceptor.Funcs{
@@ -143,7 +143,7 @@ func TestRemovalDoesNotTrustTheCache(t *testing.T) {
 }
 
 func TestWhatTheHubDidNotMakeIsNotRemoved(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	name := f.cluster.Name
 	hubtest.Create(t, f.direct, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	theirs := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: AgentRole}, RoleRef: roleRef("view")}
@@ -160,7 +160,7 @@ func TestWhatTheHubDidNotMakeIsNotRemoved(t *testing.T) {
 }
 
 func TestDriftedAccessIsRepaired(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()
 	name := f.cluster.Name
 	role := &rbacv1.ClusterRole{}

@@ -29,7 +29,7 @@ var environment *testenv.Environment
 
 func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
-type fixture struct {
+type env struct {
 	*WithT
 	t       *testing.T
 	direct  client.WithWatch
@@ -42,9 +42,9 @@ type fixture struct {
 	runner  reconcile.Reconciler
 }
 
-func newFixture(t *testing.T, acceptance v1alpha1.Acceptance) *fixture {
+func newEnv(t *testing.T, acceptance v1alpha1.Acceptance) *env {
 	t.Helper()
-	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &freeze.Agents{}}
+	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &freeze.Agents{}}
 	f.clock = testclock.NewFakeClock(time.Now())
 	f.cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()}, Spec: v1alpha1.ClusterSpec{Acceptance: acceptance}}
 	hubtest.Create(t, f.direct, f.cluster)
@@ -56,39 +56,39 @@ func newFixture(t *testing.T, acceptance v1alpha1.Acceptance) *fixture {
 	return f
 }
 
-func (f *fixture) reconcile() reconcile.Result {
+func (f *env) reconcile() reconcile.Result {
 	f.t.Helper()
 	result, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.cluster)})
 	f.Expect(err).NotTo(HaveOccurred())
 	return result
 }
 
-func (f *fixture) accept(acceptance v1alpha1.Acceptance) {
+func (f *env) accept(acceptance v1alpha1.Acceptance) {
 	f.t.Helper()
 	f.refresh()
 	f.cluster.Spec.Acceptance = acceptance
 	f.Expect(f.direct.Update(f.t.Context(), f.cluster)).To(Succeed())
 }
 
-func (f *fixture) refresh() *v1alpha1.Cluster {
+func (f *env) refresh() *v1alpha1.Cluster {
 	f.t.Helper()
 	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.cluster), f.cluster)).To(Succeed())
 	return f.cluster
 }
 
-func (f *fixture) condition(kind string) metav1.Condition {
+func (f *env) condition(kind string) metav1.Condition {
 	f.t.Helper()
 	condition := meta.FindStatusCondition(f.refresh().Status.Conditions, kind)
 	f.Expect(condition).NotTo(BeNil(), kind)
 	return *condition
 }
 
-func (f *fixture) get(object client.Object, namespace, name string) error {
+func (f *env) get(object client.Object, namespace, name string) error {
 	return f.direct.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)
 }
 
 // agent is a client with the identity of a cluster's agent.
-func (f *fixture) agent(cluster string) client.Client {
+func (f *env) agent(cluster string) client.Client {
 	f.t.Helper()
 	config := rest.CopyConfig(environment.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "agent", Groups: []string{v1alpha1.AgentGroupPrefix + cluster, "system:authenticated"}}
@@ -98,7 +98,7 @@ func (f *fixture) agent(cluster string) client.Client {
 }
 
 // agentRole makes the role that agents have in their namespaces, for those tests that try it.
-func (f *fixture) agentRole() {
+func (f *env) agentRole() {
 	f.t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: AgentRole}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"machines"}, Verbs: []string{"get", "list", "watch"}},
@@ -108,7 +108,7 @@ func (f *fixture) agentRole() {
 	}
 }
 
-func (f *fixture) told() []string {
+func (f *env) told() []string {
 	var notes []string
 	for {
 		select {
@@ -121,7 +121,7 @@ func (f *fixture) told() []string {
 }
 
 func TestPendingClusterMayAskAndNoMore(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptancePending)
+	f := newEnv(t, v1alpha1.AcceptancePending)
 	f.reconcile()
 	binding := &rbacv1.ClusterRoleBinding{}
 	f.Expect(f.get(binding, "", JoinRoleName(f.cluster.Name))).To(Succeed())
@@ -135,7 +135,7 @@ func TestPendingClusterMayAskAndNoMore(t *testing.T) {
 }
 
 func TestAcceptedClusterGetsNamespaceAndAccess(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.agentRole()
 	f.reconcile()
 	namespace := &corev1.Namespace{}
@@ -148,7 +148,7 @@ func TestAcceptedClusterGetsNamespaceAndAccess(t *testing.T) {
 	f.Expect(f.cluster.Finalizers).To(ContainElement(v1alpha1.ClusterFinalizer))
 	f.Expect(f.told()).To(ContainElement(ContainSubstring("Created namespace")))
 
-	other := newFixture(t, v1alpha1.AcceptanceAccepted)
+	other := newEnv(t, v1alpha1.AcceptanceAccepted)
 	other.reconcile()
 	agent := f.agent(f.cluster.Name)
 	f.Eventually(func() error {
@@ -178,7 +178,7 @@ func TestAcceptedClusterGetsNamespaceAndAccess(t *testing.T) {
 }
 
 func TestClusterAtRestIsNotWritten(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()
 	f.reconcile()
 	f.writes.Counts()
@@ -190,7 +190,7 @@ func TestClusterAtRestIsNotWritten(t *testing.T) {
 }
 
 func TestNamespaceOfSomebodyElseIsNotTakenOver(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	hubtest.Create(t, f.direct, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.cluster.Name}})
 	f.reconcile()
 	f.Expect(f.condition(v1alpha1.ClusterAcceptedCondition).Reason).To(Equal(v1alpha1.ReasonNamespaceConflict))
@@ -203,7 +203,7 @@ func TestNamespaceOfSomebodyElseIsNotTakenOver(t *testing.T) {
 }
 
 func TestRemovedClusterLeavesNamespaceAndMachines(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()
 	machine := f.machine("m")
 	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
@@ -219,7 +219,7 @@ func TestRemovedClusterLeavesNamespaceAndMachines(t *testing.T) {
 	f.Expect(f.condition(v1alpha1.ClusterAcceptedCondition).Status).To(Equal(metav1.ConditionTrue), "the hub knows its own namespace again")
 }
 
-func (f *fixture) machine(name string) *v1alpha1.Machine {
+func (f *env) machine(name string) *v1alpha1.Machine {
 	f.t.Helper()
 	machine := &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: name, Finalizers: []string{v1alpha1.MachineFinalizer}},
@@ -229,7 +229,7 @@ func (f *fixture) machine(name string) *v1alpha1.Machine {
 	return machine
 }
 
-func (f *fixture) untouched(machine *v1alpha1.Machine) {
+func (f *env) untouched(machine *v1alpha1.Machine) {
 	f.t.Helper()
 	namespace := &corev1.Namespace{}
 	f.Expect(f.get(namespace, "", machine.Namespace)).To(Succeed())
@@ -241,7 +241,7 @@ func (f *fixture) untouched(machine *v1alpha1.Machine) {
 }
 
 func TestAgentThatFallsSilentFreezesItsCluster(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()
 	renew := func() {
 		f.logic.heartbeats.observeLease(&coordinationv1.Lease{
@@ -298,7 +298,7 @@ func TestAgentThatFallsSilentFreezesItsCluster(t *testing.T) {
 }
 
 func TestGraceIsTheClusters(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.refresh()
 	f.cluster.Spec.Heartbeat = v1alpha1.Heartbeat{PeriodSeconds: 2, GraceSeconds: 6}
 	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
@@ -311,7 +311,7 @@ func TestGraceIsTheClusters(t *testing.T) {
 }
 
 func TestMachinesAreCountedNowAndThen(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()
 	ready, failed := f.machine("ready"), f.machine("failed")
 	hubtest.MarkReady(t, f.direct, ready, true, f.clock.Now())
@@ -326,7 +326,7 @@ func TestMachinesAreCountedNowAndThen(t *testing.T) {
 }
 
 func TestWhatTheAgentReportsStays(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()
 	f.refresh().Status.KubernetesVersion = "v1.37.1"
 	hubtest.SetCondition(t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.ClusterTargetReachableCondition, metav1.ConditionTrue, v1alpha1.ReasonReachable)
@@ -338,7 +338,7 @@ func TestWhatTheAgentReportsStays(t *testing.T) {
 }
 
 func TestClockSkewIsWrittenOnceAndTold(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()
 	renew := func(ahead time.Duration) bool {
 		f.clock.Step(10 * time.Second)

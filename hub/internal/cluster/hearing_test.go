@@ -16,7 +16,7 @@ import (
 )
 
 // agentSays plays the agent: it writes what it makes of the hub, then renews its Lease.
-func (f *fixture) agentSays(status metav1.ConditionStatus, reason string) {
+func (f *env) agentSays(status metav1.ConditionStatus, reason string) {
 	f.t.Helper()
 	meta.SetStatusCondition(&f.refresh().Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ClusterAgentFrozenCondition, Status: status, Reason: reason,
@@ -24,13 +24,13 @@ func (f *fixture) agentSays(status metav1.ConditionStatus, reason string) {
 	f.Expect(f.direct.Status().Update(f.t.Context(), f.cluster)).To(Succeed())
 }
 
-func (f *fixture) renew() bool {
+func (f *env) renew() bool {
 	f.t.Helper()
 	return f.logic.heartbeats.observeLease(lease(f.cluster.Name, f.clock.Now()), false, f.clock.Now())
 }
 
 func TestAnAgentIsHeardWhenItsWordHasArrived(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()
 	f.reconcile()
 	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeFalse(), "it has not renewed")
@@ -58,7 +58,7 @@ func TestAnAgentIsHeardWhenItsWordHasArrived(t *testing.T) {
 }
 
 func TestAnAgentIsNotHeardWithoutTheAPIServer(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()
 	f.reconcile()
 	f.renew()

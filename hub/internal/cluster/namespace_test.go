@@ -13,7 +13,7 @@ import (
 )
 
 // renews lets the hub see two renewals of the agent's Lease.
-func (f *fixture) renews() {
+func (f *env) renews() {
 	f.t.Helper()
 	for range 2 {
 		f.logic.heartbeats.observeLease(&coordinationv1.Lease{
@@ -25,7 +25,7 @@ func (f *fixture) renews() {
 
 // Edge case: A Terminating namespace was misreported. Also: "finds its namespace going, and its agent was at work", "finds its namespace taken, and its agent was at work"; hub/internal/machinestate TestMachinesOfANamespaceThatIsBeingDeletedAreMarkedWithTheCause; hub/cli TestFinalizersAreRemovedOnlyInANamespaceThatIsBeingDeleted.
 func TestANamespaceThatIsBeingDeletedIsNamedAsTheCauseOfAllThatFollows(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.agentRole()
 	f.reconcile()
 	f.renews()
@@ -54,7 +54,7 @@ func TestANamespaceThatIsBeingDeletedIsNamedAsTheCauseOfAllThatFollows(t *testin
 
 // Edge case: A missing role was not named.
 func TestAMissingRoleOfAgentsIsNamed(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.agentRole()
 	f.reconcile()
 	f.Expect(f.condition(v1alpha1.ClusterAgentConnectedCondition).Message).NotTo(ContainSubstring("ClusterRole"))

@@ -33,7 +33,7 @@ func TestOrphansAreToldWhenTheyBecomeMore(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, v1alpha1.AcceptancePending)
+			f := newEnv(t, v1alpha1.AcceptancePending)
 			before, after := f.cluster.DeepCopy(), f.cluster.DeepCopy()
 			before.Status.Orphans, after.Status.Orphans = test.before, test.after
 			f.logic.watchOrphans().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, nil)

@@ -199,7 +199,7 @@ func TestFrozenNamesEveryCause(t *testing.T) {
 
 // A fleet may rest on conditions that others write, and on what the agent reports.
 func TestConditionsOfOthersAreKept(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()
 	others := []string{"example.com/Alerting", v1alpha1.ClusterDisruptionAllowedCondition}
 	for _, kind := range others {

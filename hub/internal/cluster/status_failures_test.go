@@ -19,7 +19,7 @@ import (
 func TestStatusWritesOfAClusterThatFailFiftyTimesInARow(t *testing.T) {
 	for name, failure := range reconcilertest.Failures() {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, v1alpha1.AcceptanceAccepted)
+			f := newEnv(t, v1alpha1.AcceptanceAccepted)
 			cached := interceptor.NewClient(f.writes.Count(f.direct), reconcilertest.Failing(&v1alpha1.Cluster{}, failure))
 			runner := reconciler.New(cached, cached, f.logic)
 			accepted := func() bool { return f.refresh().Status.Namespace != "" }

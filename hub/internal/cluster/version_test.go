@@ -12,7 +12,7 @@ import (
 
 // Agents compare it with their own version.
 func TestTheClusterTellsTheHubsVersion(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.logic.Version = "v0.4.0"
 	f.reconcile()
 	f.Expect(f.refresh().Status.HubVersion).To(Equal("v0.4.0"))
@@ -23,7 +23,7 @@ func TestTheClusterTellsTheHubsVersion(t *testing.T) {
 
 // A cluster whose agent is refused is frozen on the hub too, and not for lack of news.
 func TestAnAgentOfAnotherVersionFreezesItsCluster(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()
 	f.refresh()
 	meta.SetStatusCondition(&f.cluster.Status.Conditions, metav1.Condition{

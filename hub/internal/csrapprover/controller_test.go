@@ -38,7 +38,7 @@ var environment *testenv.Environment
 
 func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
-type fixture struct {
+type env struct {
 	*WithT
 	t       *testing.T
 	direct  client.WithWatch
@@ -47,24 +47,24 @@ type fixture struct {
 	logic   *Controller
 }
 
-func newFixture(t *testing.T, acceptance v1alpha1.Acceptance) *fixture {
+func newEnv(t *testing.T, acceptance v1alpha1.Acceptance) *env {
 	t.Helper()
-	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(100)}
+	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(100)}
 	f.cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()}, Spec: v1alpha1.ClusterSpec{Acceptance: acceptance}}
 	hubtest.Create(t, f.direct, f.cluster)
 	f.use(f.direct)
 	return f
 }
 
-func (f *fixture) use(c client.Client) {
+func (f *env) use(c client.Client) {
 	f.t.Helper()
 	var err error
 	f.logic, err = New(Deps{Client: c, Recorder: f.events, Clock: testclock.NewFakePassiveClock(time.Now())})
 	f.Expect(err).NotTo(HaveOccurred())
 }
 
-// asks creates a request for the identity of the fixture's agent with a join token of the clusters.
-func (f *fixture) asks(tokenOf ...string) *certificatesv1.CertificateSigningRequest {
+// asks creates a request for the identity of the env's agent with a join token of the clusters.
+func (f *env) asks(tokenOf ...string) *certificatesv1.CertificateSigningRequest {
 	f.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	f.Expect(err).NotTo(HaveOccurred())
@@ -86,7 +86,7 @@ func (f *fixture) asks(tokenOf ...string) *certificatesv1.CertificateSigningRequ
 }
 
 // joining is a client with a join token of the clusters.
-func (f *fixture) joining(tokenOf ...string) client.Client {
+func (f *env) joining(tokenOf ...string) client.Client {
 	f.t.Helper()
 	groups := []string{"system:authenticated", "system:masters"}
 	for _, cluster := range tokenOf {
@@ -99,13 +99,13 @@ func (f *fixture) joining(tokenOf ...string) client.Client {
 	return joining
 }
 
-func (f *fixture) reconcile() error {
+func (f *env) reconcile() error {
 	_, err := f.logic.Reconcile(f.t.Context(), reconciler.Request("", RequestOf(f.cluster.Name)))
 	return err
 }
 
 // decided returns the one condition that the hub wrote, empty if it wrote none.
-func (f *fixture) decided(csr *certificatesv1.CertificateSigningRequest) certificatesv1.CertificateSigningRequestCondition {
+func (f *env) decided(csr *certificatesv1.CertificateSigningRequest) certificatesv1.CertificateSigningRequestCondition {
 	f.t.Helper()
 	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(csr), csr)).To(Succeed())
 	switch len(csr.Status.Conditions) {
@@ -122,7 +122,7 @@ func counted(verdict Verdict, reason string) float64 {
 }
 
 func TestRightRequestIsApprovedAndSigned(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	csr := f.asks(f.cluster.Name)
 	before := counted(Approve, ReasonJoined)
 	f.Expect(f.reconcile()).To(Succeed())
@@ -140,7 +140,7 @@ func TestRightRequestIsApprovedAndSigned(t *testing.T) {
 }
 
 // connected is what the hub's Cluster controller writes when it hears the agent.
-func (f *fixture) connected(at time.Time, joinedBefore bool) {
+func (f *env) connected(at time.Time, joinedBefore bool) {
 	f.t.Helper()
 	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.cluster), f.cluster)).To(Succeed())
 	f.cluster.Status.Conditions = []metav1.Condition{{
@@ -155,7 +155,7 @@ func (f *fixture) connected(at time.Time, joinedBefore bool) {
 }
 
 // token creates the Secret of the join token that asks uses.
-func (f *fixture) token() *corev1.Secret {
+func (f *env) token() *corev1.Secret {
 	f.t.Helper()
 	secret := joining.Token{ID: "abc123", Secret: "0123456789abcdef", Expires: time.Now().Add(time.Hour)}.Object(f.cluster.Name)
 	hubtest.Create(f.t, f.direct, secret)
@@ -165,7 +165,7 @@ func (f *fixture) token() *corev1.Secret {
 // A client that finds a token which was not deleted would get certificates until it expires.
 // Edge case: Join tokens outlived joining. Also: TestSpentToken.
 func TestATokenIsDeletedWhenItsAgentIsConnected(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	secret, csr := f.token(), f.asks(f.cluster.Name)
 	gone := func() bool {
 		err := f.direct.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{})
@@ -193,7 +193,7 @@ func TestATokenIsDeletedWhenItsAgentIsConnected(t *testing.T) {
 // Whoever is first with a stolen token has a certificate: the second approval warns, although nobody has connected yet.
 // Claim: A token used twice warns. Broken: only condition Joined is looked at.
 func TestASecondKeyIsToldBeforeAnyAgentIsConnected(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	first := f.asks(f.cluster.Name)
 	f.Expect(f.reconcile()).To(Succeed())
 	f.Expect(f.events.Events).To(Receive(HavePrefix("Normal CertificateApproved")))
@@ -217,7 +217,7 @@ func TestASecondKeyIsToldBeforeAnyAgentIsConnected(t *testing.T) {
 }
 
 func TestWrongRequestIsDeniedWithItsFault(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	csr := f.asks("another")
 	f.Expect(f.reconcile()).To(Succeed())
 	condition := f.decided(csr)
@@ -228,7 +228,7 @@ func TestWrongRequestIsDeniedWithItsFault(t *testing.T) {
 }
 
 func TestRequestWaitsForAcceptance(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptancePending)
+	f := newEnv(t, v1alpha1.AcceptancePending)
 	csr := f.asks(f.cluster.Name)
 	f.Expect(f.reconcile()).To(Succeed())
 	f.Expect(f.decided(csr).Type).To(BeEmpty())
@@ -240,7 +240,7 @@ func TestRequestWaitsForAcceptance(t *testing.T) {
 }
 
 func TestRequestOfAClusterThatIsNotThereWaits(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	csr := f.asks(f.cluster.Name)
 	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
 	f.Expect(f.reconcile()).To(Succeed())
@@ -249,7 +249,7 @@ func TestRequestOfAClusterThatIsNotThereWaits(t *testing.T) {
 }
 
 func TestRequestThatIsGoneIsNoError(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.Expect(f.reconcile()).To(Succeed())
 	csr := f.asks(f.cluster.Name)
 	f.use(failing(f.direct, apierrors.NewNotFound(schema.GroupResource{Resource: "certificatesigningrequests"}, csr.Name)))
@@ -259,7 +259,7 @@ func TestRequestThatIsGoneIsNoError(t *testing.T) {
 
 // A decision that rests on what is no longer so is not written, and one that fails is tried again.
 func TestDecisionIsWrittenWholeOrNotAtAll(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	csr := f.asks(f.cluster.Name)
 	f.use(interceptor.NewClient(f.direct, interceptor.Funcs{
 		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, object client.Object, options ...client.SubResourceUpdateOption) error {

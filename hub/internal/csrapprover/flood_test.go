@@ -19,7 +19,7 @@ import (
 // Claim: Repeated requests with a join token make one Event. Broken: the UID of each request is in its Event.
 // Edge case: A stolen join token filled the hub with Events.
 func TestAFloodOfRequestsIsOneSeriesOfEvents(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	clientset, err := kubernetes.NewForConfig(environment.Config)
 	f.Expect(err).NotTo(HaveOccurred())
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: clientset.EventsV1()})

@@ -35,8 +35,8 @@ func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
 const namespace = "default"
 
-// fixture is one Cluster, a controller that is called by hand, and a client that counts its writes.
-type fixture struct {
+// env is one Cluster, a controller that is called by hand, and a client that counts its writes.
+type env struct {
 	*WithT
 	t       *testing.T
 	cluster *v1alpha1.Cluster
@@ -47,9 +47,9 @@ type fixture struct {
 	logic   *Controller
 }
 
-func newFixture(t *testing.T) *fixture {
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	f := &fixture{WithT: NewWithT(t), t: t, events: events.NewFakeRecorder(1000)}
+	f := &env{WithT: NewWithT(t), t: t, events: events.NewFakeRecorder(1000)}
 	install.Do(func() { f.Expect(testenv.ClusterProfiles.Install(t.Context(), environment.Client)).To(Succeed()) })
 	known := scheme.New()
 	f.Expect(clusterprofilev1alpha1.AddToScheme(known)).To(Succeed())
@@ -74,13 +74,13 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-func (f *fixture) say(kind string, status metav1.ConditionStatus) {
+func (f *env) say(kind string, status metav1.ConditionStatus) {
 	f.t.Helper()
 	hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, kind, status, v1alpha1.ReasonReady)
 }
 
 // reconcile lets the controller act until it writes no more.
-func (f *fixture) reconcile() reconcile.Result {
+func (f *env) reconcile() reconcile.Result {
 	f.t.Helper()
 	for range 3 {
 		result, err := f.logic.Reconcile(f.t.Context(), reconciler.Request("", f.cluster.Name))
@@ -93,7 +93,7 @@ func (f *fixture) reconcile() reconcile.Result {
 	return reconcile.Result{}
 }
 
-func (f *fixture) profile() *clusterprofilev1alpha1.ClusterProfile {
+func (f *env) profile() *clusterprofilev1alpha1.ClusterProfile {
 	f.t.Helper()
 	profile := &clusterprofilev1alpha1.ClusterProfile{}
 	err := f.direct.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: f.cluster.Name}, profile)
@@ -113,7 +113,7 @@ func values(profile *clusterprofilev1alpha1.ClusterProfile) map[string]string {
 }
 
 func TestClusterHasAProfileThatIsNotWrittenAgain(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	_, err := f.logic.Reconcile(t.Context(), reconciler.Request("", f.cluster.Name))
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"create ClusterProfile": 1, "patch ClusterProfile/status": 1, "patch ClusterProfile": 1}))
@@ -141,7 +141,7 @@ func TestClusterHasAProfileThatIsNotWrittenAgain(t *testing.T) {
 }
 
 func TestCapacityIsWrittenNowAndThen(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.reconcile()
 	f.cluster.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("9")
 	f.Expect(f.direct.Status().Update(t.Context(), f.cluster)).To(Succeed())
@@ -153,7 +153,7 @@ func TestCapacityIsWrittenNowAndThen(t *testing.T) {
 }
 
 func TestProfileIsRepairedAndLeavesWhatOthersWrite(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.reconcile()
 	profile := f.profile()
 	profile.Labels["theirs"], profile.Labels["env"] = "x", "wrong"
@@ -169,7 +169,7 @@ func TestProfileIsRepairedAndLeavesWhatOthersWrite(t *testing.T) {
 }
 
 func TestProfileGoesWithItsClusterAndNotBefore(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.reconcile()
 	known := f.logic.Clusters
 	f.logic.Clusters = behind{known}
@@ -189,7 +189,7 @@ func (behind) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ..
 }
 
 func TestProfileOfSomebodyElseIsNotTakenOver(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	foreign := &clusterprofilev1alpha1.ClusterProfile{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: f.cluster.Name},
 		Spec:       clusterprofilev1alpha1.ClusterProfileSpec{ClusterManager: clusterprofilev1alpha1.ClusterManager{Name: "open-cluster-management"}},
@@ -205,10 +205,10 @@ func TestProfileOfSomebodyElseIsNotTakenOver(t *testing.T) {
 }
 
 func TestACopyOfAProfileIsTheUsers(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.reconcile()
 	shown := f.profile()
-	another := newFixture(t)
+	another := newEnv(t)
 	replica := &clusterprofilev1alpha1.ClusterProfile{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: another.cluster.Name, Labels: shown.Labels, Annotations: shown.Annotations}, Spec: shown.Spec,
 	}

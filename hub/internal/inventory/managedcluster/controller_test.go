@@ -37,8 +37,8 @@ var (
 
 func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
-// fixture is one name, a controller that is called by hand, and a client that counts its writes.
-type fixture struct {
+// env is one name, a controller that is called by hand, and a client that counts its writes.
+type env struct {
 	*WithT
 	t      *testing.T
 	name   string
@@ -49,9 +49,9 @@ type fixture struct {
 	logic  *Controller
 }
 
-func newFixture(t *testing.T) *fixture {
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	f := &fixture{WithT: NewWithT(t), t: t, name: hubtest.Name(), events: events.NewFakeRecorder(1000)}
+	f := &env{WithT: NewWithT(t), t: t, name: hubtest.Name(), events: events.NewFakeRecorder(1000)}
 	install.Do(func() { f.Expect(testenv.ManagedClusters.Install(t.Context(), environment.Client)).To(Succeed()) })
 	known := scheme.New()
 	f.Expect(clusterv1.Install(known)).To(Succeed())
@@ -68,7 +68,7 @@ func newFixture(t *testing.T) *fixture {
 }
 
 // reconcile lets the controller act until it writes no more.
-func (f *fixture) reconcile() reconcile.Result {
+func (f *env) reconcile() reconcile.Result {
 	f.t.Helper()
 	for range 4 {
 		result, err := f.logic.Reconcile(f.t.Context(), reconciler.Request("", f.name))
@@ -81,7 +81,7 @@ func (f *fixture) reconcile() reconcile.Result {
 	return reconcile.Result{}
 }
 
-func (f *fixture) cluster() *v1alpha1.Cluster {
+func (f *env) cluster() *v1alpha1.Cluster {
 	f.t.Helper()
 	cluster := healthy(f.name)
 	status := cluster.Status
@@ -95,14 +95,14 @@ func (f *fixture) cluster() *v1alpha1.Cluster {
 }
 
 // foreign creates a ManagedCluster as Open Cluster Management's agent does.
-func (f *fixture) foreign(labels map[string]string) *clusterv1.ManagedCluster {
+func (f *env) foreign(labels map[string]string) *clusterv1.ManagedCluster {
 	f.t.Helper()
 	managed := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: f.name, Labels: labels}}
 	hubtest.Create(f.t, f.direct, managed)
 	return managed
 }
 
-func (f *fixture) accept(managed *clusterv1.ManagedCluster) {
+func (f *env) accept(managed *clusterv1.ManagedCluster) {
 	f.t.Helper()
 	managed.Spec.HubAcceptsClient = true
 	f.Expect(f.direct.Update(f.t.Context(), managed)).To(Succeed())
@@ -112,7 +112,7 @@ func (f *fixture) accept(managed *clusterv1.ManagedCluster) {
 	f.Expect(f.direct.Status().Update(f.t.Context(), managed)).To(Succeed())
 }
 
-func (f *fixture) managed() *clusterv1.ManagedCluster {
+func (f *env) managed() *clusterv1.ManagedCluster {
 	f.t.Helper()
 	managed := &clusterv1.ManagedCluster{}
 	err := f.direct.Get(f.t.Context(), client.ObjectKey{Name: f.name}, managed)
@@ -123,7 +123,7 @@ func (f *fixture) managed() *clusterv1.ManagedCluster {
 	return managed
 }
 
-func (f *fixture) read() *v1alpha1.Cluster {
+func (f *env) read() *v1alpha1.Cluster {
 	f.t.Helper()
 	cluster := &v1alpha1.Cluster{}
 	err := f.direct.Get(f.t.Context(), client.ObjectKey{Name: f.name}, cluster)
@@ -134,7 +134,7 @@ func (f *fixture) read() *v1alpha1.Cluster {
 	return cluster
 }
 
-func (f *fixture) told() []string {
+func (f *env) told() []string {
 	var told []string
 	for {
 		select {
@@ -147,7 +147,7 @@ func (f *fixture) told() []string {
 }
 
 func TestClusterIsMirroredAndThenNotWrittenAgain(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	cluster := f.cluster()
 	_, err := f.logic.Reconcile(t.Context(), reconciler.Request("", f.name))
 	f.Expect(err).NotTo(HaveOccurred())
@@ -183,7 +183,7 @@ func TestClusterIsMirroredAndThenNotWrittenAgain(t *testing.T) {
 }
 
 func TestCapacityIsWrittenNowAndThen(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	cluster := f.cluster()
 	f.reconcile()
 	cluster.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("9")
@@ -196,7 +196,7 @@ func TestCapacityIsWrittenNowAndThen(t *testing.T) {
 }
 
 func TestMirrorGoesWithItsCluster(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	cluster := f.cluster()
 	f.reconcile()
 	f.Expect(f.direct.Delete(t.Context(), cluster)).To(Succeed())
@@ -206,7 +206,7 @@ func TestMirrorGoesWithItsCluster(t *testing.T) {
 
 // TestMirrorStaysIfTheCacheKnowsNoCluster has a cache that is behind.
 func TestMirrorStaysIfTheCacheKnowsNoCluster(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.cluster()
 	f.reconcile()
 	f.logic.Clusters = emptyReader{f.direct}
@@ -222,7 +222,7 @@ func (emptyReader) Get(_ context.Context, key client.ObjectKey, _ client.Object,
 }
 
 func TestManagedClusterOfSomebodyElseIsNotTakenOver(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	foreign := f.foreign(map[string]string{"theirs": "x"})
 	f.cluster()
 	f.reconcile()
@@ -243,7 +243,7 @@ func TestManagedClusterOfSomebodyElseIsNotTakenOver(t *testing.T) {
 }
 
 func TestForeignManagedClusterOutlivesTheCluster(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	foreign := f.foreign(nil)
 	cluster := f.cluster()
 	f.reconcile()
@@ -253,7 +253,7 @@ func TestForeignManagedClusterOutlivesTheCluster(t *testing.T) {
 }
 
 func TestMirrorThatIsAcceptedIsLeftToOpenClusterManagement(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	cluster := f.cluster()
 	f.reconcile()
 	f.accept(f.managed())
@@ -267,7 +267,7 @@ func TestMirrorThatIsAcceptedIsLeftToOpenClusterManagement(t *testing.T) {
 }
 
 func TestAcceptedManagedClusterIsTakenOnIfAskedFor(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	managed := f.foreign(map[string]string{"env": "prod", "cluster.open-cluster-management.io/clusterset": "default"})
 	f.reconcile()
 	f.accept(managed)
@@ -303,14 +303,14 @@ func TestAcceptedManagedClusterIsTakenOnIfAskedFor(t *testing.T) {
 }
 
 func TestManagedClusterThatIsNotAcceptedIsNotTakenOn(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.foreign(map[string]string{v1alpha1.ImportLabel: "true"})
 	f.reconcile()
 	f.Expect(f.read()).To(BeNil())
 }
 
 func TestImportUnderANameThatNoClusterCanHaveIsRefusedOnce(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.name = "kube-" + f.name
 	f.accept(f.foreign(map[string]string{v1alpha1.ImportLabel: "true"}))
 	for range 2 {
@@ -322,7 +322,7 @@ func TestImportUnderANameThatNoClusterCanHaveIsRefusedOnce(t *testing.T) {
 }
 
 func TestForgetTakesTheConditionAway(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.foreign(nil)
 	f.cluster()
 	f.reconcile()
@@ -334,7 +334,7 @@ func TestForgetTakesTheConditionAway(t *testing.T) {
 
 // Edge case: Refused mirrors were only logged. Also: TestTheHubMayJoinTheDefaultClusterSet; test/integration/ocm "should create and change mirrors, which are put into the default ManagedClusterSet", "should say what the webhooks refuse and what to do, and recover".
 func TestAMirrorThatIsRefusedIsToldAndTriedAgain(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.cluster()
 	limited := rest.CopyConfig(environment.Config)
 	limited.Impersonate = rest.ImpersonationConfig{UserName: "hub-without-rights"}
@@ -366,7 +366,7 @@ func TestAMirrorThatIsRefusedIsToldAndTriedAgain(t *testing.T) {
 }
 
 func TestTheHubMayJoinTheDefaultClusterSet(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.Expect(config.Apply(t.Context(), f.direct, config.RBAC, "rbac/hub")).To(Succeed())
 	may := func(set string) (bool, error) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

@@ -19,12 +19,12 @@ func exported(from metav1.ObjectMeta, name string) metav1.ObjectMeta {
 // Claim: Copies of mirrors are the user's. Broken: the label alone tells the hub's own: the copies are written, and deleted. Also: TestAMirrorOfAnEarlierHubIsItsOwn, TestACopyOfAnImportedClusterIsMirrored; hub/internal/inventory/clusterprofile TestACopyOfAProfileIsTheUsers.
 // Edge case: Copied mirrors were deleted. Also: hub/internal/inventory/clusterprofile TestACopyOfAProfileIsTheUsers.
 func TestACopyOfAMirrorIsTheUsers(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.cluster()
 	f.reconcile()
 	mirror := f.managed()
 
-	another := newFixture(t)
+	another := newEnv(t)
 	replica := &clusterv1.ManagedCluster{ObjectMeta: exported(mirror.ObjectMeta, another.name), Spec: mirror.Spec}
 	hubtest.Create(t, f.direct, replica)
 	another.reconcile()
@@ -42,7 +42,7 @@ func TestACopyOfAMirrorIsTheUsers(t *testing.T) {
 
 // An earlier hub has written no record.
 func TestAMirrorOfAnEarlierHubIsItsOwn(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	cluster := f.cluster()
 	f.foreign(map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub})
 	f.reconcile()
@@ -53,7 +53,7 @@ func TestAMirrorOfAnEarlierHubIsItsOwn(t *testing.T) {
 }
 
 func TestACopyOfAnImportedClusterIsMirrored(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	replica := healthy(f.name)
 	replica.Annotations = map[string]string{v1alpha1.ImportedFromAnnotation: Definition + "/another"}
 	hubtest.Create(t, f.direct, replica)

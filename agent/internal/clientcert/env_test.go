@@ -34,8 +34,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
-// bed is a Manager beside a real hub, whose approver is the test.
-type bed struct {
+// env is a Manager beside a real hub, whose approver is the test.
+type env struct {
 	*WithT
 	t       *testing.T
 	env     *testenv.Environment
@@ -68,10 +68,10 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// newBed makes a Cluster that waits for acceptance, with the rights that the hub gives for joining it.
-func newBed(t *testing.T) *bed {
+// newEnv makes a Cluster that waits for acceptance, with the rights that the hub gives for joining it.
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	b := &bed{
+	b := &env{
 		WithT: NewWithT(t), t: t, env: agenttest.Environment(t), log: &buffer{}, clock: clocktesting.NewFakeClock(time.Now()),
 		dir: filepath.Join(t.TempDir(), "credential"), path: filepath.Join(t.TempDir(), "bootstrap.kubeconfig"),
 	}
@@ -99,12 +99,12 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-func (b *bed) create(object client.Object) {
+func (b *env) create(object client.Object) {
 	b.t.Helper()
 	b.Expect(b.admin.Create(context.Background(), object)).To(Succeed())
 }
 
-func (b *bed) grant(kind string, rules []rbacv1.PolicyRule, subject rbacv1.Subject) {
+func (b *env) grant(kind string, rules []rbacv1.PolicyRule, subject rbacv1.Subject) {
 	b.t.Helper()
 	name := kind + ":" + b.cluster
 	b.create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules})
@@ -115,7 +115,7 @@ func (b *bed) grant(kind string, rules []rbacv1.PolicyRule, subject rbacv1.Subje
 }
 
 // token makes a join token.
-func (b *bed) token(expires time.Time) string {
+func (b *env) token(expires time.Time) string {
 	b.t.Helper()
 	id, secret := rand.String(6), rand.String(16)
 	b.create(&corev1.Secret{
@@ -129,12 +129,12 @@ func (b *bed) token(expires time.Time) string {
 }
 
 // bootstrap writes the bootstrap kubeconfig.
-func (b *bed) bootstrap(token string) {
+func (b *env) bootstrap(token string) {
 	b.t.Helper()
 	b.bootstrapWith(token, b.env.Config.CAData)
 }
 
-func (b *bed) bootstrapWith(token string, ca []byte) {
+func (b *env) bootstrapWith(token string, ca []byte) {
 	b.t.Helper()
 	config := newKubeconfig(&clientcmdapi.Cluster{Server: b.env.Config.Host, CertificateAuthorityData: ca}, &clientcmdapi.AuthInfo{Token: token})
 	content, err := clientcmd.Write(*config)
@@ -144,7 +144,7 @@ func (b *bed) bootstrapWith(token string, ca []byte) {
 }
 
 // run starts a Manager, after the one before has ended.
-func (b *bed) run(change ...func(*Options)) {
+func (b *env) run(change ...func(*Options)) {
 	b.t.Helper()
 	if b.stop != nil {
 		b.stop()
@@ -170,7 +170,7 @@ func (b *bed) run(change ...func(*Options)) {
 	b.stop = sync.OnceFunc(func() { cancel(); <-done })
 }
 
-func (b *bed) dial(config *rest.Config) (client.Client, error) {
+func (b *env) dial(config *rest.Config) (client.Client, error) {
 	direct, err := clients.NewDirect(config)
 	if err != nil {
 		return nil, err
@@ -179,7 +179,7 @@ func (b *bed) dial(config *rest.Config) (client.Client, error) {
 }
 
 // pass lets time pass for the manager until check succeeds: at most as much as total, in steps.
-func (b *bed) pass(total, step time.Duration, check func() bool, what string, args ...any) {
+func (b *env) pass(total, step time.Duration, check func() bool, what string, args ...any) {
 	b.t.Helper()
 	left := total
 	b.Eventually(func() bool {
@@ -195,20 +195,20 @@ func (b *bed) pass(total, step time.Duration, check func() bool, what string, ar
 }
 
 // soon lets enough time pass for a manager to look again a few times, which makes no certificate old.
-func (b *bed) soon(check func() bool, what string, args ...any) {
+func (b *env) soon(check func() bool, what string, args ...any) {
 	b.t.Helper()
 	b.pass(30*time.Second, 200*time.Millisecond, check, what, args...)
 }
 
-func (b *bed) waits(text string) {
+func (b *env) waits(text string) {
 	b.t.Helper()
 	b.soon(func() bool { return bytes.Contains([]byte(b.manager.Waiting()), []byte(text)) }, "the manager waits for %q", text)
 }
 
-func (b *bed) ready() bool { return b.manager.Waiting() == "" }
+func (b *env) ready() bool { return b.manager.Waiting() == "" }
 
 // request returns the request that stands now, nil if there is none.
-func (b *bed) request() *certificatesv1.CertificateSigningRequest {
+func (b *env) request() *certificatesv1.CertificateSigningRequest {
 	b.t.Helper()
 	csr := &certificatesv1.CertificateSigningRequest{}
 	err := b.admin.Get(context.Background(), client.ObjectKey{Name: v1alpha1.AgentRequestPrefix + b.cluster}, csr)
@@ -220,7 +220,7 @@ func (b *bed) request() *certificatesv1.CertificateSigningRequest {
 }
 
 // decide approves or denies the request that stands.
-func (b *bed) decide(of certificatesv1.RequestConditionType, reason, message string) {
+func (b *env) decide(of certificatesv1.RequestConditionType, reason, message string) {
 	b.t.Helper()
 	var csr *certificatesv1.CertificateSigningRequest
 	b.soon(func() bool {
@@ -233,13 +233,13 @@ func (b *bed) decide(of certificatesv1.RequestConditionType, reason, message str
 	b.Expect(b.admin.SubResource("approval").Update(context.Background(), csr)).To(Succeed())
 }
 
-func (b *bed) approve() {
+func (b *env) approve() {
 	b.t.Helper()
 	b.decide(certificatesv1.CertificateApproved, "Test", "the test approves")
 }
 
 // approveAll approves every request of the cluster from now on, as the hub does for an accepted one.
-func (b *bed) approveAll() {
+func (b *env) approveAll() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -260,7 +260,7 @@ func (b *bed) approveAll() {
 	b.t.Cleanup(func() { cancel(); <-done })
 }
 
-func (b *bed) accept() {
+func (b *env) accept() {
 	b.t.Helper()
 	cluster := &v1alpha1.Cluster{}
 	b.Expect(b.admin.Get(context.Background(), client.ObjectKey{Name: b.cluster}, cluster)).To(Succeed())
@@ -269,7 +269,7 @@ func (b *bed) accept() {
 }
 
 // join brings the manager to its first certificate.
-func (b *bed) join() {
+func (b *env) join() {
 	b.t.Helper()
 	b.run()
 	b.approve()
@@ -278,7 +278,7 @@ func (b *bed) join() {
 	b.Eventually(func() []byte { return b.stored(pendingKey) }).Should(BeEmpty())
 }
 
-func (b *bed) stored(name string) []byte {
+func (b *env) stored(name string) []byte {
 	content, err := os.ReadFile(filepath.Join(b.dir, name))
 	if err != nil {
 		return nil
@@ -286,12 +286,12 @@ func (b *bed) stored(name string) []byte {
 	return content
 }
 
-func (b *bed) counted(result string) float64 {
+func (b *env) counted(result string) float64 {
 	return testutil.ToFloat64(b.metrics.renewals.WithLabelValues(result))
 }
 
 // get reads the Cluster as the agent.
-func (b *bed) get(config *rest.Config) error {
+func (b *env) get(config *rest.Config) error {
 	made, err := b.dial(config)
 	if err != nil {
 		return err

@@ -30,9 +30,9 @@ import (
 
 func TestMain(m *testing.M) { agenttest.Main(m) }
 
-// bed is the agent of a cluster of its own, as far as load tests go: its namespace on the hub is its own, the cluster is the real
+// env is the agent of a cluster of its own, as far as load tests go: its namespace on the hub is its own, the cluster is the real
 // API server of all tests.
-type bed struct {
+type env struct {
 	*WithT
 	t         *testing.T
 	admin     client.Client
@@ -55,20 +55,20 @@ type bed struct {
 }
 
 // Check implements freeze.Checker.
-func (b *bed) Check() error {
+func (b *env) Check() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.frozen
 }
 
-func (b *bed) freeze(err error) {
+func (b *env) freeze(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.frozen = err
 }
 
 // gate refuses changes while frozen, as the agent's does.
-func (b *bed) gate(inner http.RoundTripper) http.RoundTripper {
+func (b *env) gate(inner http.RoundTripper) http.RoundTripper {
 	return gated(func(request *http.Request) (*http.Response, error) {
 		if err := b.Check(); err != nil && request.Method != http.MethodGet && !strings.HasSuffix(request.URL.Path, "/status") {
 			return nil, err
@@ -88,11 +88,11 @@ type gated func(*http.Request) (*http.Response, error)
 
 func (g gated) RoundTrip(request *http.Request) (*http.Response, error) { return g(request) }
 
-func newBed(t *testing.T) *bed {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	t.Parallel()
 	environment := agenttest.Environment(t)
-	b := &bed{t: t, WithT: NewWithT(t), admin: environment.Client, namespace: agenttest.Namespace(t, environment.Client), config: environment.Config}
+	b := &env{t: t, WithT: NewWithT(t), admin: environment.Client, namespace: agenttest.Namespace(t, environment.Client), config: environment.Config}
 	b.SetDefaultEventuallyTimeout(agenttest.Wait)
 	b.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	var err error
@@ -104,10 +104,10 @@ func newBed(t *testing.T) *bed {
 }
 
 // start starts an agent.
-func (b *bed) start() { b.startWith(b.config) }
+func (b *env) start() { b.startWith(b.config) }
 
 // startWith starts an agent that has the rights of restricted in its cluster.
-func (b *bed) startWith(restricted *rest.Config) {
+func (b *env) startWith(restricted *rest.Config) {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	b.kill, b.dead = cancel, make(chan struct{})
@@ -154,7 +154,7 @@ func (b *bed) startWith(restricted *rest.Config) {
 }
 
 // stop ends the agent.
-func (b *bed) stop() {
+func (b *env) stop() {
 	b.kill()
 	<-b.dead
 }
@@ -162,7 +162,7 @@ func (b *bed) stop() {
 const configMap = "apiVersion: v1\nkind: ConfigMap\ndata: {index: \"{{.Index}}\", of: \"{{.Name}} {{.Namespace}} {{.Run}} {{.Iteration}}\"}\n"
 
 // create makes a run of which each step has the phases that are given.
-func (b *bed) create(name, object string, change func(*v1alpha1.LoadTestRunSpec), steps ...[]v1alpha1.LoadPhase) *v1alpha1.LoadTestRun {
+func (b *env) create(name, object string, change func(*v1alpha1.LoadTestRunSpec), steps ...[]v1alpha1.LoadPhase) *v1alpha1.LoadTestRun {
 	b.t.Helper()
 	run := &v1alpha1.LoadTestRun{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
 	run.Spec.Templates = []v1alpha1.LoadTemplate{{Name: "thing", Object: object}}
@@ -190,7 +190,7 @@ func repeats(action v1alpha1.LoadAction, d time.Duration) v1alpha1.LoadPhase {
 }
 
 // status returns a function that reads the status of a run.
-func (b *bed) status(run *v1alpha1.LoadTestRun) func() (v1alpha1.LoadTestRunStatus, error) {
+func (b *env) status(run *v1alpha1.LoadTestRun) func() (v1alpha1.LoadTestRunStatus, error) {
 	return func() (v1alpha1.LoadTestRunStatus, error) {
 		err := b.admin.Get(context.Background(), client.ObjectKeyFromObject(run), run)
 		return run.Status, err
@@ -198,24 +198,24 @@ func (b *bed) status(run *v1alpha1.LoadTestRun) func() (v1alpha1.LoadTestRunStat
 }
 
 // over waits until nothing of a run changes any more.
-func (b *bed) over(run *v1alpha1.LoadTestRun) v1alpha1.LoadTestRunStatus {
+func (b *env) over(run *v1alpha1.LoadTestRun) v1alpha1.LoadTestRunStatus {
 	b.t.Helper()
 	b.Eventually(b.status(run)).Should(HaveField("Phase", BeElementOf(v1alpha1.LoadTestRunPhaseCompleted, v1alpha1.LoadTestRunPhaseFailed)), "the run ends")
 	return run.Status
 }
 
-func (b *bed) reaches(run *v1alpha1.LoadTestRun, phase v1alpha1.LoadTestRunPhase) {
+func (b *env) reaches(run *v1alpha1.LoadTestRun, phase v1alpha1.LoadTestRunPhase) {
 	b.t.Helper()
 	b.Eventually(b.status(run)).Should(HaveField("Phase", phase))
 }
 
-func (b *bed) merge(object client.Object, patch string) {
+func (b *env) merge(object client.Object, patch string) {
 	b.t.Helper()
 	b.Expect(b.admin.Patch(b.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }
 
 // namespaces are those of a run that are there.
-func (b *bed) namespaces(run *v1alpha1.LoadTestRun) []string {
+func (b *env) namespaces(run *v1alpha1.LoadTestRun) []string {
 	b.t.Helper()
 	list := &corev1.NamespaceList{}
 	b.Expect(b.admin.List(b.t.Context(), list, client.MatchingLabels{v1alpha1.LoadTestRunUIDLabel: string(run.UID)})).To(Succeed())
@@ -237,7 +237,7 @@ func measuredIn(status v1alpha1.LoadTestRunStatus, measurement v1alpha1.LoadMeas
 }
 
 // long is a run that makes objects and then waits forever.
-func (b *bed) long(change func(*v1alpha1.LoadTestRunSpec)) *v1alpha1.LoadTestRun {
+func (b *env) long(change func(*v1alpha1.LoadTestRunSpec)) *v1alpha1.LoadTestRun {
 	b.t.Helper()
 	run := b.create("long", configMap, change, creates(5), waits(time.Hour))
 	b.Eventually(b.status(run)).Should(HaveField("Progress.Steps", BeEquivalentTo(1)))

@@ -44,8 +44,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
-// fixture is an agent that runs with the rights it has in production, beside the hub's part played by the test.
-type fixture struct {
+// env is an agent that runs with the rights it has in production, beside the hub's part played by the test.
+type env struct {
 	t *testing.T
 	*WithT
 	env     *testenv.Environment
@@ -84,7 +84,7 @@ func freeAddress(g *WithT) string {
 }
 
 // start runs the agent of a cluster that has joined. change may change its options.
-func start(t *testing.T, cluster string, change func(*agent.Options)) *fixture {
+func start(t *testing.T, cluster string, change func(*agent.Options)) *env {
 	t.Helper()
 	hub := join(t, cluster)
 	return run(t, cluster, func(o *agent.Options) {
@@ -96,9 +96,9 @@ func start(t *testing.T, cluster string, change func(*agent.Options)) *fixture {
 }
 
 // run runs an agent whose way to the hub change sets.
-func run(t *testing.T, cluster string, change func(*agent.Options)) *fixture {
+func run(t *testing.T, cluster string, change func(*agent.Options)) *env {
 	t.Helper()
-	f := &fixture{t: t, WithT: NewWithT(t), env: agenttest.Environment(t), cluster: cluster, log: &lockedBuffer{}}
+	f := &env{t: t, WithT: NewWithT(t), env: agenttest.Environment(t), cluster: cluster, log: &lockedBuffer{}}
 	f.admin = f.env.Client
 	f.forgetLater()
 	f.health = freeAddress(f.WithT)
@@ -129,7 +129,7 @@ var clusters sync.Map
 
 // forgetLater removes, after the test and the last of its agents, what hub and workload cluster know of the test's
 // cluster: the next round of the test must start as the first did.
-func (f *fixture) forgetLater() {
+func (f *env) forgetLater() {
 	if _, known := clusters.LoadOrStore(f.cluster, true); known {
 		return
 	}
@@ -157,7 +157,7 @@ func (f *fixture) forgetLater() {
 	})
 }
 
-func (f *fixture) run(options agent.Options) {
+func (f *env) run(options agent.Options) {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.cancel, f.stopped = cancel, make(chan error, 1)
 	stopped := f.stopped
@@ -179,7 +179,7 @@ func (f *fixture) run(options agent.Options) {
 }
 
 // accept does what the hub does for a cluster that a user has accepted.
-func (f *fixture) accept() {
+func (f *env) accept() {
 	f.t.Helper()
 	for _, object := range f.accepted() {
 		f.Expect(client.IgnoreAlreadyExists(f.admin.Create(context.Background(), object))).To(Succeed())
@@ -191,7 +191,7 @@ func (f *fixture) accept() {
 }
 
 // accepted is what there is on the hub for a cluster that a user has accepted.
-func (f *fixture) accepted() []client.Object {
+func (f *env) accepted() []client.Object {
 	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: f.cluster}}
 	cluster.Spec.Acceptance = v1alpha1.AcceptanceAccepted
 	name := "agent-" + f.cluster
@@ -208,7 +208,7 @@ func (f *fixture) accepted() []client.Object {
 	}
 }
 
-func (f *fixture) get(path string) (int, string) {
+func (f *env) get(path string) (int, string) {
 	response, err := http.Get("http://" + f.health + path) //nolint:noctx // a test's own server on loopback
 	if err != nil {
 		return 0, err.Error()
@@ -218,19 +218,19 @@ func (f *fixture) get(path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-func (f *fixture) frozen() freeze.State {
+func (f *env) frozen() freeze.State {
 	_, body := f.get("/frozenz?format=json")
 	var state freeze.State
 	_ = json.Unmarshal([]byte(body), &state)
 	return state
 }
 
-func (f *fixture) waitThawed() {
+func (f *env) waitThawed() {
 	f.t.Helper()
 	f.Eventually(f.frozen).WithTimeout(agenttest.Wait).Should(And(HaveField("Frozen", false), HaveField("Endpoints", Not(BeEmpty()))), "the agent does not thaw")
 }
 
-func (f *fixture) machine(name string) *v1alpha1.Machine {
+func (f *env) machine(name string) *v1alpha1.Machine {
 	f.t.Helper()
 	machine := agenttest.Machine(f.cluster, name)
 	machine.Spec.ProviderConfig.Value = &runtime.RawExtension{Raw: []byte(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig"}`)}
@@ -239,13 +239,13 @@ func (f *fixture) machine(name string) *v1alpha1.Machine {
 	return machine
 }
 
-func (f *fixture) exists(o client.Object, namespace, name string) func() error {
+func (f *env) exists(o client.Object, namespace, name string) func() error {
 	return func() error {
 		return f.admin.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: name}, o)
 	}
 }
 
-func (f *fixture) goes(o client.Object, namespace, name string) {
+func (f *env) goes(o client.Object, namespace, name string) {
 	f.t.Helper()
 	f.Eventually(func() bool { return apierrors.IsNotFound(f.exists(o, namespace, name)()) }).
 		WithTimeout(agenttest.Wait).Should(BeTrue(), "%T %s/%s stays", o, namespace, name)
@@ -253,7 +253,7 @@ func (f *fixture) goes(o client.Object, namespace, name string) {
 
 // kubelet does what the hollow-node of a Machine does: it joins with what is in the Secret, under the rules that
 // hold for kubelets, and registers the Node.
-func (f *fixture) kubelet(name string) client.Client {
+func (f *env) kubelet(name string) client.Client {
 	f.t.Helper()
 	secret := &corev1.Secret{}
 	f.Eventually(f.exists(secret, hostNamespace, name)).WithTimeout(agenttest.Wait).Should(Succeed())
@@ -271,7 +271,7 @@ func (f *fixture) kubelet(name string) client.Client {
 }
 
 // identity asks for the client certificate of a node and waits for it.
-func (f *fixture) identity(bootstrap *rest.Config, name string) *rest.Config {
+func (f *env) identity(bootstrap *rest.Config, name string) *rest.Config {
 	f.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	f.Expect(err).NotTo(HaveOccurred())
@@ -297,7 +297,7 @@ func (f *fixture) identity(bootstrap *rest.Config, name string) *rest.Config {
 	return own
 }
 
-func (f *fixture) nodeReady(c client.Client, name string) {
+func (f *env) nodeReady(c client.Client, name string) {
 	f.t.Helper()
 	f.Eventually(func() error {
 		node := &corev1.Node{}
@@ -310,7 +310,7 @@ func (f *fixture) nodeReady(c client.Client, name string) {
 	}).WithTimeout(agenttest.Wait).Should(Succeed())
 }
 
-func (f *fixture) podReady(name string) {
+func (f *env) podReady(name string) {
 	f.t.Helper()
 	// The scheduler writes the pod's status too.
 	f.Eventually(func() error {
@@ -324,7 +324,7 @@ func (f *fixture) podReady(name string) {
 	}).WithTimeout(agenttest.Wait).Should(Succeed())
 }
 
-func (f *fixture) waitReady(machine *v1alpha1.Machine) {
+func (f *env) waitReady(machine *v1alpha1.Machine) {
 	f.t.Helper()
 	f.Eventually(func() (bool, error) {
 		err := f.admin.Get(context.Background(), client.ObjectKeyFromObject(machine), machine)
@@ -333,7 +333,7 @@ func (f *fixture) waitReady(machine *v1alpha1.Machine) {
 }
 
 // machineWrites counts the successful writes to Machines that the API server has seen.
-func (f *fixture) machineWrites() int {
+func (f *env) machineWrites() int {
 	f.t.Helper()
 	httpClient, err := rest.HTTPClientFor(f.env.Config)
 	f.Expect(err).NotTo(HaveOccurred())

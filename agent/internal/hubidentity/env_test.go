@@ -26,8 +26,8 @@ import (
 
 var errAway = errors.New("the target is away")
 
-// bed is a Verifier with a hub and a store, one API server both, which the test asks to look.
-type bed struct {
+// env is a Verifier with a hub and a store, one API server both, which the test asks to look.
+type env struct {
 	*WithT
 	t     *testing.T
 	admin client.WithWatch
@@ -42,9 +42,9 @@ type bed struct {
 	nonces   int
 }
 
-func newBed(t *testing.T) *bed {
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	b := &bed{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))}
+	b := &env{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))}
 	var err error
 	b.admin, err = client.NewWithWatch(agenttest.Environment(t).Config, client.Options{Scheme: scheme.New()})
 	b.Expect(err).NotTo(HaveOccurred())
@@ -55,7 +55,7 @@ func newBed(t *testing.T) *bed {
 }
 
 // restart starts with a new process.
-func (b *bed) restart() {
+func (b *env) restart() {
 	b.t.Helper()
 	refuse := func() error {
 		if b.away {
@@ -92,7 +92,7 @@ func (b *bed) restart() {
 	b.verifier = verifier
 }
 
-func (b *bed) lease() *coordinationv1.Lease {
+func (b *env) lease() *coordinationv1.Lease {
 	b.t.Helper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: b.name, Name: v1alpha1.AgentLeaseName}}
 	b.Expect(client.IgnoreNotFound(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(lease), lease))).To(Succeed())
@@ -100,7 +100,7 @@ func (b *bed) lease() *coordinationv1.Lease {
 }
 
 // renew does what the reporter does: read if it has just started, and write.
-func (b *bed) renew(read bool) {
+func (b *env) renew(read bool) {
 	b.t.Helper()
 	lease := b.lease()
 	if read {
@@ -118,7 +118,7 @@ func (b *bed) renew(read bool) {
 }
 
 // turnBack lets the Lease show a renewal that is so much older.
-func (b *bed) turnBack(by time.Duration) {
+func (b *env) turnBack(by time.Duration) {
 	b.t.Helper()
 	lease := b.lease()
 	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(lease.Spec.RenewTime.Add(-by)))
@@ -126,10 +126,10 @@ func (b *bed) turnBack(by time.Duration) {
 	b.Expect(b.admin.Update(b.t.Context(), lease)).To(Succeed())
 }
 
-func (b *bed) look() { b.verifier.attemptCheck(b.t.Context()) }
+func (b *env) look() { b.verifier.attemptCheck(b.t.Context()) }
 
 // acknowledge does what a person does about a finding, and looks.
-func (b *bed) acknowledge() {
+func (b *env) acknowledge() {
 	b.t.Helper()
 	finding, known := b.verifier.Finding()
 	b.Expect(known).To(BeTrue())
@@ -142,12 +142,12 @@ func (b *bed) acknowledge() {
 }
 
 // reason is why the agent may not work for the hub.
-func (b *bed) reason() string {
+func (b *env) reason() string {
 	why, _ := b.verifier.Blocked()
 	return why.Reason
 }
 
-func (b *bed) machine() *v1alpha1.Machine {
+func (b *env) machine() *v1alpha1.Machine {
 	b.t.Helper()
 	machine := agenttest.Machine(b.name, "m1")
 	machine.Finalizers = nil
@@ -157,22 +157,22 @@ func (b *bed) machine() *v1alpha1.Machine {
 }
 
 // lose lets the hub lose its Machine, which no agent has let go.
-func (b *bed) lose() {
+func (b *env) lose() {
 	b.t.Helper()
 	b.Expect(b.admin.Delete(b.t.Context(), agenttest.Machine(b.name, "m1"))).To(Succeed())
 }
 
 // lookLater lets time pass until the hub is looked at again though nothing has happened.
-func (b *bed) lookLater() {
+func (b *env) lookLater() {
 	b.t.Helper()
 	b.clock.Step(lookEvery)
 	b.look()
 }
 
-// known is a bed whose agent works for its hub, with one Machine and its instance.
-func known(t *testing.T) *bed {
+// known is an env whose agent works for its hub, with one Machine and its instance.
+func known(t *testing.T) *env {
 	t.Helper()
-	b := newBed(t)
+	b := newEnv(t)
 	b.machine()
 	b.instances = 1
 	b.renew(true)
@@ -183,14 +183,14 @@ func known(t *testing.T) *bed {
 	return b
 }
 
-func (b *bed) kept() bool {
+func (b *env) kept() bool {
 	b.t.Helper()
 	_, kept := b.lease().Annotations[v1alpha1.ShownRenewalAnnotation]
 	return kept
 }
 
 // Cluster implements clients.Last.
-func (b *bed) Cluster() *v1alpha1.Cluster { return b.last }
+func (b *env) Cluster() *v1alpha1.Cluster { return b.last }
 
 // Seen implements clients.Last.
-func (b *bed) Seen(cluster *v1alpha1.Cluster) { b.last = cluster }
+func (b *env) Seen(cluster *v1alpha1.Cluster) { b.last = cluster }

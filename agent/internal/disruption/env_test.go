@@ -25,8 +25,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// bed is a Controller of a real cluster, in a namespace of its own for workload, host and hub.
-type bed struct {
+// env is a Controller of a real cluster, in a namespace of its own for workload, host and hub.
+type env struct {
 	*WithT
 	*Controller
 	t         *testing.T
@@ -43,7 +43,7 @@ type bed struct {
 }
 
 // Check implements freeze.Checker.
-func (b *bed) Check() error {
+func (b *env) Check() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.thawedChecks > 0 {
@@ -54,19 +54,19 @@ func (b *bed) Check() error {
 }
 
 // FrozenSince implements freeze.Downtime.
-func (b *bed) FrozenSince(time.Time) time.Duration { return 0 }
+func (b *env) FrozenSince(time.Time) time.Duration { return 0 }
 
 // Answered says that the API server always answers.
-func (b *bed) Answered(freeze.Scope) time.Time { return b.clock.Now() }
+func (b *env) Answered(freeze.Scope) time.Time { return b.clock.Now() }
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
-func newBed(t *testing.T, nodes ...string) *bed {
+func newEnv(t *testing.T, nodes ...string) *env {
 	t.Helper()
 	environment := agenttest.Environment(t)
-	b := &bed{t: t, WithT: NewWithT(t), admin: environment.Client, clock: clocktesting.NewFakeClock(time.Now()), refuse: map[string]error{}}
+	b := &env{t: t, WithT: NewWithT(t), admin: environment.Client, clock: clocktesting.NewFakeClock(time.Now()), refuse: map[string]error{}}
 	b.namespace = agenttest.Namespace(t, b.admin)
 	config := clients.Gated(environment.Config, func(inner http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
@@ -102,10 +102,10 @@ func newBed(t *testing.T, nodes ...string) *bed {
 }
 
 // node is the name of a Machine that no other test has: Nodes are in no namespace.
-func (b *bed) node(name string) string { return b.namespace + "-" + name }
+func (b *env) node(name string) string { return b.namespace + "-" + name }
 
 // machine makes a Machine with a Ready Node and a pod that follows its plan.
-func (b *bed) machine(name string) {
+func (b *env) machine(name string) {
 	b.t.Helper()
 	machine := agenttest.Machine(b.namespace, name)
 	machine.Finalizers = nil
@@ -121,7 +121,7 @@ func (b *bed) machine(name string) {
 	b.ready(name, corev1.ConditionTrue)
 }
 
-func (b *bed) ready(name string, status corev1.ConditionStatus) {
+func (b *env) ready(name string, status corev1.ConditionStatus) {
 	b.t.Helper()
 	b.Eventually(func() error {
 		node := &corev1.Node{}
@@ -135,7 +135,7 @@ func (b *bed) ready(name string, status corev1.ConditionStatus) {
 
 // run makes a run that lets all Nodes be not ready for a minute. Its creation has the API server's time, which the fake clock
 // follows.
-func (b *bed) run(name string, change func(*v1alpha1.NodeDisruptionRunSpec)) *v1alpha1.NodeDisruptionRun {
+func (b *env) run(name string, change func(*v1alpha1.NodeDisruptionRunSpec)) *v1alpha1.NodeDisruptionRun {
 	b.t.Helper()
 	run := &v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
 	run.Spec.Faults = []disrupt.Fault{{Type: disrupt.NotReady}}
@@ -151,14 +151,14 @@ func (b *bed) run(name string, change func(*v1alpha1.NodeDisruptionRunSpec)) *v1
 }
 
 // read returns what the hub has of a run.
-func (b *bed) read(run *v1alpha1.NodeDisruptionRun) v1alpha1.NodeDisruptionRunStatus {
+func (b *env) read(run *v1alpha1.NodeDisruptionRun) v1alpha1.NodeDisruptionRunStatus {
 	b.t.Helper()
 	b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(run), run)).To(Succeed())
 	return run.Status
 }
 
 // plan returns the runs in the annotation of a pod.
-func (b *bed) plan(name string) []string {
+func (b *env) plan(name string) []string {
 	b.t.Helper()
 	pod := &corev1.Pod{}
 	b.Expect(b.admin.Get(b.t.Context(), client.ObjectKey{Namespace: b.namespace, Name: name}, pod)).To(Succeed())
@@ -171,12 +171,12 @@ func (b *bed) plan(name string) []string {
 	return runs
 }
 
-func (b *bed) work() {
+func (b *env) work() {
 	b.t.Helper()
 	b.Expect(b.Work(b.t.Context())).To(Succeed())
 }
 
-func (b *bed) merge(object client.Object, patch string) {
+func (b *env) merge(object client.Object, patch string) {
 	b.t.Helper()
 	b.Expect(b.admin.Patch(b.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }
