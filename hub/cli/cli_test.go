@@ -70,3 +70,24 @@ func TestAHubThatNoKubeconfigNames(t *testing.T) {
 	g.Expect(code).To(Equal(1))
 	g.Expect(out.String()).To(And(ContainSubstring("no kubeconfig names the hub"), ContainSubstring(path), Not(ContainSubstring("8080"))))
 }
+
+// What does not exist is named in one form, with the command that shows what there is.
+func TestWhatDoesNotExistIsNamedWithWhereToLook(t *testing.T) {
+	f := newFixture(t)
+	for see, commands := range map[string][]string{
+		"kubectl hollow fleet list":    {"fleet status nope", "fleet tree fleet/nope", "rollout status fleet/nope", "rollout history fleet/nope", "upgrade fleet/nope --kubelet v1.37.1", "freeze machinefleet nope"},
+		"kubectl hollow cluster list":  {"cluster accept nope", "cluster deny nope", "cluster list nope", "cluster remove nope --yes", "cluster acknowledge nope --yes", "freeze cluster nope", "fleet tree cluster/nope"},
+		"kubectl hollow loadtest list": {"loadtest stop nope", "loadtest report nope"},
+		"kubectl hollow disrupt list":  {"disrupt stop nope", "disrupt pause nope", "disrupt resume nope"},
+		"kubectl get machinedeployments -n default": {
+			"rollout status machinedeployment nope -n default", "upgrade machinedeployment/nope --kubelet v1.37.1 -n default", "freeze machinedeployment nope -n default", "fleet tree machinedeployment/nope -n default",
+		},
+	} {
+		for _, command := range commands {
+			r := f.hollow(command)
+			if r.code != 3 || !strings.Contains(r.errOut, "nope does not exist") || !strings.Contains(r.errOut, see) {
+				t.Errorf("%s: exit code %d: %s", command, r.code, r.errOut)
+			}
+		}
+	}
+}

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -82,6 +83,10 @@ func TestCompletionOffersClusters(t *testing.T) {
 	}
 	f.Expect(f.completes("cluster accept "+f.name, "")).To(BeEmpty())
 	f.Expect(f.completes("cluster list "+f.name, "")).NotTo(ContainElement(f.name))
-	f.Expect(f.completes("freeze", "")).To(Equal([]string{"cluster", "machinefleet", "machinedeployment", "machineset"}))
+	kinds := []string{"cluster", "machinefleet", "machinedeployment", "machineset"}
+	for _, command := range []string{"freeze", "unfreeze"} {
+		f.Expect(f.completes(command, "")).To(Equal(kinds))
+		f.Expect(f.succeeds(command + " --help")).To(ContainSubstring(command + " (" + strings.Join(kinds, "|") + ") NAME"))
+	}
 	f.Expect(f.completes("cluster join x", "--accept=")).To(ContainElement("auto"))
 }

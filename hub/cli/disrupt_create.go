@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,8 +47,8 @@ eviction thresholds of the node lifecycle controller would be crossed. It asks t
 spec.dryRun: true; no Node is changed.
 
 --wait follows the disruption to its end and prints a line whenever a cluster makes progress. The exit code is 5 if an expectation
-was missed or --timeout has passed, and 1 if the disruption was not carried out in every cluster, or frozen agents could not observe
-everything that was expected.`,
+was missed or --timeout has passed, and 1 if the disruption was not carried out in every cluster, frozen agents could not observe
+everything that was expected, or, without --timeout, no hub has worked for two minutes.`,
 		Example: `  # Show what it would hit
   kubectl hollow disrupt create outage --fault NotReady --for 2m --mode Percent --value 30 --dry-run
 
@@ -267,12 +268,15 @@ func (d *disruptCreate) printPreview(shown *v1alpha1.NodeDisruption, clusters in
 
 // followRuns tells of each cluster whenever its run gets on, until all are over.
 func (d *disruptCreate) followRuns(ctx context.Context, telling *cmdutil.Hub, c client.WithWatch, disruption *v1alpha1.NodeDisruption) error {
-	if d.timeout == 0 {
-		d.timeout = longestDisruption
-	}
-	bounded, cancel := context.WithTimeout(ctx, d.timeout)
+	bounded, cancel := context.WithTimeout(ctx, cmp.Or(d.timeout, longestDisruption))
 	defer cancel()
-	defer telling.NoteStoppedHub(bounded, c)()
+	if d.timeout == 0 {
+		var end func()
+		bounded, end = telling.EndWithoutHub(bounded, c)
+		defer end()
+	} else {
+		defer telling.NoteStoppedHub(bounded, c)()
+	}
 	following, stop := context.WithCancel(bounded)
 	var done sync.WaitGroup
 	said := map[string]string{}
@@ -292,6 +296,9 @@ func (d *disruptCreate) followRuns(ctx context.Context, telling *cmdutil.Hub, c 
 	done.Wait()
 	if err != nil {
 		telling.Note("The disruption continues. To see its progress: kubectl hollow disrupt list. To end it: kubectl hollow disrupt stop %s", disruption.Name)
+		if gone := cmdutil.GoneHub(bounded); gone != nil {
+			return gone
+		}
 		return fmt.Errorf("following the disruption: %w", err)
 	}
 	telling.Say("%s: %s", disruption.Status.Phase, disruption.Status.Message)

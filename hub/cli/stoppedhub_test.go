@@ -80,6 +80,8 @@ func TestAStoppedHubConfirmsNothing(t *testing.T) {
 }
 
 // Who follows a load test, a disruption or its end is told at once that the hub is stopped.
+// Claim: Without `--timeout`, no command waits for a hub that is gone. Broken: the context does not end. Also: hub/cli/cmdutil TestStateOfTheHub.
+// Edge case: `loadtest run` waited for a stopped hub forever.
 func TestFollowersSayThatTheHubIsStopped(t *testing.T) {
 	f := newFixture(t)
 	f.renewHub(longStopped())
@@ -92,6 +94,28 @@ func TestFollowersSayThatTheHubIsStopped(t *testing.T) {
 		f.Expect(r.code).To(Equal(5), command+": "+r.out+r.errOut)
 		f.Expect(r.errOut).To(ContainSubstring("the hub does not work: the hub hub-1 has not renewed its Lease for 1h"), command)
 	}
+	// Without a time of their own they wait as long as a hub works, and no longer.
+	f.deployment(2)
+	commands := []string{
+		"loadtest run pod-startup --name NAME-c --clusters x=NAME", "disrupt create NAME-d --clusters x=NAME --fault Kill --for 1m --wait",
+		"rollout status machinedeployment workers -n NAME",
+	}
+	for _, command := range commands {
+		ended, cancel := context.WithTimeout(t.Context(), patience)
+		r := f.hollowOn(ended, &bytes.Buffer{}, command)
+		cancel()
+		f.Expect(r.code).To(Equal(1), command+": "+r.errOut)
+		f.Expect(r.errOut).To(ContainSubstring("stopped waiting, because nobody does what this command waits for: the hub does not work: the hub hub-1 has not renewed its Lease for 1h"), command)
+	}
+	f.renewHub(time.Now().Add(-time.Minute)) // It may be restarting.
+	for _, command := range []string{"loadtest run pod-startup --name NAME-e --clusters x=NAME", "disrupt create NAME-f --clusters x=NAME --fault Kill --for 1m --wait", commands[2]} {
+		waited, cancel := context.WithTimeout(t.Context(), time.Second)
+		r := f.hollowOn(waited, &bytes.Buffer{}, command)
+		cancel()
+		f.Expect(r.errOut).To(ContainSubstring("Nothing happens for now: the hub does not work"), command)
+		f.Expect(r.errOut).NotTo(ContainSubstring("stopped waiting"), command)
+	}
+	f.renewHub(longStopped())
 	run := &v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.name, Labels: map[string]string{v1alpha1.NodeDisruptionNameLabel: f.name}}}
 	disruption := &v1alpha1.NodeDisruption{}
 	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, disruption)).To(Succeed())

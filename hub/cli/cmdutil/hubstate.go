@@ -2,6 +2,7 @@ package cmdutil
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -26,7 +27,12 @@ type HubState struct {
 	Renewed time.Duration
 	// Problem says why the hub does not work; empty if it does.
 	Problem string
+	// Gone: it has not worked for longer than a restart or an upgrade takes.
+	Gone bool
 }
+
+// longestRestart is how long a hub may be away before a command without a time of its own waits no more.
+const longestRestart = 2 * time.Minute
 
 // ReadHubState reads the Lease that the working hub renews.
 func ReadHubState(ctx context.Context, c client.Reader, now time.Time) (HubState, error) {
@@ -36,7 +42,7 @@ func ReadHubState(ctx context.Context, c client.Reader, now time.Time) (HubState
 		return HubState{}, fmt.Errorf("reading the Lease of the hub: %w", err)
 	}
 	if apierrors.IsNotFound(err) {
-		return HubState{Version: UnknownVersion, Problem: "no hub has ever run here: start one"}, nil
+		return HubState{Version: UnknownVersion, Problem: "no hub has ever run here: start one", Gone: true}, nil
 	}
 	return StateOfLease(lease, now), nil
 }
@@ -47,8 +53,9 @@ func StateOfLease(lease *coordinationv1.Lease, now time.Time) HubState {
 	if version := lease.Labels[v1alpha1.VersionLabel]; version != "" {
 		state.Version = strings.ReplaceAll(version, "_", "+")
 	}
-	if state.Holder == "" || lease.Spec.RenewTime == nil {
+	if renewed := lease.Spec.RenewTime; state.Holder == "" || renewed == nil {
 		state.Problem = "no hub is running: the last one has stopped: start one"
+		state.Gone = renewed == nil || now.Sub(renewed.Time) > longestRestart
 		return state
 	}
 	age, grace := now.Sub(lease.Spec.RenewTime.Time), 2*time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 15))*time.Second
@@ -56,6 +63,7 @@ func StateOfLease(lease *coordinationv1.Lease, now time.Time) HubState {
 	switch {
 	case age > grace:
 		state.Problem = fmt.Sprintf("the hub %s has not renewed its Lease for %s: it has stopped, hangs, or cannot reach its API server", state.Holder, age.Round(time.Second))
+		state.Gone = age > longestRestart
 	case age < -grace: // A hub that has stopped would seem to work for so long.
 		state.Problem = fmt.Sprintf("whether the hub %s works is unknown: it renewed its Lease %s in the future: set the clock of this machine or of the hub's", state.Holder, (-age).Round(time.Second))
 	}
@@ -68,13 +76,28 @@ const hubGlance = 10 * time.Second
 // DescribeStoppedHub says that the hub does not work, for a command that has waited for it in vain. It is otherwise if the hub works, or if
 // that cannot be read.
 func DescribeStoppedHub(ctx context.Context, c client.Reader, otherwise string) string {
+	if problem := readStoppedHub(ctx, c).describe(); problem != "" {
+		return problem
+	}
+	return otherwise
+}
+
+// readStoppedHub reads the state of the hub. What cannot be read counts as a hub that works.
+func readStoppedHub(ctx context.Context, c client.Reader) HubState {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), completionTimeout)
 	defer cancel()
 	state, err := ReadHubState(asking, c, time.Now())
-	if err != nil || state.Problem == "" {
-		return otherwise
+	if err != nil {
+		return HubState{}
 	}
-	return "the hub does not work: " + state.Problem
+	return state
+}
+
+func (s HubState) describe() string {
+	if s.Problem == "" {
+		return ""
+	}
+	return "the hub does not work: " + s.Problem
 }
 
 // ProveHub is an error with the exit code of a failure if the hub does not work: said, which its objects say, is then what it knew last, and
@@ -105,12 +128,46 @@ func (h *Hub) NoteOldTable(ctx context.Context, c client.Reader) {
 // NoteStoppedHub notes at once, and whenever that changes until ctx ends, that the hub does not work: what a command waits for does not
 // happen then. The caller calls the function that it returns when it waits no more.
 func (h *Hub) NoteStoppedHub(ctx context.Context, c client.Reader) (stop func()) {
+	return h.followHub(ctx, c, func(error) {})
+}
+
+// EndWithoutHub is NoteStoppedHub for a command without a time of its own: the context that it returns ends when the hub is gone, and
+// GoneHub says so then.
+func (h *Hub) EndWithoutHub(ctx context.Context, c client.Reader) (ends context.Context, stop func()) {
+	ends, end := context.WithCancelCause(ctx)
+	stop = h.followHub(ctx, c, end)
+	return ends, func() {
+		stop()
+		end(nil)
+	}
+}
+
+// goneHubError ends the waiting of a command.
+type goneHubError struct{ problem string }
+
+func (e *goneHubError) Error() string {
+	return "stopped waiting, because nobody does what this command waits for: " + e.problem
+}
+
+// GoneHub is the error, with the exit code of a failure, that a context of EndWithoutHub, or one made of it, ended with; nil if it has not
+// ended for that.
+func GoneHub(ctx context.Context) error {
+	var gone *goneHubError
+	if errors.As(context.Cause(ctx), &gone) {
+		return gone
+	}
+	return nil
+}
+
+// followHub notes how the hub is, and calls end when it is gone.
+func (h *Hub) followHub(ctx context.Context, c client.Reader, end func(error)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
 		stopped := false
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
-			problem := DescribeStoppedHub(ctx, c, "")
+			state := readStoppedHub(ctx, c)
+			problem := state.describe()
 			switch {
 			case ctx.Err() != nil:
 			case problem != "" && !stopped:
@@ -118,7 +175,9 @@ func (h *Hub) NoteStoppedHub(ctx context.Context, c client.Reader) (stop func())
 			case problem == "" && stopped:
 				h.Note("The hub works again.")
 			}
-			stopped = problem != ""
+			if stopped = problem != ""; state.Gone {
+				end(&goneHubError{problem})
+			}
 		}, hubGlance)
 	})
 	return func() {

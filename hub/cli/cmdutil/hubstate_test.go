@@ -27,6 +27,16 @@ func TestStateOfTheHub(t *testing.T) {
 	g.Expect(cmdutil.StateOfLease(lease, now.Add(-20*time.Second)).Problem).To(BeEmpty(), "a clock that is a little behind")
 	g.Expect(cmdutil.StateOfLease(lease, now.Add(-time.Minute)).Problem).To(And(ContainSubstring("56s in the future"), ContainSubstring("is unknown")))
 	g.Expect(cmdutil.StateOfLease(lease, now.Add(time.Minute)).Problem).To(HavePrefix("the hub hub-1 has not renewed its Lease for 1m4s: "))
+	gone := func(after time.Duration) bool { return cmdutil.StateOfLease(lease, renewed.Add(after)).Gone }
+	g.Expect(gone(2*time.Minute)).To(BeFalse(), "it may be restarting")
+	g.Expect(gone(2*time.Minute + 1)).To(BeTrue())
+	g.Expect(gone(-time.Hour)).To(BeFalse(), "one of the clocks is wrong")
+	lease.Spec.LeaseDurationSeconds = new(int32(600))
+	g.Expect(gone(10*time.Minute)).To(BeFalse(), "its Lease has not expired")
 	lease.Labels, lease.Spec.HolderIdentity = nil, new("")
 	g.Expect(cmdutil.StateOfLease(lease, now)).To(Equal(cmdutil.HubState{Version: cmdutil.UnknownVersion, Problem: "no hub is running: the last one has stopped: start one"}))
+	g.Expect(gone(2*time.Minute)).To(BeFalse(), "the next one is starting")
+	g.Expect(gone(2*time.Minute + 1)).To(BeTrue())
+	lease.Spec.RenewTime = nil
+	g.Expect(cmdutil.StateOfLease(lease, now).Gone).To(BeTrue())
 }

@@ -27,18 +27,28 @@ type display interface {
 	closeDisplay()
 }
 
-// followTest shows a test and its runs until it is over, then what was measured. The error is that of its verdict.
+// followTest shows a test and its runs until it is over, then what was measured. The error is that of its verdict. With a timeout of 0 it
+// ends without a hub.
 func followTest(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, test *v1alpha1.LoadTest, timeout time.Duration) error {
-	bounded, cancel := context.WithTimeout(ctx, timeout)
+	bounded, cancel := context.WithTimeout(ctx, cmp.Or(timeout, longestTest))
 	defer cancel()
-	telling := hub.NoteStoppedHub(bounded, c)
+	var telling func()
+	if timeout == 0 {
+		bounded, telling = hub.EndWithoutHub(bounded, c)
+	} else {
+		telling = hub.NoteStoppedHub(bounded, c)
+	}
 	err := watchTest(bounded, hub, c, test)
+	gone := cmdutil.GoneHub(bounded)
 	telling()
 	if cmdutil.Code(err) == cmdutil.Missing {
 		return cmdutil.NotFound("loadtest %s was deleted: the agents remove what its runs made", test.Name)
 	}
 	if err != nil {
 		hub.Note("The load test continues. To see its progress: kubectl hollow loadtest list. To end it: kubectl hollow loadtest stop %s", test.Name)
+		if gone != nil {
+			return gone
+		}
 		return fmt.Errorf("following the load test: %w", err)
 	}
 	if err := printResults(hub, test); err != nil {

@@ -41,8 +41,8 @@ makes progress. At the end the command prints the measurements and which thresho
 The presets are ` + strings.Join(presets, ", ") + `. Their pods run on hollow Nodes only.
 
 The exit code is 0 if all thresholds are met, 5 if one is not met or --timeout has passed, and 1 if the test was not carried
-out in full in every cluster or its measurements are invalid. The JUnit report of the test has a failure or an error if and only if
-the exit code is not 0.`,
+out in full in every cluster, its measurements are invalid, or, without --timeout, no hub has worked for two minutes. The JUnit
+report of the test has a failure or an error if and only if the exit code of a finished test is not 0.`,
 		Example: `  # Start 20 pods in each cluster, and measure how long they take to become Ready
   kubectl hollow loadtest run pod-startup
 
@@ -88,9 +88,6 @@ func (r *runCommand) run(ctx context.Context, args []string) error {
 	telling := r.dryRun.Telling(r.output.Telling(r.hub))
 	telling.Say("loadtest.hollowfleet.io/%s created", test.Name)
 	if r.wait && !r.noWait && !r.dryRun.Active() {
-		if r.timeout == 0 {
-			r.timeout = longestTest
-		}
 		err = followTest(ctx, telling, c, test, r.timeout)
 	}
 	return errors.Join(r.output.Result(r.hub, test, cmdutil.Fact{Name: "Message", Value: test.Status.Message}), err)

@@ -33,7 +33,8 @@ support the kubelet version or a MachineClass is missing.
 
 A rollout that is frozen, or waiting for an approval, a maintenance window or a cluster, is not over: the command says why
 immediately, and keeps waiting until --timeout or until you interrupt it. It also reports when the hub does not work; the exit code
-is then 1 for a rollout that was complete when the hub last checked, and with --watch=false.`,
+is then 1 for a rollout that was complete when the hub last checked, with --watch=false, and, without --timeout, as soon as no hub
+has worked for two minutes.`,
 		Example: `  kubectl hollow rollout status machinefleet workers
   kubectl hollow rollout status machinedeployment workers -n c1 --timeout 10m
 
@@ -83,12 +84,17 @@ func (s *subject) currentProgress() progress {
 
 // followRollout shows every step until the rollout is complete or has failed.
 func (s *subject) followRollout(ctx context.Context, timeout time.Duration) error {
-	limited, cancel := ctx, context.CancelFunc(func() {})
+	var limited context.Context
 	if timeout > 0 {
-		limited, cancel = context.WithTimeout(ctx, timeout)
+		bounded, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		defer s.hub.NoteStoppedHub(bounded, s.client)()
+		limited = bounded
+	} else {
+		waiting, end := s.hub.EndWithoutHub(ctx, s.client)
+		defer end()
+		limited = waiting
 	}
-	defer cancel()
-	defer s.hub.NoteStoppedHub(limited, s.client)()
 	var err error
 	if s.fleet != nil {
 		err = s.followFleet(limited)
@@ -96,8 +102,10 @@ func (s *subject) followRollout(ctx context.Context, timeout time.Duration) erro
 		err = s.followDeployment(limited)
 	}
 	switch {
-	case err == nil:
+	case err == nil, cmdutil.GoneHub(limited) != nil && s.currentProgress().done:
 		return s.hub.ProveHub(ctx, s.client, s.fullName()+" "+s.currentProgress().text)
+	case cmdutil.GoneHub(limited) != nil:
+		return cmdutil.GoneHub(limited)
 	case limited.Err() == nil:
 		return err
 	case ctx.Err() != nil:

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -182,4 +183,58 @@ func TestADeletionTakesUpTheRoomOfAStart(t *testing.T) {
 	f.reconcile()
 	f.Expect(f.phases()).To(HavePrefix("Progressing v1.37.0, "))
 	f.edit(1, func(d *v1alpha1.MachineDeployment) { d.Finalizers = nil })
+}
+
+// Each bound of a deletion holds it alone, what is held or being deleted already takes no room, and the next look is at the first window.
+func TestEachBoundOfADeletion(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Unix(10_000, 0)
+	gone := func(name string, change func(*member)) *member {
+		m := &member{cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}, deployment: &v1alpha1.MachineDeployment{}, leftSince: now.Add(-settleTime)}
+		if change != nil {
+			change(m)
+		}
+		return m
+	}
+	opens := func(in time.Duration) func(*member) {
+		return func(m *member) { m.closed, m.opensAt = true, now.Add(in) }
+	}
+	s := &scope{fleet: &v1alpha1.MachineFleet{}, now: now, left: []*member{
+		gone("settling", func(m *member) { m.leftSince = m.leftSince.Add(1) }), gone("silent", func(m *member) { m.silent = true }), gone("closed", opens(2*time.Hour)),
+		gone("first", opens(time.Hour)), gone("last", opens(3*time.Hour)), gone("frozen", func(m *member) { m.held = "frozen" }),
+		gone("deleted", func(m *member) { m.deployment.DeletionTimestamp = new(metav1.NewTime(now)) }),
+		gone("frozen and deleted", func(m *member) { m.held, m.deployment.DeletionTimestamp = "frozen", new(metav1.NewTime(now)) }), gone("a", nil), gone("b", nil),
+	}}
+	due, waiting := s.dueRemovals(9)
+	g.Expect(append(due, waiting...)).To(BeEmpty(), "Orphan is the default")
+	s.fleet.Spec.RemovalPolicy = v1alpha1.RemovalDelete
+	waits := []string{"settling", "silent", "closed", "first", "last"}
+	for room, want := range [][2][]string{{nil, append(waits, "a", "b")}, {{"a"}, append(waits, "b")}, {{"a", "b"}, waits}, {{"a", "b"}, waits}} {
+		due, waiting = s.dueRemovals(room)
+		g.Expect([2][]string{namesOf(due), namesOf(waiting)}).To(Equal(want), "room for %d", room)
+	}
+	g.Expect(s.countDeleting()).To(Equal(1))
+	g.Expect(s.removalOpensAt(decision{removalsWaiting: waiting})).To(Equal(now.Add(time.Hour)))
+	g.Expect(s.removalOpensAt(decision{removalsWaiting: waiting[:2]})).To(BeZero(), "no window is closed")
+}
+
+// The hub looks again by itself when the window opens for which a deletion waits.
+func TestADeletionIsLookedAtWhenItsWindowOpens(t *testing.T) {
+	f := newFixture(t, 2, both(inSteps(1, 0), deleting))
+	f.settle()
+	f.label(1, testLabel, "")
+	f.reconcile()
+	opens := f.clock.Now().Add(time.Hour).UTC().Truncate(time.Minute)
+	f.update(func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.MaintenanceWindows = []v1alpha1.MaintenanceWindow{{
+			Name: "soon", Schedule: fmt.Sprintf("%d %d * * *", opens.Minute(), opens.Hour()), Duration: metav1.Duration{Duration: time.Minute}, TimeZone: "UTC",
+		}}
+	})
+	f.after(settleTime)
+	f.reconcile()
+	after := f.result().RequeueAfter
+	f.Expect(after).To(And(BeNumerically(">", 0), BeNumerically("<=", time.Hour)))
+	f.Expect(f.clock.Now().Add(after)).To(BeTemporally("~", opens, time.Second))
+	f.after(opens.Sub(f.clock.Now()))
+	f.Expect(f.deployment(1)).To(BeNil())
 }
