@@ -250,3 +250,80 @@ func TestMachineSetsCanBeRestored(t *testing.T) {
 		f.Expect(f.refresh().Annotations).To(HaveKeyWithValue(v1alpha1.RevisionAnnotation, "2"))
 	}
 }
+
+// Which sets a MachineDeployment takes over, one question at a time: no set whose Machines that would cost, and none of another's.
+func TestWhichSetsADeploymentTakesOver(t *testing.T) {
+	own := hubtest.Template(map[string]string{"pool": "x"})
+	own.Spec.Versions.Kubelet = "v1.36.2"
+	old := *own.DeepCopy()
+	old.Spec.Versions.Kubelet = "v1.35.0"
+	made := map[string]string{"pool": "x", v1alpha1.MachineDeploymentNameLabel: "pool-x"}
+	type set struct {
+		name             string
+		labels           map[string]string
+		template         v1alpha1.MachineTemplate
+		replicas, status int32
+		change           func(*v1alpha1.MachineSet)
+	}
+	user := map[string]string{"pool": "x"}
+	by := func(uid types.UID) func(*v1alpha1.MachineSet) {
+		return func(s *v1alpha1.MachineSet) {
+			s.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineDeployment", Name: "pool-x", UID: uid, Controller: new(true)}}
+		}
+	}
+	deleted := func(s *v1alpha1.MachineSet) { s.DeletionTimestamp = new(metav1.Now()) }
+	for name, test := range map[string]struct {
+		sets []set
+		// want are the sets that it owns, adopts, leaves to their user, and calls left over.
+		want [4][]string
+	}{
+		"made by it":                           {[]set{{"a", made, own, 3, 3, nil}}, [4][]string{1: {"a"}}},
+		"made by it, with an old template":     {[]set{{"a", made, old, 3, 3, nil}}, [4][]string{1: {"a"}}},
+		"made by it, larger":                   {[]set{{"a", made, own, 9, 9, nil}}, [4][]string{1: {"a"}}},
+		"made by it, by cluster-autoscaler":    {[]set{{"a", map[string]string{"pool": "x", v1alpha1.AutoscalerDeploymentNameLabel: "pool-x"}, old, 3, 3, nil}}, [4][]string{1: {"a"}}},
+		"made by it, and of another":           {[]set{{"a", map[string]string{"pool": "x", v1alpha1.MachineDeploymentNameLabel: "pool-x", v1alpha1.AutoscalerDeploymentNameLabel: "pool-y"}, own, 3, 3, nil}}, [4][]string{3: {"a"}}},
+		"made by another":                      {[]set{{"a", map[string]string{"pool": "x", v1alpha1.MachineDeploymentNameLabel: "pool-y"}, own, 3, 3, nil}}, [4][]string{}},
+		"made by it, not selected":             {[]set{{"a", map[string]string{"pool": "y", v1alpha1.MachineDeploymentNameLabel: "pool-x"}, own, 3, 3, nil}}, [4][]string{3: {"a"}}},
+		"a user's":                             {[]set{{"a", user, own, 3, 3, nil}}, [4][]string{1: {"a"}}},
+		"a user's, not selected":               {[]set{{"a", map[string]string{"pool": "y"}, own, 3, 3, nil}}, [4][]string{}},
+		"a user's, with an old template":       {[]set{{"a", user, old, 1, 1, nil}}, [4][]string{2: {"a"}}},
+		"a user's, with an old template, none": {[]set{{"a", user, old, 0, 0, nil}}, [4][]string{1: {"a"}}},
+		"a user's, larger":                     {[]set{{"a", user, own, 4, 0, nil}}, [4][]string{2: {"a"}}},
+		"a user's, with more Machines":         {[]set{{"a", user, own, 0, 4, nil}}, [4][]string{2: {"a"}}},
+		"two of a user's":                      {[]set{{"a", user, own, 2, 2, nil}, {"b", user, own, 2, 2, nil}}, [4][]string{1: {"a"}, 2: {"b"}}},
+		"a user's beside its own":              {[]set{{"a", made, own, 3, 3, by("own")}, {"b", user, own, 1, 1, nil}}, [4][]string{0: {"a"}, 2: {"b"}}},
+		"a user's beside its old one":          {[]set{{"a", made, old, 3, 3, by("own")}, {"b", user, own, 1, 1, nil}}, [4][]string{0: {"a"}, 1: {"b"}}},
+		"a user's beside one in deletion":      {[]set{{"a", made, own, 3, 3, func(s *v1alpha1.MachineSet) { by("own")(s); deleted(s) }}, {"b", user, own, 1, 1, nil}}, [4][]string{0: {"a"}, 1: {"b"}}},
+		"of another owner":                     {[]set{{"a", made, own, 3, 3, by("other")}}, [4][]string{}},
+		"in deletion":                          {[]set{{"a", made, own, 3, 3, deleted}}, [4][]string{3: {"a"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := &scope{
+				deployment: &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "pool-x", UID: "own"}, Spec: v1alpha1.MachineDeploymentSpec{
+					Replicas: new(int32(3)), Selector: v1alpha1.MachineSelector{MatchLabels: user}, Template: own,
+				}},
+				machines: map[types.UID]*members{}, others: map[types.UID]bool{},
+			}
+			var sets []v1alpha1.MachineSet
+			for i, one := range test.sets {
+				object := v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: one.name, UID: types.UID(one.name), Labels: maps.Clone(one.labels), CreationTimestamp: metav1.Unix(int64(i), 0)}}
+				object.Spec.Replicas, object.Spec.Template, object.Status.Replicas = new(one.replicas), one.template, one.status
+				if one.change != nil {
+					one.change(&object)
+				}
+				sets = append(sets, object)
+			}
+			g.Expect(s.addSets(sets)).To(Succeed())
+			var got [4][]string
+			for i, list := range [][]*v1alpha1.MachineSet{s.sets, s.orphans, s.strangers, s.leftovers} {
+				for _, set := range list {
+					got[i] = append(got[i], set.Name)
+					g.Expect(s.others[set.UID]).To(Equal(i > 1), "others count %s", set.Name)
+					g.Expect(s.machines[set.UID] != nil).To(Equal(i < 2), "its Machines count: %s", set.Name)
+				}
+			}
+			g.Expect(got).To(Equal(test.want))
+		})
+	}
+}
