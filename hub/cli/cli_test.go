@@ -76,7 +76,7 @@ func TestWhatDoesNotExistIsNamedWithWhereToLook(t *testing.T) {
 	f := newFixture(t)
 	for see, commands := range map[string][]string{
 		"kubectl hollow fleet list":    {"fleet status nope", "fleet tree fleet/nope", "rollout status fleet/nope", "rollout history fleet/nope", "upgrade fleet/nope --kubelet v1.37.1", "freeze machinefleet nope"},
-		"kubectl hollow cluster list":  {"cluster accept nope", "cluster deny nope", "cluster list nope", "cluster remove nope --yes", "cluster acknowledge nope --yes", "freeze cluster nope", "fleet tree cluster/nope"},
+		"kubectl hollow cluster list":  {"cluster accept nope", "cluster deny nope", "cluster remove nope --yes", "cluster acknowledge nope --yes", "freeze cluster nope", "fleet tree cluster/nope"},
 		"kubectl hollow loadtest list": {"loadtest stop nope", "loadtest report nope"},
 		"kubectl hollow disrupt list":  {"disrupt stop nope", "disrupt pause nope", "disrupt resume nope"},
 		"kubectl get machinedeployments -n default": {

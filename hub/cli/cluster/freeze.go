@@ -145,7 +145,7 @@ func findFreezeTarget(command *cobra.Command, hub *cmdutil.Hub, dryRun *cmdutil.
 	}
 	err = t.client.Get(command.Context(), key, t.object)
 	if apierrors.IsNotFound(err) {
-		return nil, cmdutil.NotFound("%s does not exist%s", t.name, cmdutil.InNamespace(key.Namespace))
+		return nil, cmdutil.NotFoundObject(kind, name, key.Namespace)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", t.name, err)

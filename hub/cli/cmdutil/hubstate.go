@@ -135,9 +135,9 @@ func (h *Hub) NoteStoppedHub(ctx context.Context, c client.Reader) (stop func())
 // GoneHub says so then.
 func (h *Hub) EndWithoutHub(ctx context.Context, c client.Reader) (ends context.Context, stop func()) {
 	ends, end := context.WithCancelCause(ctx)
-	stop = h.followHub(ctx, c, end)
+	stopFollowing := h.followHub(ctx, c, end)
 	return ends, func() {
-		stop()
+		stopFollowing()
 		end(nil)
 	}
 }

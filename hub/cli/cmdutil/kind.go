@@ -63,6 +63,15 @@ func describeWanted(kinds []Kind) string {
 	return strings.Join(names, " or ")
 }
 
+// NotFoundObject is an object of a kind that does not exist, in a namespace if the kind has one, with the command that shows which do.
+func NotFoundObject(kind Kind, name, namespace string) error {
+	see := map[Kind]string{ClusterKind: "kubectl hollow cluster list", FleetKind: "kubectl hollow fleet list", LoadTestKind: "kubectl hollow loadtest list"}[kind]
+	if see == "" {
+		see = "kubectl get " + string(kind) + "s -n " + namespace
+	}
+	return NotFound("%s %s does not exist%s: see %s", kind, name, InNamespace(namespace), see)
+}
+
 // InNamespace names a namespace in a message; a kind without one has nothing to name.
 func InNamespace(namespace string) string {
 	if namespace == "" {

@@ -93,7 +93,7 @@ func getTest(ctx context.Context, c client.Client, name string) (*v1alpha1.LoadT
 	test := &v1alpha1.LoadTest{}
 	err := c.Get(ctx, client.ObjectKey{Name: name}, test)
 	if apierrors.IsNotFound(err) {
-		return nil, cmdutil.NotFound("loadtest %s does not exist: see kubectl hollow loadtest list", name)
+		return nil, cmdutil.NotFoundObject(cmdutil.LoadTestKind, name, "")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("getting the load test: %w", err)

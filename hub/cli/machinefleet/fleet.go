@@ -25,7 +25,7 @@ func getFleet(ctx context.Context, c client.Client, name string) (*v1alpha1.Mach
 	fleet := &v1alpha1.MachineFleet{}
 	err := c.Get(ctx, client.ObjectKey{Name: name}, fleet)
 	if apierrors.IsNotFound(err) {
-		return nil, cmdutil.NotFound("machinefleet %s does not exist: see kubectl hollow fleet list", name)
+		return nil, cmdutil.NotFoundObject(cmdutil.FleetKind, name, "")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading machinefleet %s: %w", name, err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -120,7 +121,9 @@ func readBelow(ctx context.Context, hub *cmdutil.Hub, c client.Client, kind cmdu
 	}
 	if kind == cmdutil.ClusterKind {
 		cluster := &v1alpha1.Cluster{}
-		if err := c.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, cluster); apierrors.IsNotFound(err) {
+			return nil, cmdutil.NotFoundObject(kind, name, "")
+		} else if err != nil {
 			return nil, fmt.Errorf("reading cluster %s: %w", name, err)
 		}
 		root := newNode("Cluster", name, cluster.Status.Conditions, "")
@@ -134,7 +137,7 @@ func readBelow(ctx context.Context, hub *cmdutil.Hub, c client.Client, kind cmdu
 	}
 	roots, err := growDeployments(ctx, hub, c, namespace, name)
 	if err == nil && len(roots) == 0 {
-		return nil, cmdutil.NotFound("machinedeployment %s does not exist%s", name, cmdutil.InNamespace(namespace))
+		return nil, cmdutil.NotFoundObject(cmdutil.DeploymentKind, name, namespace)
 	}
 	return roots, err
 }

@@ -75,7 +75,7 @@ func findSubject(ctx context.Context, hub *cmdutil.Hub, kinds []cmdutil.Kind, co
 	}
 	err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, s.clientObject())
 	if apierrors.IsNotFound(err) {
-		return nil, cmdutil.NotFound("%s %s does not exist%s", kind, name, cmdutil.InNamespace(namespace))
+		return nil, cmdutil.NotFoundObject(kind, name, namespace)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", kind, name, err)

@@ -2,6 +2,7 @@ package machinedeployment
 
 import (
 	"context"
+	"strconv"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -144,4 +145,43 @@ func TestReplicasOfAMachineSetLeftOut(t *testing.T) {
 	}
 	f.reconcileAll(f.deployment)
 	f.Expect(uids(f.machines())).To(Equal(uids(old)))
+}
+
+// How many replicas a deployment had is what its sets were scaled for last, whatever surge they have in the middle of a rollout.
+func TestHowManyReplicasADeploymentHad(t *testing.T) {
+	type sized struct {
+		revision, replicas int
+		desired            string
+	}
+	for name, test := range map[string]struct {
+		sets   []sized
+		status int32
+		want   int
+	}{
+		"no set":                               {nil, 0, 0},
+		"no set, and Machines that are going":  {nil, 3, 0},
+		"one set":                              {[]sized{{1, 4, "4"}}, 4, 4},
+		"a set without the hub's note":         {[]sized{{1, 4, ""}}, 4, 4},
+		"two sets without it":                  {[]sized{{1, 3, ""}, {2, 2, ""}}, 5, 5},
+		"in a rollout, with surge":             {[]sized{{2, 2, "4"}, {1, 3, "4"}}, 5, 4},
+		"scaled in the middle of it":           {[]sized{{1, 3, "4"}, {2, 2, "6"}}, 5, 6},
+		"undone":                               {[]sized{{3, 4, "4"}, {2, 0, "7"}}, 4, 4},
+		"one whose set was never scaled up":    {[]sized{{1, 0, "4"}, {2, 0, "4"}}, 1, 4},
+		"scaled to zero":                       {[]sized{{1, 0, "0"}}, 0, 0},
+		"scaled to zero, with an older note":   {[]sized{{1, 0, "4"}}, 0, 0},
+		"the newest set has no Machine so far": {[]sized{{1, 4, "4"}, {2, 0, "5"}}, 4, 4},
+	} {
+		var sets []v1alpha1.MachineSet
+		for _, one := range test.sets {
+			set := v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+				v1alpha1.RevisionAnnotation: strconv.Itoa(one.revision), v1alpha1.DesiredReplicasAnnotation: one.desired,
+			}}}
+			set.Spec.Replicas = new(int32(one.replicas))
+			sets = append(sets, set)
+		}
+		deployment := &v1alpha1.MachineDeployment{Status: v1alpha1.MachineDeploymentStatus{Replicas: test.status}}
+		if got := sizeOf(sets, deployment); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
 }

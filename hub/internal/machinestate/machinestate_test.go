@@ -131,3 +131,30 @@ func TestAdd(t *testing.T) {
 		t.Errorf("%d terminating, want 1", counts.Terminating())
 	}
 }
+
+// What spec.replicas becomes where it is left out: what is there, 1 for a new object, within the autoscaler's bounds.
+func TestKeepReplicas(t *testing.T) {
+	for name, test := range map[string]struct {
+		there       int
+		isNew       bool
+		least, most string
+		want        int32
+	}{
+		"what is there":              {4, false, "", "", 4},
+		"none":                       {0, false, "", "", 0},
+		"a new one":                  {0, true, "", "", 1},
+		"a new one that takes over":  {4, true, "", "", 4},
+		"at least":                   {4, false, "5", "9", 5},
+		"more than the least":        {4, false, "3", "9", 4},
+		"at most":                    {4, false, "0", "2", 2},
+		"a new one, at most none":    {0, true, "0", "0", 0},
+		"bounds that are no numbers": {4, false, "few", "many", 4},
+		"bounds below 0":             {4, false, "-1", "-1", 4},
+		"more than a set may have":   {v1alpha1.MaxReplicas + 1, false, "", "", v1alpha1.MaxReplicas},
+	} {
+		object := &metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AutoscalerMinSizeAnnotation: test.least, v1alpha1.AutoscalerMaxSizeAnnotation: test.most}}
+		if got := KeepReplicas(object, test.there, test.isNew); got != test.want {
+			t.Errorf("%s: %d replicas, want %d", name, got, test.want)
+		}
+	}
+}
