@@ -79,6 +79,9 @@ func TestJudge(t *testing.T) {
 			Round{Leaving: []string{"ns/a", "ns/b", "ns/c", "ns/d", "ns/e", "ns/f", "ns/g"}}, 0, false, v1alpha1.ReasonDraining,
 			"waiting for 7 pods (ns/a, ns/b, ns/c, ns/d, ns/e and 2 more)", time.Second,
 		},
+		"should name five pods": {
+			Round{Leaving: []string{"ns/a", "ns/b", "ns/c", "ns/d", "ns/e"}}, 0, false, v1alpha1.ReasonDraining, "waiting for 5 pods (ns/a, ns/b, ns/c, ns/d, ns/e)", time.Second,
+		},
 		"should name a misconfigured budget": {
 			Round{Refused: refused[:1], Misconfigured: []Budget{{"ns/pdb", "allows nothing"}}}, 0, false, v1alpha1.ReasonMisconfiguredBudget,
 			"PodDisruptionBudget ns/pdb allows nothing: change it, or the drain ends with its timeout; waiting for pod ns/b", time.Second,

@@ -136,3 +136,93 @@ func TestOnlyPodsThatComeBackWait(t *testing.T) {
 		t.Fatal("a pod that was bound just before the cordon does not wait")
 	}
 }
+
+// Owners whose pods come back are named in order, a few of many, and only as long as pods of theirs are there.
+func TestOwnersWhosePodsComeBackAreNamed(t *testing.T) {
+	ofSet := func(set, name string) corev1.Pod {
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: set, Controller: ptr.To(true)}}
+		return pod
+	}
+	var first, second []corev1.Pod
+	for _, set := range []string{"g", "c", "b", "f", "a", "e", "d"} {
+		first, second = append(first, ofSet(set, set+"-1")), append(second, ofSet(set, set+"-2"))
+	}
+	r := &refills{}
+	r.holdBack(first, nil, time.Unix(0, 0), &Round{})
+	round := Round{}
+	if due := r.holdBack(second, nil, time.Unix(1, 0), &round); len(due) > 0 {
+		t.Errorf("%d pods are evicted at once", len(due))
+	}
+	var owners []string
+	for _, one := range round.Returning {
+		owners = append(owners, strings.TrimPrefix(one.Owner, "ReplicaSet ns/"))
+	}
+	if got := strings.Join(owners, ""); got != "abcdefg" {
+		t.Errorf("the owners are %q", got)
+	}
+	for many, want := range map[int]string{4: "", 5: "", 6: "; so do those of 1 more", 7: "; so do those of 2 more"} {
+		text := comeBack(round.Returning[:many])
+		if strings.Contains(text, "so do those") != (want != "") || !strings.Contains(text, want+": keep them off the Node") || strings.Count(text, "ReplicaSet") != min(many, maxNamed) {
+			t.Errorf("of %d owners: %q", many, text)
+		}
+	}
+	ending := second[0]
+	ending.DeletionTimestamp = &metav1.Time{Time: time.Unix(2, 0)}
+	for name, c := range map[string]struct {
+		evict, leaving []corev1.Pod
+		want           int
+	}{
+		"there still": {second[:1], nil, 1}, "ending": {nil, []corev1.Pod{ending}, 1}, "gone": {nil, nil, 0},
+	} {
+		after := Round{}
+		r.holdBack(c.evict, c.leaving, time.Unix(3, 0), &after)
+		if len(after.Returning) != c.want {
+			t.Errorf("%s: %v come back, want %d", name, after.Returning, c.want)
+		}
+	}
+}
+
+func TestWhatToleratesACordon(t *testing.T) {
+	const exists, noSchedule = corev1.TolerationOpExists, corev1.TaintEffectNoSchedule
+	for name, c := range map[string]struct {
+		toleration corev1.Toleration
+		want       bool
+	}{
+		"everything":                   {corev1.Toleration{Operator: exists}, true},
+		"everything of that effect":    {corev1.Toleration{Operator: exists, Effect: noSchedule}, true},
+		"everything of another effect": {corev1.Toleration{Operator: exists, Effect: corev1.TaintEffectNoExecute}, false},
+		"a cordon":                     {corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: exists}, true},
+		"another taint":                {corev1.Toleration{Key: corev1.TaintNodeNotReady, Operator: exists}, false},
+		"no key and no operator":       {corev1.Toleration{}, false},
+	} {
+		if got := toleratesCordon(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{c.toleration}}}); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// Where a namespace sends many strangers, an owner whose pods were evicted is still named itself.
+func TestAnOwnerThatWasThereIsNamedBesideManyStrangers(t *testing.T) {
+	web := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web-1", UID: "web-1", GenerateName: "web-"}}
+	r := &refills{}
+	r.holdBack([]corev1.Pod{web}, nil, time.Unix(0, 0), &Round{})
+	var strangers []corev1.Pod
+	for i := range mostStrangers + 1 {
+		name := fmt.Sprintf("stranger-%d", i)
+		strangers = append(strangers, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}})
+	}
+	again := web
+	again.Name, again.UID = "web-2", "web-2"
+	round := Round{}
+	if due := r.holdBack(append(strangers, again), nil, time.Unix(1, 0), &round); len(due) != mostStrangers {
+		t.Errorf("%d strangers are evicted at once", len(due))
+	}
+	var owners []string
+	for _, one := range round.Returning {
+		owners = append(owners, one.Owner)
+	}
+	if got := strings.Join(owners, ", "); got != "namespace ns, pod ns/web-" {
+		t.Errorf("come back: %s", got)
+	}
+}

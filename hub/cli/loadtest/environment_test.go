@@ -102,7 +102,7 @@ func TestJUnitFailsExactlyIfTheExitCodeIsNotZero(t *testing.T) {
 		"invalid":       {func(r *report) { r.Verdict, r.Invalid = v1alpha1.LoadInvalid, 1; r.Runs[0].Invalid = []string{"x"} }, true},
 		"no thresholds": {func(r *report) { r.Verdict, r.Threshold = "", nil }, false},
 		"not started":   {func(r *report) { r.Phase, r.Verdict = v1alpha1.LoadTestPhaseFailed, ""; r.Runs = nil }, true},
-		"not over":      {func(r *report) { r.Phase, r.Verdict = v1alpha1.LoadTestPhaseRunning, "" }, true},
+		"not over":      {func(r *report) { r.Phase, r.Verdict, r.EndTime = v1alpha1.LoadTestPhaseRunning, "", nil }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -113,11 +113,75 @@ func TestJUnitFailsExactlyIfTheExitCodeIsNotZero(t *testing.T) {
 			bad := 0
 			for _, one := range read.Suites {
 				bad += one.Failures + one.Errors
+				g.Expect(one).To(Equal(counted(one)), "the numbers are those of the cases")
 			}
 			g.Expect(min(bad, 1)).To(Equal(map[bool]int{true: 1}[c.fails]))
 			g.Expect(r.exitError() != nil).To(Equal(c.fails))
 		})
 	}
+}
+
+// counted is a suite with the numbers of its cases.
+func counted(s suite) suite {
+	s.Tests, s.Failures, s.Errors, s.Skipped = len(s.Cases), 0, 0, 0
+	for _, one := range s.Cases {
+		switch {
+		case one.Failure != nil:
+			s.Failures++
+		case one.Error != nil:
+			s.Errors++
+		case one.Skipped != nil:
+			s.Skipped++
+		}
+	}
+	return s
+}
+
+// What one cluster has missed is its failure only where that counts for each cluster.
+func TestAClustersThresholdFailsByItsScope(t *testing.T) {
+	for name, c := range map[string]struct {
+		scope           v1alpha1.LoadThresholdScope
+		run             v1alpha1.LoadVerdict
+		failed, skipped int
+	}{
+		"in each cluster":            {v1alpha1.LoadScopeEachCluster, v1alpha1.LoadMissed, 1, 0},
+		"over all":                   {v1alpha1.LoadScopeFleet, v1alpha1.LoadPassed, 0, 1},
+		"in each, of an invalid run": {v1alpha1.LoadScopeEachCluster, v1alpha1.LoadInvalid, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			r := good(2)
+			r.Verdict, r.Missed = v1alpha1.LoadMissed, 1
+			r.Runs[1].Verdict, r.Runs[1].Threshold[0].Met, r.Runs[1].Threshold[0].Scope = c.run, false, c.scope
+			var read suites
+			g.Expect(xml.Unmarshal([]byte(written(t, asJUnit, r)), &read)).To(Succeed())
+			g.Expect(read.Suites[2]).To(And(HaveField("Failures", c.failed), HaveField("Skipped", c.skipped), HaveField("Tests", 1)))
+		})
+	}
+}
+
+func TestALoadOfItsOwnIsComparedWithoutItsThresholds(t *testing.T) {
+	g := NewWithT(t)
+	own := func(change func(*v1alpha1.Load)) *report {
+		r := good(1)
+		r.Preset, r.Load = nil, &v1alpha1.Load{Namespaces: 2}
+		change(r.Load)
+		return r
+	}
+	same := own(func(*v1alpha1.Load) {})
+	g.Expect(findDifferences(same, own(func(l *v1alpha1.Load) { l.Thresholds = []v1alpha1.LoadThreshold{{Measurement: v1alpha1.LoadErrors}} }))).To(BeEmpty())
+	g.Expect(findDifferences(same, own(func(l *v1alpha1.Load) { l.Namespaces = 3 }))).To(ContainElement(difference{ofLoad, "another", "another"}))
+	g.Expect(findDifferences(same, good(1))).To(ContainElement(difference{ofLoad, "another", "another"}))
+}
+
+func TestWhatARunDoesNotSayIsUnknown(t *testing.T) {
+	g := NewWithT(t)
+	r := good(1)
+	r.Runs[0].Environment.KubernetesVersion = ""
+	g.Expect(findDifferences(r, r)).To(ContainElement(difference{ofVersions, "Kubernetes unknown, kubelet v1.37.1", "Kubernetes unknown, kubelet v1.37.1"}))
+	r.Runs = nil
+	g.Expect(r.environmentLines()).To(BeEmpty())
+	g.Expect(r.environmentOf()).To(And(HaveKeyWithValue(ofVersions, "none"), HaveKeyWithValue(ofClusters, "0")))
 }
 
 func TestTextNamesBadClustersReasonsAndTheEnvironment(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -177,6 +178,8 @@ func TestCompare(t *testing.T) {
 		return v1alpha1.LoadTestResult{LoadLatency: latency(v1alpha1.LoadPodReady, "", "", p99)}
 	}
 	other := v1alpha1.LoadTestResult{LoadLatency: latency(v1alpha1.LoadNodeReady, "", "", time.Second)}
+	slowMedian := result(time.Second)
+	slowMedian.P50 = of(900 * time.Millisecond)
 	for name, c := range map[string]struct {
 		before, now []v1alpha1.LoadTestResult
 		want        int
@@ -200,9 +203,13 @@ func TestCompare(t *testing.T) {
 			[]v1alpha1.LoadTestResult{{LoadLatency: latency(v1alpha1.LoadPodReadyByObject, "", "", time.Second)}},
 			[]v1alpha1.LoadTestResult{{LoadLatency: latency(v1alpha1.LoadPodReadyByObject, "", "", 3*time.Second)}}, 1, "regression",
 		},
-		"new":          {[]v1alpha1.LoadTestResult{result(time.Second)}, []v1alpha1.LoadTestResult{result(time.Second), other}, 0, "new"},
-		"from no time": {[]v1alpha1.LoadTestResult{result(time.Microsecond)}, []v1alpha1.LoadTestResult{result(time.Second)}, 1, "0s 1s -"},
-		"from nothing": {[]v1alpha1.LoadTestResult{result(0)}, []v1alpha1.LoadTestResult{result(time.Second)}, 1, "regression"},
+		"exactly 10 ms more":    {[]v1alpha1.LoadTestResult{result(4 * time.Millisecond)}, []v1alpha1.LoadTestResult{result(14 * time.Millisecond)}, 0, "ok"},
+		"by more than 10 ms":    {[]v1alpha1.LoadTestResult{result(4 * time.Millisecond)}, []v1alpha1.LoadTestResult{result(14001 * time.Microsecond)}, 1, "regression"},
+		"exactly the tolerance": {[]v1alpha1.LoadTestResult{result(time.Second)}, []v1alpha1.LoadTestResult{result(1100 * time.Millisecond)}, 0, "ok"},
+		"the median alone":      {[]v1alpha1.LoadTestResult{result(time.Second)}, []v1alpha1.LoadTestResult{slowMedian}, 1, "regression"},
+		"new":                   {[]v1alpha1.LoadTestResult{result(time.Second)}, []v1alpha1.LoadTestResult{result(time.Second), other}, 0, "new"},
+		"from no time":          {[]v1alpha1.LoadTestResult{result(time.Microsecond)}, []v1alpha1.LoadTestResult{result(time.Second)}, 1, "0s 1s -"},
+		"from nothing":          {[]v1alpha1.LoadTestResult{result(0)}, []v1alpha1.LoadTestResult{result(time.Second)}, 1, "regression"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := compareResults(c.before, c.now, 10)
@@ -210,4 +217,44 @@ func TestCompare(t *testing.T) {
 			NewWithT(t).Expect(fmt.Sprint(got.newTable().Rows)).To(ContainSubstring(c.says))
 		})
 	}
+}
+
+// Each measurement has one row, with its own result.
+func TestCompareHasOneRowForEachMeasurement(t *testing.T) {
+	g := NewWithT(t)
+	measured := func(l v1alpha1.LoadLatency) v1alpha1.LoadTestResult { return v1alpha1.LoadTestResult{LoadLatency: l} }
+	bucket := measured(latency(v1alpha1.LoadAPIServerRequest, "GET", "pods", time.Second))
+	ready := measured(latency(v1alpha1.LoadPodReady, "", "", time.Second))
+	got := compareResults([]v1alpha1.LoadTestResult{ready, bucket}, []v1alpha1.LoadTestResult{bucket, ready, measured(latency(v1alpha1.LoadNodeReady, "", "", time.Second))}, 10)
+	var rows []string
+	for _, row := range got.Rows {
+		rows = append(rows, string(row.Measurement)+" "+string(row.Result))
+	}
+	g.Expect(rows).To(Equal([]string{"PodReady ok", "APIServerRequest not judged", "NodeReady new"}))
+	var columns []string
+	for _, column := range got.newTable().ColumnDefinitions {
+		columns = append(columns, column.Name)
+	}
+	g.Expect(columns).To(ContainElements("P50 delta", "P99 delta"))
+}
+
+// broken is a file on a full disk, after so many bytes.
+type broken struct{ left int }
+
+func (b *broken) Write(text []byte) (int, error) {
+	if b.left -= len(text); b.left < 0 {
+		return 0, errors.New("no space left")
+	}
+	return len(text), nil
+}
+
+func TestAJUnitReportIsWrittenWholeOrNotAtAll(t *testing.T) {
+	g := NewWithT(t)
+	text := written(t, asJUnit, sample(2, 1))
+	g.Expect(text).To(HaveSuffix("</testsuites>\n"))
+	for _, left := range []int{0, len(xml.Header), len(text) - 1} {
+		g.Expect(writeJUnit(&broken{left}, sample(2, 1))).To(MatchError("no space left"), "after %d bytes", left)
+	}
+	g.Expect(limitOf(&v1alpha1.LoadThresholdResult{LoadThreshold: v1alpha1.LoadThreshold{Measurement: v1alpha1.LoadErrors, MaxPercent: new(int32(3))}})).To(Equal("Errors at most 3%"))
+	g.Expect(limitOf(&v1alpha1.LoadThresholdResult{LoadThreshold: v1alpha1.LoadThreshold{Measurement: v1alpha1.LoadPodReady}})).To(Equal("PodReady"), "no limit")
 }

@@ -204,6 +204,7 @@ func TestEachBoundOfADeletion(t *testing.T) {
 		gone("first", opens(time.Hour)), gone("last", opens(3*time.Hour)), gone("frozen", func(m *member) { m.held = "frozen" }),
 		gone("deleted", func(m *member) { m.deployment.DeletionTimestamp = new(metav1.NewTime(now)) }),
 		gone("frozen and deleted", func(m *member) { m.held, m.deployment.DeletionTimestamp = "frozen", new(metav1.NewTime(now)) }), gone("a", nil), gone("b", nil),
+		gone("deleted too", func(m *member) { m.deployment.DeletionTimestamp = new(metav1.NewTime(now)) }),
 	}}
 	due, waiting := s.dueRemovals(9)
 	g.Expect(append(due, waiting...)).To(BeEmpty(), "Orphan is the default")
@@ -213,7 +214,7 @@ func TestEachBoundOfADeletion(t *testing.T) {
 		due, waiting = s.dueRemovals(room)
 		g.Expect([2][]string{namesOf(due), namesOf(waiting)}).To(Equal(want), "room for %d", room)
 	}
-	g.Expect(s.countDeleting()).To(Equal(1))
+	g.Expect(s.countDeleting()).To(Equal(2))
 	g.Expect(s.removalOpensAt(decision{removalsWaiting: waiting})).To(Equal(now.Add(time.Hour)))
 	g.Expect(s.removalOpensAt(decision{removalsWaiting: waiting[:2]})).To(BeZero(), "no window is closed")
 }

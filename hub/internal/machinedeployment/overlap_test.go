@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -314,6 +315,7 @@ func TestWhichSetsADeploymentTakesOver(t *testing.T) {
 				}
 				sets = append(sets, object)
 			}
+			slices.Reverse(sets) // They are looked at from the oldest on, however they are listed.
 			g.Expect(s.addSets(sets)).To(Succeed())
 			var got [4][]string
 			for i, list := range [][]*v1alpha1.MachineSet{s.sets, s.orphans, s.strangers, s.leftovers} {
