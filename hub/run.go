@@ -31,6 +31,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/cluster"
 	"github.com/hollowfleet/hollowfleet/hub/internal/csrapprover"
 	"github.com/hollowfleet/hollowfleet/hub/internal/disruption"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fairqueue"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory/clusterprofile"
@@ -243,13 +244,21 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	if err := addMetrics(hub, fleets); err != nil {
 		return err
 	}
-	for _, setup := range append(tests,
-		clusters.SetupWithManager, requests.SetupWithManager, sets.SetupWithManager, deployments.SetupWithManager, fleets.SetupWithManager,
-		autoscaler.SetupWithManager, machinestate.SetupWithManager, managedcluster.Setup(recorder, now), clusterprofile.Setup(options.Namespace, recorder, now),
-	) {
+	return errors.Join(
+		setUp(hub, options, fairqueue.NewQueue(options.Concurrency), sets.SetupWithManager, deployments.SetupWithManager, autoscaler.SetupWithManager),
+		// The objects of these are in no namespace: there is one for each cluster, or the hub's administrators made them.
+		setUp(hub, options, nil, append(tests, clusters.SetupWithManager, requests.SetupWithManager, fleets.SetupWithManager, machinestate.SetupWithManager,
+			managedcluster.Setup(recorder, now), clusterprofile.Setup(options.Namespace, recorder, now))...),
+	)
+}
+
+// setUp adds controllers with queues that newQueue makes, nil for those of controller-runtime.
+func setUp(hub manager.Manager, options Options, newQueue fairqueue.New, setups ...func(ctrl.Manager, controller.Options) error) error {
+	for _, setup := range setups {
 		err := setup(hub, controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
 			RateLimiter:             reconciler.Retries(),
+			NewQueue:                newQueue,
 		})
 		if err != nil {
 			return err

@@ -94,6 +94,8 @@ var attacksByWork = []attack{
 	{"the same by a pod of another namespace or shape", "not started", "agent/simulator/internal/podhost TestNothingRunsButHollowNodes"},
 	{"a fleet's MachineDeployment, applied in another cluster", "not the fleet's", "hub/internal/fleet TestACopyOfAMachineDeploymentIsNotTheFleets"},
 	{"a mirror of a Cluster, applied under another name", "the user's: neither written nor deleted", "hub/internal/inventory/managedcluster TestACopyOfAMirrorIsTheUsers"},
+	{"thousands of MachineDeployments, MachineSets or Machines in one namespace", "wait in a queue of their own: each other namespace has its turn before a second one of theirs",
+		"hub/internal/fairqueue TestOneNamespaceLeavesAWorkerToTheOthers; hub TestANamespaceFullOfObjectsHoldsUpNoOther; hub/internal/machinedeployment TestAStepReadsOnlyWhatIsItsOwn"},
 	{"a fleet's template that sets what the hub writes", "refused with the field", "hub/internal/fleet TestATemplateSetsNothingThatTheHubWrites"},
 }
 
