@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
-	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,24 +14,20 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
-// livePage is how many Machines one live read asks for: it bounds the hub's memory, not the result.
-const livePage = 500
-
 // act decides once more, now on live reads, and carries that out. Every write has an optimistic lock, so a
 // set that another client changes meanwhile is left alone; the first refused write ends the attempt, because what
-// follows was decided together with it. worked is what was known of the sets before.
-func (c *Controller) act(ctx context.Context, deployment *v1alpha1.MachineDeployment, worked map[types.UID]int64) error {
+// follows was decided together with it. known is the view of the cache, and worked what was known of the sets before.
+func (c *Controller) act(ctx context.Context, deployment *v1alpha1.MachineDeployment, known *scope, worked map[types.UID]int64) error {
 	// From the reads on which the decision rests to its last write.
 	defer c.surges.lockGroup(deployment)()
 	c.Snapshots.Drop(deployment.UID)
 	begun, at := c.Snapshots.Now(), c.Clock.Now()
-	s, machines, err := c.observeLive(ctx, deployment, worked, at)
+	s, machines, err := c.observeLive(ctx, deployment, known, worked, at)
 	if err != nil || s == nil {
 		return err
 	}
@@ -73,59 +67,6 @@ func (c *Controller) carryOut(ctx context.Context, s *scope, d decision) error {
 		}
 	}
 	return nil
-}
-
-// observeLive reads all that deployment's next step rests on from the API server, at once: every step of a rollout waits
-// for it. It also returns the Machines. It returns nil if the deployment is gone, was recreated, or has another spec now; its event is on
-// the way.
-func (c *Controller) observeLive(ctx context.Context, deployment *v1alpha1.MachineDeployment, worked map[types.UID]int64, now time.Time) (*scope, []*v1alpha1.Machine, error) {
-	var s *scope
-	var machines []*v1alpha1.Machine
-	seen := make(chan struct{})
-	reads, ctx := errgroup.WithContext(ctx)
-	reads.Go(func() (err error) {
-		defer close(seen)
-		s, err = c.newLiveScope(ctx, deployment, worked, now)
-		return err
-	})
-	reads.Go(func() error {
-		return machinestate.Each(ctx, c.Live, func(machine *v1alpha1.Machine) {
-			if <-seen; s != nil {
-				s.addMachine(machine)
-				machine.ManagedFields = nil // They are not needed, and they are nearly half of it.
-				machines = append(machines, machine)
-			}
-		}, client.InNamespace(deployment.Namespace), client.Limit(livePage))
-	})
-	if err := reads.Wait(); err != nil || s == nil {
-		return nil, nil, err
-	}
-	c.countMachines(s)
-	return s, machines, nil
-}
-
-// newLiveScope reads all but the Machines.
-func (c *Controller) newLiveScope(ctx context.Context, deployment *v1alpha1.MachineDeployment, worked map[types.UID]int64, now time.Time) (*scope, error) {
-	current := &v1alpha1.MachineDeployment{}
-	var around related
-	reads, ctx := errgroup.WithContext(ctx)
-	reads.Go(func() error {
-		if err := c.Live.Get(ctx, client.ObjectKeyFromObject(deployment), current); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading the machine deployment again: %w", err)
-		}
-		return nil
-	})
-	reads.Go(func() (err error) {
-		around, err = c.listRelated(ctx, c.Live, deployment)
-		return err
-	})
-	if err := reads.Wait(); err != nil {
-		return nil, err
-	}
-	if current.UID != deployment.UID || current.Generation != deployment.Generation {
-		return nil, nil
-	}
-	return c.newScope(current, around, worked, now)
 }
 
 func (c *Controller) adoptSets(ctx context.Context, s *scope, d decision) error {

@@ -41,7 +41,7 @@ func TestSetThatAppearsMeanwhileIsNoCollision(t *testing.T) {
 		},
 	}), Recorder: f.events, Agents: f.agents, Clock: testclock.NewFakePassiveClock(now)})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.Expect(logic.act(t.Context(), f.refresh(), nil)).To(Succeed())
+	f.Expect(logic.act(t.Context(), f.refresh(), &scope{}, nil)).To(Succeed())
 	f.Expect(f.list()).To(Equal(made))
 	f.Expect(f.deployment.Status.CollisionCount).To(BeNil())
 }

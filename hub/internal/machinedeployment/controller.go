@@ -96,7 +96,9 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 	}
 	// Before anything is read: what peers give back from here on may not be seen below, and so has to wake it.
 	c.surges.registerDeployment(deployment)
-	around, err := c.listRelated(ctx, c.Client, deployment)
+	around, err := c.listRelated(ctx, c.Client, deployment, func(ctx context.Context) ([]v1alpha1.MachineSet, error) {
+		return c.listSets(ctx, deployment.Namespace)
+	})
 	if err != nil {
 		return reconciler.Next{}, err
 	}
@@ -125,7 +127,7 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 			next = next.NoLaterThan(wait)
 		} else {
 			c.steps.noteStep(deployment.UID)
-			actErr = c.act(ctx, deployment, worked)
+			actErr = c.act(ctx, deployment, s, worked)
 		}
 		s.renumbered = d.number
 	}

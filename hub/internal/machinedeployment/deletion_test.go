@@ -71,7 +71,7 @@ func TestAMachineThatHasBecomeReadySinceItWasChosenKeepsItsPlace(t *testing.T) {
 	machines := f.machines()
 	hubtest.MarkReady(t, f.direct, &machines[0], false, f.clock.Now())
 	logic := f.changing(func(machine *v1alpha1.Machine) { hubtest.MarkReady(t, f.direct, machine, true, f.clock.Now()) })
-	s, _, err := logic.observeLive(t.Context(), f.refresh(), nil, f.clock.Now())
+	s, _, err := logic.observeLive(t.Context(), f.refresh(), &scope{}, nil, f.clock.Now())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.told()
 	remove := func(s *scope) error {

@@ -45,7 +45,7 @@ func TestASetIsSeenOnlyIfItWasBeforeItsMachinesWereRead(t *testing.T) {
 	f.Expect(err).NotTo(HaveOccurred())
 	unseen := func() bool {
 		machinesRead = make(chan struct{})
-		s, _, err := logic.observeLive(t.Context(), f.refresh(), logic.workedGenerations(f.list()), f.clock.Now())
+		s, _, err := logic.observeLive(t.Context(), f.refresh(), &scope{}, logic.workedGenerations(f.list()), f.clock.Now())
 		f.Expect(err).NotTo(HaveOccurred())
 		return s.planInput().New.Unseen
 	}

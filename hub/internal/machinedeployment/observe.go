@@ -81,8 +81,10 @@ type related struct {
 	sets       []v1alpha1.MachineSet
 }
 
-// listRelated reads what is related to deployment, all at once: every step of a rollout waits for it.
-func (c *Controller) listRelated(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment) (related, error) {
+// listRelated reads what is related to deployment, all at once: every step of a rollout waits for it. The sets are what listSets returns.
+func (c *Controller) listRelated(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment,
+	listSets func(context.Context) ([]v1alpha1.MachineSet, error),
+) (related, error) {
 	var around related
 	neighbours := &v1alpha1.MachineDeploymentList{}
 	// Nothing changes one, so the cache need not copy them.
@@ -100,13 +102,9 @@ func (c *Controller) listRelated(ctx context.Context, reader client.Reader, depl
 		}
 		return nil
 	})
-	reads.Go(func() error {
-		list := &v1alpha1.MachineSetList{}
-		if err := reader.List(ctx, list, client.InNamespace(deployment.Namespace)); err != nil {
-			return fmt.Errorf("listing machine sets: %w", err)
-		}
-		around.sets = list.Items
-		return nil
+	reads.Go(func() (err error) {
+		around.sets, err = listSets(ctx)
+		return err
 	})
 	if group := deployment.Spec.Strategy.SurgeGroup(); group != "" {
 		reads.Go(func() error {
@@ -121,6 +119,16 @@ func (c *Controller) listRelated(ctx context.Context, reader client.Reader, depl
 	}
 	err := reads.Wait()
 	return around, err
+}
+
+// listSets lists the sets of a namespace as the cache has them.
+func (c *Controller) listSets(ctx context.Context, namespace string) ([]v1alpha1.MachineSet, error) {
+	list := &v1alpha1.MachineSetList{}
+	// Nothing changes one, so the cache need not copy them.
+	if err := c.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing machine sets: %w", err)
+	}
+	return list.Items, nil
 }
 
 // newScope takes in all of deployment but its Machines, which are added to what it returns. worked tells on which generation of

@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
@@ -21,16 +20,26 @@ func (c *Controller) fillReplicas(ctx context.Context, deployment *v1alpha1.Mach
 	if deployment.Spec.Replicas != nil || deployment.DeletionTimestamp != nil {
 		return false, nil
 	}
-	list := &v1alpha1.MachineSetList{}
-	if err := c.Live.List(ctx, list, client.InNamespace(deployment.Namespace)); err != nil {
-		return false, fmt.Errorf("listing machine sets to keep the replicas: %w", err)
+	cached, err := c.listSets(ctx, deployment.Namespace)
+	if err != nil {
+		return false, err
 	}
-	for i := range list.Items {
-		if set := &list.Items[i]; set.NotDecoded() != "" && set.Labels[v1alpha1.MachineDeploymentNameLabel] == deployment.Name {
+	var beside []*v1alpha1.MachineSet
+	for i := range cached {
+		if countsFor(&cached[i], deployment) {
+			beside = append(beside, &cached[i])
+		}
+	}
+	sets, err := c.listSetsLive(ctx, deployment, beside)
+	if err != nil {
+		return false, fmt.Errorf("keeping the replicas: %w", err)
+	}
+	for i := range sets {
+		if set := &sets[i]; set.NotDecoded() != "" && set.Labels[v1alpha1.MachineDeploymentNameLabel] == deployment.Name {
 			return true, nil // How large it is, is not known. It wakes the deployment when it can be decoded.
 		}
 	}
-	sets := slices.DeleteFunc(list.Items, func(set v1alpha1.MachineSet) bool { return !countsFor(&set, deployment) })
+	sets = slices.DeleteFunc(sets, func(set v1alpha1.MachineSet) bool { return !countsFor(&set, deployment) })
 	after := deployment.DeepCopy()
 	after.Spec.Replicas = new(machinestate.KeepReplicas(deployment, sizeOf(sets, deployment), deployment.Status.ObservedGeneration == 0))
 	if err := c.patchObject(ctx, deployment, after); err != nil {

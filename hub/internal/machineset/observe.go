@@ -20,9 +20,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 )
 
-// livePage is how many Machines one live read asks for: it bounds the hub's memory, not the result.
-const livePage = 500
-
 // scope is all that one reconciliation knows.
 type scope struct {
 	set *v1alpha1.MachineSet

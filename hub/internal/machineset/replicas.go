@@ -3,6 +3,7 @@ package machineset
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,17 +19,25 @@ func (c *Controller) fillReplicas(ctx context.Context, set *v1alpha1.MachineSet)
 	if set.Spec.Replicas != nil || set.DeletionTimestamp != nil {
 		return false, nil
 	}
-	there := 0
-	err = machinestate.Each(ctx, c.Live, func(machine *v1alpha1.Machine) {
+	there, known := 0, map[string]bool{}
+	isOwn := func(machine *v1alpha1.Machine) bool {
 		controller := metav1.GetControllerOfNoCopy(machine)
-		own := controller != nil && controller.UID == set.UID ||
+		return controller != nil && controller.UID == set.UID ||
 			controller == nil && machine.Labels[v1alpha1.MachineSetNameLabel] == set.Name
+	}
+	err = machinesOf(c.Client, set.Namespace)(ctx, func(machine *v1alpha1.Machine) { known[machine.Name] = isOwn(machine) })
+	if err != nil {
+		return false, fmt.Errorf("looking for machines to keep the replicas: %w", err)
+	}
+	maps.DeleteFunc(known, func(_ string, own bool) bool { return !own })
+	labels := client.MatchingLabels{v1alpha1.MachineSetNameLabel: set.Name}
+	err = machinestate.EachOf(ctx, c.Live, set.Namespace, labels, known, func(machine *v1alpha1.Machine) {
 		// One that is being replaced has its place still.
 		_, remediated := machine.Annotations[v1alpha1.RemediationAnnotation]
-		if own && (machine.DeletionTimestamp == nil || remediated) {
+		if isOwn(machine) && (machine.DeletionTimestamp == nil || remediated) {
 			there++
 		}
-	}, client.InNamespace(set.Namespace), client.Limit(livePage))
+	})
 	if err != nil {
 		return false, fmt.Errorf("counting machines to keep the replicas: %w", err)
 	}

@@ -89,7 +89,7 @@ func (c *Controller) countElsewhere(ctx context.Context, reader client.Reader, s
 	if machines {
 		s.elsewhere, s.beside = nil, nil
 		err := machinestate.Each(ctx, reader, s.addElsewhere, client.InNamespace(s.set.Namespace), client.UnsafeDisableDeepCopy,
-			client.MatchingLabels{v1alpha1.MachineDeploymentNameLabel: s.deployment.Name}, client.Limit(livePage))
+			client.MatchingLabels{v1alpha1.MachineDeploymentNameLabel: s.deployment.Name}, client.Limit(machinestate.LivePage))
 		if err != nil {
 			return fmt.Errorf("counting the replacements of the deployment's other sets: %w", err)
 		}

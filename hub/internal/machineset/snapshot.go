@@ -45,7 +45,7 @@ func (m *Snapshots) Now() Stamp {
 	return m.last
 }
 
-// Put offers to the sets of deployment all Machines of its namespace, by a read that started at that stamp and time. The
+// Put offers to the sets of deployment all Machines that it and they have, by a read that started at that stamp and time. The
 // caller must not change a Machine afterwards, neither here nor in the API server, without a Drop before.
 func (m *Snapshots) Put(deployment types.UID, begun Stamp, at time.Time, machines []*v1alpha1.Machine) {
 	if m == nil {

@@ -3,15 +3,12 @@
 package machinestate
 
 import (
-	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -155,25 +152,6 @@ func (c *Counts) Add(state State) {
 func countIf(n *int, yes bool) {
 	if yes {
 		*n++
-	}
-}
-
-// Each calls do with every Machine that reader lists, in pages if there is a client.Limit among options.
-func Each(ctx context.Context, reader client.Reader, do func(*v1alpha1.Machine), options ...client.ListOption) error {
-	page := (&client.ListOptions{}).ApplyOptions(options)
-	for {
-		list := &v1alpha1.MachineList{}
-		if err := reader.List(ctx, list, page); err != nil {
-			return fmt.Errorf("listing machines: %w", err)
-		}
-		for i := range list.Items {
-			do(&list.Items[i])
-		}
-		// A cache has no pages, and yet marks every list as one that continues.
-		if page.Limit == 0 || list.Continue == "" {
-			return nil
-		}
-		page.Continue = list.Continue
 	}
 }
 
