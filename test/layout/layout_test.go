@@ -153,3 +153,12 @@ func TestOnlyTheSimulatorRequiresKubernetes(t *testing.T) {
 		g.Expect(read(t, "go.work")).To(MatchRegexp(`(?m)^\s*` + module + `$`))
 	}
 }
+
+// A join token, or an administrator's key, lands beside the code when the documentation's commands are followed there.
+// Claim: Kubeconfigs are not committed by accident. Broken: the line of .gitignore removed.
+func TestKubeconfigsAreIgnoredByGit(t *testing.T) {
+	for _, name := range []string{"c1.kubeconfig", "charts/hub.kubeconfig"} {
+		output, err := command(t, nil, "git", "check-ignore", name)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred(), "%s: %s", name, output)
+	}
+}

@@ -369,13 +369,17 @@ func TestHubStaysAvailable(t *testing.T) {
 	}
 }
 
+// Claim: Hollow Nodes in a real cluster are tainted unless a value says otherwise. Broken: default Never; the flag left out; notes exchanged.
 func TestTheNotesSayWhatHollowNodesDoToPods(t *testing.T) {
-	for set, want := range map[string]string{
-		"": "with real Nodes each has the taint hollowfleet.io/hollow=true:NoSchedule", "hollowNode.taint=Always": "Each has the taint hollowfleet.io/hollow=true:NoSchedule",
-		"hollowNode.taint=Never": "cluster DNS and webhooks too, and they only seem to run",
+	for set, want := range map[string]struct{ flag, note string }{
+		"":                        {"Auto", "In a cluster with real Nodes each has the taint hollowfleet.io/hollow=true:NoSchedule"},
+		"hollowNode.taint=Always": {"Always", "Each has the taint hollowfleet.io/hollow=true:NoSchedule"},
+		"hollowNode.taint=Never":  {"Never", "cluster DNS and webhooks too, and they only seem to run"},
 	} {
+		g := NewWithT(t)
 		files, err := agentChart.render(t, agentChart.values(t, set))
-		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		NewWithT(t).Expect(files["hollowfleet-agent/templates/NOTES.txt"]).To(ContainSubstring(want))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(files["hollowfleet-agent/templates/NOTES.txt"]).To(ContainSubstring(want.note))
+		g.Expect(workloadOf(t, agentChart.objects(t, set)).pod.Spec.Containers[0].Args).To(ContainElement("--hollow-taint=" + want.flag))
 	}
 }
