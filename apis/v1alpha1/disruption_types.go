@@ -96,10 +96,12 @@ type DisruptionTarget struct {
 // +kubebuilder:validation:XValidation:rule="!(has(self.unhealthyFor) && duration(self.unhealthyFor) > duration('0s')) || (has(self.repeat) && self.repeat == 1) || (has(self.jitter) ? duration(self.jitter) : duration('0s')) <= (has(self.healthyFor) ? duration(self.healthyFor) : duration('0s'))",message="timing.jitter: it is more than healthyFor, so that windows could overlap: shorten it, or set repeat to 1"
 // +kubebuilder:validation:XValidation:rule="!has(self.duration) || (has(self.healthyFor) ? duration(self.healthyFor) : duration('0s')) + (has(self.jitter) ? duration(self.jitter) : duration('0s')) < duration(self.duration)",message="timing.healthyFor: with jitter, the first window could begin after the end of the run: shorten them, or set a longer duration"
 type DisruptionTiming struct {
-	// startAfter is how long after its creation the run starts. Default 0s.
+	// startAfter is how long after its creation the run starts, at most 720h: what starts later than any run lasts is created later,
+	// or has a schedule. Default 0s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="timing.startAfter: must be from 0s to 720h"
 	// +optional
 	StartAfter metav1.Duration `json:"startAfter,omitzero"`
 	// duration is how long it lasts from then on, 1s to 720h. Then everything is restored, whether the agent and any API server

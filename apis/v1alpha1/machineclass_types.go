@@ -41,6 +41,7 @@ type MachineClassSpec struct {
 	// providerConfig is the provider's own configuration with its apiVersion and kind; for provider hollow a
 	// HollowNodeConfig. At most 64 fields, 2048 keys and items, 16384 characters and 4
 	// levels. Default: the provider's defaults.
+	// +mapType=atomic
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object

@@ -288,7 +288,8 @@ type MachineFleetOverride struct {
 	Replicas *int32 `json:"replicas,omitempty"`
 	// template has the form of spec.template, with those fields only that are to be different in these clusters. It is a strategic
 	// merge patch: maps are merged, lists are replaced, and null removes a field. It cannot change the selector. Each has
-	// at most 32768 characters, and all together 256 KiB.
+	// at most 32768 characters and 10 levels, and all together 256 KiB.
+	// +mapType=atomic
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object

@@ -67,5 +67,8 @@ func (t *DisruptionTiming) validate() error {
 	if t.Duration.Duration < time.Second || t.Duration.Duration > disrupt.MaxLength {
 		return fmt.Errorf("duration: want a duration from 1s to %s, got %s", disrupt.MaxLength, t.Duration.Duration)
 	}
+	if after := t.StartAfter.Duration; after < 0 || after > disrupt.MaxLength {
+		return fmt.Errorf("startAfter: want a duration from 0s to %s, got %s", disrupt.MaxLength, after)
+	}
 	return timing.Validate()
 }

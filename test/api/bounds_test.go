@@ -57,3 +57,22 @@ func endless(t *testing.T, schema apiextensionsv1.JSONSchemaProps, path string) 
 		endless(t, *schema.Items.Schema, path+"[]")
 	}
 }
+
+// Who owns each field inside of an object without a schema would cost its depth squared, at each write.
+// Claim: What has no schema has one owner. Broken: markers removed, six places are named; 5,000 levels took 3 seconds a write.
+func TestWhatHasNoSchemaHasOneOwner(t *testing.T) {
+	found := 0
+	for resource := range kinds {
+		text, err := config.CRDs.ReadFile("crd/hollowfleet.io_" + resource + ".yaml")
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		var above string
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); line == "x-kubernetes-preserve-unknown-fields: true" {
+				found++
+				NewWithT(t).Expect(above).To(Equal("x-kubernetes-map-type: atomic"), "%s: mark the field with +mapType=atomic", resource)
+			}
+			above = line
+		}
+	}
+	NewWithT(t).Expect(found).To(BeNumerically(">", 5))
+}

@@ -77,6 +77,9 @@ var repairs = map[string]string{
 var wrongSpecs = map[string]any{
 	"null": nil, "empty": map[string]any{},
 	"inner": map[string]any{"clusterName": "default", "template": map[string]any{}, "selector": map[string]any{}, "timing": map[string]any{}, "steps": []any{}},
+	"starts-late": map[string]any{
+		"clusterSelector": map[string]any{}, "faults": []any{map[string]any{"type": "NotReady"}}, "timing": map[string]any{"startAfter": "721h", "duration": "1m"},
+	},
 	"out-of-bounds": map[string]any{
 		"clusterName": "default", "replicas": int64(1_000_000_000), "minReadySeconds": int64(-5), "prepareTimeout": "999h", "timeout": "999h", "namespaces": int64(-1),
 		"versions": map[string]any{"kubelet": "x\n"}, "faults": []any{}, "steps": []any{}, "schedule": "x", "wide": strings.Repeat("x", 20_000),
@@ -144,6 +147,9 @@ func repairAndRelease(t *testing.T, asAgent client.Client, object *unstructured.
 		g.Expect(repair()).To(Succeed(), "its repair")
 	}
 	g.Expect(patch(c, types.MergePatchType, `{"metadata":{"labels":{"seen":"x"}}}`)).To(Succeed(), "a label")
+	if object.GetName() == "spec-starts-late" && kind == "NodeDisruption" {
+		g.Expect(patch(c, types.MergePatchType, `{"spec":{"paused":true}}`)).To(Succeed(), "what is right in it can be changed")
+	}
 	if own := map[string]string{"Machine": v1alpha1.MachineFinalizer, "LoadTestRun": v1alpha1.LoadTestRunFinalizer}[kind]; own != "" {
 		g.Expect(patch(asAgent, types.MergePatchType, `{"metadata":{"finalizers":["`+held+`","`+own+`"]}}`)).To(Succeed(), "the agent's finalizer")
 		g.Expect(patch(asAgent, types.MergePatchType, `{"metadata":{"finalizers":["`+held+`"]}}`)).To(Succeed(), "without the agent's finalizer")
