@@ -32,7 +32,7 @@ type bootstrap struct {
 	// dir is the credential directory, if there is one, and release ends our claim to it.
 	dir     *clientcert.Dir
 	release func()
-	// denial knows whether the hub has shut this agent out, skew whether its version keeps the agent from working for it, and hubIdentity
+	// denial knows whether the hub refuses this agent, skew whether its version keeps the agent from working for it, and hubIdentity
 	// whether it is the hub that this agent works for.
 	denial      *hubidentity.Denial
 	skew        *versionSkew
@@ -192,7 +192,7 @@ func (b *bootstrap) describeMissing() string {
 	case clusterstatus.Joined(cluster):
 		return ""
 	case cluster != nil:
-		return fmt.Sprintf("the hub to accept Cluster %q and make its namespace (spec.acceptance is %s)", b.ClusterName, cluster.Spec.Acceptance)
+		return fmt.Sprintf("the hub to accept Cluster %q and create its namespace (spec.acceptance is %s)", b.ClusterName, cluster.Spec.Acceptance)
 	}
 	for _, endpoint := range b.monitor.State().Endpoints {
 		if endpoint.Scope == freeze.Hub && endpoint.LastMessage != "" {

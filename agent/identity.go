@@ -44,7 +44,7 @@ func (b *bootstrap) claimIdentity(ctx context.Context) error {
 		if !errors.Is(err, clientcert.ErrInUse) {
 			return err == nil, err
 		}
-		if b.lease.StandBy(fmt.Sprintf("another agent process uses %s; this one stands by until that one has ended", b.dir)) {
+		if b.lease.StandBy(fmt.Sprintf("another agent process uses %s; this one stands by until it ends", b.dir)) {
 			b.monitor.Look()
 		}
 		return false, nil
@@ -83,7 +83,7 @@ func (b *bootstrap) giveUpLease(ctx context.Context, failed error) {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
 		if err := b.reporter.Release(last); err != nil {
-			b.Log.Info("Giving up the Lease failed; another agent has to wait until it expires", "error", err)
+			b.Log.Info("Releasing the Lease failed; another agent must wait until it expires", "error", err)
 		}
 		if err := b.hubIdentity.Release(last); err != nil {
 			b.Log.Info("Storing the last renewal of the Lease failed", "error", err)

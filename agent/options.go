@@ -222,7 +222,7 @@ func (o Options) checkWay() error {
 	case o.HubKubeconfig != "" && o.BootstrapKubeconfig != "":
 		return errors.New("--hub-kubeconfig, --bootstrap-kubeconfig: only one of them can be used: leave --hub-kubeconfig out to join, or --bootstrap-kubeconfig to work with a ready kubeconfig")
 	case o.HubKubeconfig != "" && o.CredentialSecret != "":
-		return errors.New("--credential-secret: of use with --bootstrap-kubeconfig only: leave it out, because --hub-kubeconfig has the credential")
+		return errors.New("--credential-secret: of use with --bootstrap-kubeconfig only: remove it, because --hub-kubeconfig has the credential")
 	case o.HubKubeconfig != "":
 		return nil
 	case o.CredentialDir == "" && o.CredentialSecret == "":

@@ -257,8 +257,8 @@ func TestRunRefusesAnotherIdentityThanTheAgentsOwn(t *testing.T) {
 	environment := agenttest.Environment(t)
 	another, target := join(t, "c10"), targetKubeconfig(NewWithT(t), environment)
 	for name, test := range map[string]struct{ hub, want string }{
-		"an administrator's": {environment.Cluster.AdminKubeconfig(), "--hub-kubeconfig: the hub knows its user as"},
-		"another cluster's":  {another, `--hub-kubeconfig: the hub knows its user as "hollowfleet.io:agent:c10", want "hollowfleet.io:agent:c1"`},
+		"an administrator's": {environment.Cluster.AdminKubeconfig(), "--hub-kubeconfig: the hub identifies its user as"},
+		"another cluster's":  {another, `--hub-kubeconfig: the hub identifies its user as "hollowfleet.io:agent:c10", want "hollowfleet.io:agent:c1"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -286,7 +286,7 @@ func TestAnotherIdentityIsNotTakenWhileTheAgentRuns(t *testing.T) {
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(os.WriteFile(path, admin, 0o600)).To(Succeed())
 	f.Eventually(f.log.String).WithTimeout(agenttest.Wait).Should(And(
-		ContainSubstring("Following the hub's kubeconfig fails, and is tried again"), ContainSubstring(`want \"hollowfleet.io:agent:run-5\"`)))
+		ContainSubstring("Following the hub's kubeconfig failed; trying again"), ContainSubstring(`want \"hollowfleet.io:agent:run-5\"`)))
 	f.Expect(f.log.String()).NotTo(ContainSubstring("Following a change of the hub's kubeconfig"))
 }
 

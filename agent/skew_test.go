@@ -104,7 +104,7 @@ func TestTheAgentSaysWhyItCannotJoin(t *testing.T) {
 		want   string
 	}{
 		"a missing token": {environment.Config.Host, environment.Config.CAData, "", "it has no token"},
-		"a strange token": {environment.Config.Host, environment.Config.CAData, token, "a good join token: the hub does not know the one at"},
+		"a strange token": {environment.Config.Host, environment.Config.CAData, token, "a valid join token: the hub rejects the one at"},
 		"a wrong URL":     {"https://" + freeAddress(NewWithT(t)), environment.Config.CAData, token, "wrong URL, or the server is down"},
 		"a wrong CA":      {environment.Config.Host, otherCA, token, "wrong CA: the kubeconfig's certificate authority"},
 		"another server":  {notAPI.URL, otherCA, token, "the server could not find the requested resource"},

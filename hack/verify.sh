@@ -81,6 +81,7 @@ cross_compiled() {
 
 check "generated files" generated_files_are_current
 check "gofmt" formatted
+check "words" hack/words.sh
 check "go mod tidy" in_each_module go mod tidy -diff
 check "go vet, simulator" vetted
 check "import walls" walls

@@ -108,8 +108,8 @@ func (o Options) completeOptions() (Options, error) {
 	case o.SafetyDown < 0:
 		return o, errors.New("--safety-down must be 1 or more")
 	case o.SafetyDown > o.SafetyUp:
-		return o, fmt.Errorf("--safety-down must be at most --safety-up, which is %d: else a MachineSet that froze would not unfreeze "+
-			"with as many Machines as were asked for", o.SafetyUp)
+		return o, fmt.Errorf("--safety-down must be at most --safety-up, which is %d: otherwise a frozen MachineSet would not unfreeze "+
+			"with the number of Machines that was asked for", o.SafetyUp)
 	case o.SafetyPeriod < 0:
 		return o, errors.New("--machine-safety-overshooting-period must be more than 0s")
 	case o.Concurrency < 0:

@@ -290,7 +290,7 @@ func addMetrics(hub manager.Manager, fleets *fleet.Controller) error {
 	return nil
 }
 
-// testControllers are those that let Nodes fail and load clusters.
+// testControllers are those that break Nodes and load clusters.
 func testControllers(hub manager.Manager, live client.Reader, placements *placement.Kinds) ([]func(ctrl.Manager, controller.Options) error, error) {
 	disruptions, err := disruption.New(disruption.Deps{Client: hub.GetClient(), Live: live, Placements: placements, Clock: clock.RealClock{}})
 	if err != nil {

@@ -61,10 +61,10 @@ type Driver interface {
 type Request struct {
 	// Machine is a private copy. Its name is unique in the cluster and the name that its Node must have.
 	Machine *v1alpha1.Machine
-	// Class is nil when it cannot be told: the Machine is being deleted, or its MachineClass is missing.
+	// Class is nil when it is unknown: the Machine is being deleted, or its MachineClass is missing.
 	Class *Class
 	// CreationTimeout is how long the Machine may take until its Node is Ready, by itself, its MachineClass or default.
-	// A driver refuses a configuration that cannot be done by then. 0 when it cannot be told, as Class.
+	// A driver refuses a configuration that cannot be done by then. 0 when it is unknown, as Class.
 	CreationTimeout time.Duration
 }
 
@@ -194,7 +194,7 @@ var (
 type NotFoundError struct {
 	// Machine is its name.
 	Machine string
-	// ProviderID is what the instance had or would have; empty if that cannot be told without one. By it, and by its own
+	// ProviderID is what the instance had or would have; empty if that is unknown without one. By it, and by its own
 	// annotations, the agent recognizes the Node that an instance has left behind.
 	ProviderID string
 }

@@ -43,7 +43,7 @@ type NodeState struct {
 	Excluded bool
 }
 
-// ZoneEffect is what becomes of a zone.
+// ZoneEffect is what happens to a zone.
 type ZoneEffect struct {
 	Zone string
 	// Nodes are all that count, NotReady those of them that would not be ready.

@@ -30,7 +30,7 @@ type Cluster struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// DecodeError says why spec and status could not be decoded; then both are empty. It is no field of the API.
+	// DecodeError says why spec and status could not be decoded; then both are empty. It is not a field of the API.
 	DecodeError string `json:"-"`
 
 	// spec is written by the user. An empty spec is a cluster that waits for acceptance.
@@ -38,7 +38,7 @@ type Cluster struct {
 	// +optional
 	Spec ClusterSpec `json:"spec,omitzero"`
 	// status is written by the hub and, where a field says so, by the cluster's agent.
-	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not looked at this cluster yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not looked at this cluster yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
+	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not observed this cluster yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not observed this cluster yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status ClusterStatus `json:"status,omitzero"`
 }

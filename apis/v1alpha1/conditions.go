@@ -164,7 +164,7 @@ const (
 	ReasonPodMissing = "PodMissing"
 	// ReasonNodeNotFound: no Node of the Machine has registered, or it is gone.
 	ReasonNodeNotFound = "NodeNotFound"
-	// ReasonNodeNameConflict: a Node of the Machine's name exists that this Machine did not make. No instance is made and
+	// ReasonNodeNameConflict: a Node of the Machine's name exists and does not belong to this Machine. No instance is made and
 	// no certificate approved until that Node is gone.
 	ReasonNodeNameConflict = "NodeNameConflict"
 	// ReasonNodeReady and ReasonNodeNotReady repeat what the Node says; ReasonNodeStatusUnknown is the
@@ -190,7 +190,7 @@ const (
 	// ReasonMinimumReplicasAvailable and ReasonMinimumReplicasUnavailable are those of apps/v1.
 	ReasonMinimumReplicasAvailable   = "MinimumReplicasAvailable"
 	ReasonMinimumReplicasUnavailable = "MinimumReplicasUnavailable"
-	// ReasonScaledToZero: a Deployment asks for no replica, so that its health cannot be told.
+	// ReasonScaledToZero: a Deployment asks for no replica, so its health is unknown.
 	ReasonScaledToZero = "ScaledToZero"
 	// ReasonScalingUp and ReasonScalingDown: there are fewer or more Machines than spec.replicas.
 	ReasonScalingUp   = "ScalingUp"
@@ -291,7 +291,7 @@ const (
 	ReasonClaimedByAnotherFleet = "ClaimedByAnotherFleet"
 	ReasonSelectorDiffers       = "SelectorDiffers"
 	ReasonWriteRefused          = "WriteRefused"
-	// ReasonInvalidReplicasLabel: the label of spec.replicasFromLabel is no number of replicas at this Cluster.
+	// ReasonInvalidReplicasLabel: the label of spec.replicasFromLabel is not a number of replicas at this Cluster.
 	ReasonInvalidReplicasLabel = "InvalidReplicasLabel"
 	// ReasonClusterUnreachable: a cluster of a fleet whose unreachablePolicy is Fail is frozen or not Ready.
 	ReasonClusterUnreachable = "ClusterUnreachable"

@@ -34,7 +34,7 @@ type Disruption struct {
 	// +optional
 	Seed *int64 `json:"seed,omitempty"`
 
-	// expectations are what has to become of each Node that is hit. They give the run a verdict. Default none.
+	// expectations are what must happen to each Node that is hit. They give the run a verdict. Default none.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
@@ -159,7 +159,7 @@ const (
 	ExpectMachineReplaced DisruptionExpectationType = "MachineReplaced"
 )
 
-// DisruptionExpectation is what has to become of a Node in time.
+// DisruptionExpectation is what must happen to a Node in time.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.condition) == (self.type == 'Condition') && has(self.taint) == (self.type == 'Taint')",message="expectations: the type Condition needs condition, the type Taint needs taint, and no other type has them"
 type DisruptionExpectation struct {

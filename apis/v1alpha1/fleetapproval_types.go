@@ -23,7 +23,7 @@ type FleetApproval struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// DecodeError says why the spec could not be decoded; then it is empty. It is no field of the API.
+	// DecodeError says why the spec could not be decoded; then it is empty. It is not a field of the API.
 	DecodeError string `json:"-"`
 
 	// spec is written by the approver. It cannot be changed.

@@ -9,7 +9,7 @@ import (
 // HollowNodeConfigKind is the kind of the configuration of provider "hollow".
 const HollowNodeConfigKind = "HollowNodeConfig"
 
-// HollowNodeConfig is the provider configuration of provider "hollow". It is no object of the API server: it
+// HollowNodeConfig is the provider configuration of provider "hollow". It is not an object of the API server: it
 // stands inside MachineClass.spec.providerConfig or Machine.spec.providerConfig.value. An unknown field in it
 // is an error.
 //
@@ -52,7 +52,7 @@ type HollowNodeConfig struct {
 	// +optional
 	Profile HollowNodeProfile `json:"profile,omitempty"`
 
-	// probes tells what becomes of readiness, liveness and startup probes: Skip or Run. Default by profile: Fast Skip,
+	// probes tells what happens to readiness, liveness and startup probes: Skip or Run. Default by profile: Fast Skip,
 	// Realistic Run.
 	// +optional
 	Probes HollowProbes `json:"probes,omitempty"`

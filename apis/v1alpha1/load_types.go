@@ -50,7 +50,7 @@ type Load struct {
 	// +optional
 	AbortOnBreach bool `json:"abortOnBreach,omitempty"`
 
-	// cleanupPolicy says what becomes of what the run made. Default Delete.
+	// cleanupPolicy says what happens to what the run made. Default Delete.
 	// +kubebuilder:default=Delete
 	// +optional
 	CleanupPolicy LoadCleanupPolicy `json:"cleanupPolicy,omitempty"`
@@ -60,14 +60,14 @@ type Load struct {
 	Seed int64 `json:"seed,omitempty"`
 }
 
-// LoadCleanupPolicy says what becomes of what a run made.
+// LoadCleanupPolicy says what happens to what a run made.
 //
 // +kubebuilder:validation:Enum=Delete;DeleteOnSuccess;Keep
 type LoadCleanupPolicy string
 
 // The values of LoadCleanupPolicy.
 const (
-	// LoadCleanupDelete: it is deleted when the run is over, whatever became of it.
+	// LoadCleanupDelete: it is deleted when the run is over, whatever happened to it.
 	LoadCleanupDelete LoadCleanupPolicy = "Delete"
 	// LoadCleanupDeleteOnSuccess: it is deleted when the run has completed with its thresholds met, and otherwise with the run.
 	LoadCleanupDeleteOnSuccess LoadCleanupPolicy = "DeleteOnSuccess"

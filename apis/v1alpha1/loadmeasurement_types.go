@@ -134,7 +134,7 @@ const (
 	LoadInvalid LoadVerdict = "Invalid"
 )
 
-// LoadThresholdResult is what became of a threshold.
+// LoadThresholdResult is what happened to a threshold.
 type LoadThresholdResult struct {
 	LoadThreshold `json:",inline"`
 	// met says whether it was. False without any measurement, and if it depends on what was unfinished.

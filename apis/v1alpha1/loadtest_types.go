@@ -24,14 +24,14 @@ type LoadTest struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// DecodeError says why spec and status could not be decoded; then both are empty. It is no field of the API.
+	// DecodeError says why spec and status could not be decoded; then both are empty. It is not a field of the API.
 	DecodeError string `json:"-"`
 
 	// spec is written by the user. Only stopped can be changed later.
 	// +optional
 	Spec LoadTestSpec `json:"spec"`
 	// status is written by the hub.
-	// +kubebuilder:default={phase: "Pending", conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not looked at this load test yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not looked at this load test yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
+	// +kubebuilder:default={phase: "Pending", conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not observed this load test yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not observed this load test yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status LoadTestStatus `json:"status,omitzero"`
 }
@@ -116,7 +116,7 @@ type LoadPreset struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	Thresholds []LoadThreshold `json:"thresholds,omitempty"`
-	// cleanupPolicy says what becomes of what the runs made. Default Delete.
+	// cleanupPolicy says what happens to what the runs made. Default Delete.
 	// +kubebuilder:default=Delete
 	// +optional
 	CleanupPolicy LoadCleanupPolicy `json:"cleanupPolicy,omitempty"`
@@ -196,7 +196,7 @@ type LoadTestStatus struct {
 	// partial says that measurements of a cluster are missing or not complete. The failures say of which.
 	// +optional
 	Partial bool `json:"partial,omitempty"`
-	// thresholds are what became of the load's, in the same order: over all clusters together but those whose run is Invalid, or over all
+	// thresholds are what happened to the load's, in the same order: over all clusters together but those whose run is Invalid, or over all
 	// if each is, and how many clusters do not meet them for themselves.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16

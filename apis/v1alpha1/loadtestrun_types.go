@@ -20,14 +20,14 @@ type LoadTestRun struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// DecodeError says why spec and status could not be decoded; then both are empty. It is no field of the API.
+	// DecodeError says why spec and status could not be decoded; then both are empty. It is not a field of the API.
 	DecodeError string `json:"-"`
 
 	// spec is written by the user, or by the hub for a LoadTest. Only startTime, once, and stopped can be changed later.
 	// +optional
 	Spec LoadTestRunSpec `json:"spec"`
 	// status is written by the cluster's agent. Until it has looked, the phase is Pending.
-	// +kubebuilder:default={phase: "Pending", conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The agent has not looked at this run yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The agent has not looked at this run yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
+	// +kubebuilder:default={phase: "Pending", conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The agent has not observed this run yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The agent has not observed this run yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status LoadTestRunStatus `json:"status,omitzero"`
 }
@@ -60,7 +60,7 @@ type LoadTestRunPhase string
 const (
 	// LoadTestRunPhasePending: the agent has not started with it, or another run is in progress in the cluster.
 	LoadTestRunPhasePending LoadTestRunPhase = "Pending"
-	// LoadTestRunPhasePreparing: the templates are tried with the API server, and the namespaces are made.
+	// LoadTestRunPhasePreparing: checking the templates with the API server, and the namespaces are made.
 	LoadTestRunPhasePreparing LoadTestRunPhase = "Preparing"
 	// LoadTestRunPhasePrepared: it waits for its startTime.
 	LoadTestRunPhasePrepared LoadTestRunPhase = "Prepared"
@@ -124,7 +124,7 @@ type LoadTestRunStatus struct {
 	// progress is how far it is. Written every few seconds.
 	// +optional
 	Progress LoadProgress `json:"progress,omitzero"`
-	// thresholds are what became of the spec's, in the same order.
+	// thresholds are what happened to the spec's, in the same order.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional

@@ -30,7 +30,7 @@ type Machine struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// DecodeError says why spec and status could not be decoded; then both are empty. It is no field of the API.
+	// DecodeError says why spec and status could not be decoded; then both are empty. It is not a field of the API.
 	DecodeError string `json:"-"`
 
 	// spec is written by the user or the MachineSet, except providerID. What a MachineSet's template gives without
@@ -150,7 +150,7 @@ type MachineVersions struct {
 	// kubelet is the kubelet's version, a semantic version such as "v1.36.2" or "1.36.2", with at most nine
 	// digits in each of its numbers. Default: the version that the provider has.
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^v?(0|[1-9][0-9]{0,8})(\\\\.(0|[1-9][0-9]{0,8})){2}(-(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)(\\\\.(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*)?(\\\\+[0-9A-Za-z-]+(\\\\.[0-9A-Za-z-]+)*)?$')",message="spec.versions.kubelet: no semantic version: write it as v1.36.2"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^v?(0|[1-9][0-9]{0,8})(\\\\.(0|[1-9][0-9]{0,8})){2}(-(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)(\\\\.(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*)?(\\\\+[0-9A-Za-z-]+(\\\\.[0-9A-Za-z-]+)*)?$')",message="spec.versions.kubelet: not a semantic version: write it as v1.36.2"
 	// +optional
 	Kubelet string `json:"kubelet,omitempty"`
 
@@ -175,7 +175,7 @@ type ContainerRuntime struct {
 	// version such as "2.1.4" or "2.2.0-rc.1": two numbers or more, with at most nine digits in each.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^v?(0|[1-9][0-9]{0,8})(\\\\.[0-9]{1,9})+([-+~_A-Za-z][-+~_.0-9A-Za-z]*)?$')",message="spec.versions.containerRuntime.version: no version: write it as 2.1.4"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^v?(0|[1-9][0-9]{0,8})(\\\\.[0-9]{1,9})+([-+~_A-Za-z][-+~_.0-9A-Za-z]*)?$')",message="spec.versions.containerRuntime.version: not a version: write it as 2.1.4"
 	// +required
 	Version string `json:"version"`
 }
@@ -231,7 +231,7 @@ const (
 	MachineRunning MachinePhase = "Running"
 	// MachineUpdating: the instance is drained and updated in place.
 	MachineUpdating MachinePhase = "Updating"
-	// MachineUnknown: the Node's state cannot be told.
+	// MachineUnknown: the Node's state is unknown.
 	MachineUnknown MachinePhase = "Unknown"
 	// MachineFailed: a terminal error; errorReason and errorMessage say what. The MachineSet replaces a Machine
 	// that ran into a timeout; with any other error the user has to change something.
@@ -304,7 +304,7 @@ type MachineStatus struct {
 	// +optional
 	FailureMessage string `json:"failureMessage,omitempty"`
 
-	// lastUpdated is when phase or a condition's status last changed. It is no heartbeat.
+	// lastUpdated is when phase or a condition's status last changed. It is not a heartbeat.
 	// +optional
 	LastUpdated *metav1.Time `json:"lastUpdated,omitempty"`
 

@@ -21,7 +21,7 @@ type MachineClass struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// DecodeError says why spec and status could not be decoded; then both are empty. It is no field of the API.
+	// DecodeError says why spec and status could not be decoded; then both are empty. It is not a field of the API.
 	DecodeError string `json:"-"`
 
 	// spec is written by the user.

@@ -29,14 +29,14 @@ type MachineDeployment struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// DecodeError says why spec and status could not be decoded; then both are empty. It is no field of the API.
+	// DecodeError says why spec and status could not be decoded; then both are empty. It is not a field of the API.
 	DecodeError string `json:"-"`
 
 	// spec is written by the user; replicas also through the scale subresource.
 	// +optional
 	Spec MachineDeploymentSpec `json:"spec"`
 	// status is written by the hub. Until it has looked, Ready is Unknown.
-	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not looked at this machine deployment yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not looked at this machine deployment yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
+	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not observed this machine deployment yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not observed this machine deployment yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status MachineDeploymentStatus `json:"status,omitzero"`
 }

@@ -30,14 +30,14 @@ type MachineFleet struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// DecodeError says why spec and status could not be decoded; then both are empty. It is no field of the API.
+	// DecodeError says why spec and status could not be decoded; then both are empty. It is not a field of the API.
 	DecodeError string `json:"-"`
 
 	// spec is written by the user.
 	// +optional
 	Spec MachineFleetSpec `json:"spec"`
 	// status is written by the hub. Until it has looked, Ready is Unknown.
-	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not looked at this machine fleet yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not looked at this machine fleet yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
+	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not observed this machine fleet yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not observed this machine fleet yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status MachineFleetStatus `json:"status,omitzero"`
 }
@@ -74,7 +74,7 @@ type MachineFleetSpec struct {
 	Replicas *int32 `json:"replicas,omitempty"`
 
 	// replicasFromLabel is the key of a label of Clusters whose value is the number of replicas there. It goes before replicas and
-	// overrides, which hold for a Cluster without the label. A value that is no number leaves the replicas there as they are.
+	// overrides, which hold for a Cluster without the label. A value that is not a number leaves the replicas there as they are.
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	// +optional
@@ -88,7 +88,7 @@ type MachineFleetSpec struct {
 	// +optional
 	Overrides []MachineFleetOverride `json:"overrides,omitempty"`
 
-	// removalPolicy says what becomes of the MachineDeployment in a cluster that clusterSelector or placementRef does not choose
+	// removalPolicy says what happens to the MachineDeployment in a cluster that clusterSelector or placementRef does not choose
 	// any more. Default Orphan.
 	// +kubebuilder:default=Orphan
 	// +optional
@@ -236,7 +236,7 @@ type MachineFleetHealthCondition struct {
 	Status metav1.ConditionStatus `json:"status,omitempty"`
 }
 
-// RemovalPolicy says what becomes of the MachineDeployment in a cluster that has left a fleet.
+// RemovalPolicy says what happens to the MachineDeployment in a cluster that has left a fleet.
 //
 // +kubebuilder:validation:Enum=Orphan;Delete
 type RemovalPolicy string

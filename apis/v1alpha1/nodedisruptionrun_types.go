@@ -24,14 +24,14 @@ type NodeDisruptionRun struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// DecodeError says why spec and status could not be decoded; then both are empty. It is no field of the API.
+	// DecodeError says why spec and status could not be decoded; then both are empty. It is not a field of the API.
 	DecodeError string `json:"-"`
 
 	// spec is written by the user. Only paused can be changed later.
 	// +optional
 	Spec NodeDisruptionRunSpec `json:"spec"`
 	// status is written by the cluster's agent. Until it has looked, the phase is Pending.
-	// +kubebuilder:default={phase: "Pending", conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The agent has not looked at this run yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The agent has not looked at this run yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
+	// +kubebuilder:default={phase: "Pending", conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The agent has not observed this run yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The agent has not observed this run yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status NodeDisruptionRunStatus `json:"status,omitzero"`
 }
@@ -109,7 +109,7 @@ type NodeDisruptionRunStatus struct {
 	// +optional
 	Expectations []ExpectationResult `json:"expectations,omitempty"`
 	// verdict is Passed when every expectation was met on every Node that was hit, Failed as soon as one was missed, and Unknown when none
-	// was missed and of one it cannot be told: the run was paused meanwhile, or the agent was frozen. Empty before that, and without
+	// was missed and one is unknown: the run was paused meanwhile, or the agent was frozen. Empty before that, and without
 	// expectations.
 	// +optional
 	Verdict DisruptionVerdict `json:"verdict,omitempty"`
@@ -132,7 +132,7 @@ const (
 	DisruptionPassed DisruptionVerdict = "Passed"
 	// DisruptionMissed: one was not met in time.
 	DisruptionMissed DisruptionVerdict = "Failed"
-	// DisruptionUnknown: none is known to be missed, and of one it cannot be told.
+	// DisruptionUnknown: none is known to be missed, and one is unknown.
 	DisruptionUnknown DisruptionVerdict = "Unknown"
 )
 
@@ -150,7 +150,7 @@ type ExpectationResult struct {
 	// pending is on how many it is not known yet.
 	// +required
 	Pending int32 `json:"pending"`
-	// unknown is on how many it cannot be told, because the run was paused, or, when it is over, because the agent was frozen or did
+	// unknown is on how many the result is unknown, because the run was paused, or, when it is over, because the agent was frozen or did
 	// not run.
 	// +optional
 	Unknown int32 `json:"unknown,omitempty"`
@@ -183,7 +183,7 @@ type DisruptedNode struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	Missed []int32 `json:"missed,omitempty"`
-	// unknown are the expectations of which it cannot be told whether they were met, because the run was paused meanwhile.
+	// unknown are the expectations for which it is unknown whether they were met, because the run was paused meanwhile.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
@@ -197,7 +197,7 @@ type DisruptedNode struct {
 	// recoveredAt is when it showed that all is healthy again. Absent while it does not.
 	// +optional
 	RecoveredAt *metav1.Time `json:"recoveredAt,omitempty"`
-	// message says why the Node could not be hit, or what became of it.
+	// message says why the Node could not be hit, or what happened to it.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Message string `json:"message,omitempty"`

@@ -11,7 +11,7 @@ import (
 const maxSkew = 3
 
 // UnsupportedKubelet says why Kubernetes does not support a kubelet of one version at an API server of another, for a
-// Machine or template with these annotations. It is empty if all is fine, if it cannot be told because a version is not
+// Machine or template with these annotations. It is empty if all is fine, if it is unknown because a version is not
 // known, or if the annotations allow it.
 func UnsupportedKubelet(kubelet, server string, annotations map[string]string) string {
 	if annotations[AllowKubeletVersionSkewAnnotation] == "true" {

@@ -266,7 +266,7 @@ func (d *disruptCreate) printPreview(shown *v1alpha1.NodeDisruption, clusters in
 	telling.Say("would hit %s in %d of %d clusters", plural.Count(nodes, "Node"), len(shown.Status.Preview), clusters)
 }
 
-// followRuns tells of each cluster whenever its run gets on, until all are over.
+// followRuns tells of each cluster whenever its run makes progress, until all are over.
 func (d *disruptCreate) followRuns(ctx context.Context, telling *cmdutil.Hub, c client.WithWatch, disruption *v1alpha1.NodeDisruption) error {
 	bounded, cancel := context.WithTimeout(ctx, cmp.Or(d.timeout, longestDisruption))
 	defer cancel()

@@ -23,12 +23,12 @@ func TestFleetStatusNamesClustersThatHaveLeft(t *testing.T) {
 	f.Expect(f.client.Update(t.Context(), left)).To(Succeed())
 	f.reconcile()
 	out := f.succeeds("fleet status NAME")
-	f.Expect(out).To(MatchRegexp(left.Name + ` +- +- +Left +- +v1.36.2 .* the fleet does not choose it any more; left there: MachineDeployment ` + f.name + ` with 2 of its Machines`))
+	f.Expect(out).To(MatchRegexp(left.Name + ` +- +- +Left +- +v1.36.2 .* the fleet no longer selects it; still there: MachineDeployment ` + f.name + ` with 2 of its Machines`))
 
 	f.Expect(f.client.Delete(t.Context(), left)).To(Succeed())
 	f.reconcile()
 	out = f.stops(1, "has Machines without an agent, in the namespaces of clusters that no longer exist: "+left.Name, "fleet status NAME")
-	f.Expect(out).To(MatchRegexp(left.Name + ` +- .* Left .*2 of its Machines, which is left in its namespace: kubectl hollow cluster join ` + left.Name))
+	f.Expect(out).To(MatchRegexp(left.Name + ` +- .* Left .*2 of its Machines in its namespace has no agent: kubectl hollow cluster join ` + left.Name))
 
 	// What another fleet of the same name had is not this one's.
 	other := &v1alpha1.MachineDeployment{}

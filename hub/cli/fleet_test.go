@@ -150,7 +150,7 @@ func TestAnUpgradeIsFollowedToItsEnd(t *testing.T) {
 		MatchRegexp(`all clusters +\[=+\] wave 2 of 2, 2 of 2 updated`), ContainSubstring("has rolled out: 2 of 2 clusters updated")))
 }
 
-// Who interrupts a command before the hub has answered is told how to see what became of the change.
+// Who interrupts a command before the hub has answered is told how to see what happened to the change.
 func TestAnInterruptedChangeIsNotKnown(t *testing.T) {
 	f := newFleetFixture(t)
 	f.settle()

@@ -94,7 +94,7 @@ func TestALoadTestThatCannotBeMeantIsBadUsage(t *testing.T) {
 	f := newFixture(t)
 	for args, says := range map[string]string{
 		"":                                   "give a preset, one of api-mix, density, node-churn, pod-startup, or -f",
-		"pods":                               `there is no preset "pods"`,
+		"pods":                               `unknown preset "pods"`,
 		"density --pods 1 --pods-per-node 1": "set one of them",
 		"density --clusters a==b==c":         "is not a label selector",
 		"density --duration soon":            "invalid",
@@ -123,9 +123,9 @@ func TestFollowingALoadTestPrintsResultsAndHasAnExitCode(t *testing.T) {
 	missed, failed, invalid := passed(), passed(), passed()
 	missed.Verdict, missed.Thresholds[0].Met = v1alpha1.LoadMissed, false
 	failed.Verdict, failed.Completed, failed.Failed = v1alpha1.LoadMissed, 1, 1
-	failed.Failures = []v1alpha1.ClusterFailure{{Cluster: "west", Message: "left out, because it is frozen"}}
+	failed.Failures = []v1alpha1.ClusterFailure{{Cluster: "west", Message: "skipped, because it is frozen"}}
 	invalid.Verdict, invalid.Invalid = v1alpha1.LoadInvalid, 1
-	never := v1alpha1.LoadTestStatus{ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseFailed, Message: "no accepted Cluster is chosen"}
+	never := v1alpha1.LoadTestStatus{ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseFailed, Message: "no accepted Cluster is selected"}
 	for name, c := range map[string]struct {
 		status v1alpha1.LoadTestStatus
 		code   int
@@ -134,7 +134,7 @@ func TestFollowingALoadTestPrintsResultsAndHasAnExitCode(t *testing.T) {
 	}{
 		"passed":     {passed(), 0, "met: PodReady P99 1.23s, at most 5s\nPassed: 2 of 2", ""},
 		"missed":     {missed, 5, "not met: PodReady P99 1.23s, not 5s", "the verdict is Failed: PodReady P99"},
-		"in part":    {failed, 1, "Failed: 2 of 2", "west: left out, because it is frozen"},
+		"in part":    {failed, 1, "Failed: 2 of 2", "west: skipped, because it is frozen"},
 		"invalid":    {invalid, 1, "Invalid: ", "say nothing about the clusters"},
 		"not at all": {never, 1, "Failed: no accepted", "was not carried out"},
 	} {
@@ -286,7 +286,7 @@ func TestAReportIsWrittenAndCompared(t *testing.T) {
 	f.fails(2, "want one of load, clusters, versions", "loadtest compare NAME --allow-different all --baseline "+realistic)
 	f.fails(2, "want text or json", "loadtest compare NAME -o html --baseline "+faster)
 	f.fails(2, "want --baseline", "loadtest compare NAME")
-	f.fails(2, "is no report", "loadtest compare NAME --baseline "+filepath.Join(dir, "junit"))
+	f.fails(2, "is not a report", "loadtest compare NAME --baseline "+filepath.Join(dir, "junit"))
 	f.fails(2, "want a percentage", "loadtest compare NAME --tolerance some --baseline "+faster)
 	f.fails(3, "loadtest no-such-test does not exist: see kubectl hollow loadtest list", "loadtest report no-such-test")
 	f.fails(2, "want one of text, html, json, junit", "loadtest report NAME -o pdf")

@@ -39,7 +39,7 @@ func TestARolloutOfAFleetIsAborted(t *testing.T) {
 
 	f.Expect(f.succeeds("rollout abort machinefleet NAME --rollback all")).To(ContainSubstring("rollbackPolicy All"), "the policy can be chosen later")
 	f.reconcile()
-	f.Expect(f.succeeds("rollout status fleet/NAME --watch=false")).To(ContainSubstring("clusters get back the template that they had before"))
+	f.Expect(f.succeeds("rollout status fleet/NAME --watch=false")).To(ContainSubstring("clusters get their previous template back"))
 	for range 2 {
 		f.report(f.clusters[0], false)
 		f.report(f.clusters[1], false)

@@ -25,10 +25,10 @@ func TestStatusEndsWhenTheObjectIsStalled(t *testing.T) {
 	f.Expect(f.client.Status().Update(t.Context(), d)).To(Succeed())
 	f.stops(5, "MachineClassNotFound: no MachineClass smal", "rollout status machinedeployment workers -n NAME --timeout 100ms")
 	meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.StalledCondition, Status: metav1.ConditionTrue, Reason: "MachineClassNotFound", Message: "create it or name another",
+		Type: v1alpha1.StalledCondition, Status: metav1.ConditionTrue, Reason: "MachineClassNotFound", Message: "create it, or use another class",
 	})
 	f.Expect(f.client.Status().Update(t.Context(), d)).To(Succeed())
-	f.stops(4, "MachineClassNotFound: create it or name another", "rollout status machinedeployment workers -n NAME --timeout 10s")
+	f.stops(4, "MachineClassNotFound: create it, or use another class", "rollout status machinedeployment workers -n NAME --timeout 10s")
 }
 
 // Who waits for a rollout is told that nobody works on it.

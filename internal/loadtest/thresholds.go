@@ -73,7 +73,7 @@ func percentOf(quantile v1alpha1.LoadQuantile) float64 {
 	return 99
 }
 
-// Describe says in words what became of a threshold, such as "PodReady P99 6.1s, not 5s".
+// Describe says in words what happened to a threshold, such as "PodReady P99 6.1s, not 5s".
 func Describe(result *v1alpha1.LoadThresholdResult) string {
 	limit, measured := "", "not measured"
 	if result.Measurement == v1alpha1.LoadErrors {
@@ -122,7 +122,7 @@ func LimitText(t *v1alpha1.LoadThreshold) string {
 	return NameOfThreshold(t)
 }
 
-// unfinishedText says what has not become of the objects of a measurement.
+// unfinishedText says what has not happened to the objects of a measurement.
 func unfinishedText(measurement v1alpha1.LoadMeasurement) string {
 	switch measurement {
 	case v1alpha1.LoadPodScheduled:

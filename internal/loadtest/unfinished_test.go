@@ -92,7 +92,7 @@ func TestNothingThatIsNotKnownMeetsAThreshold(t *testing.T) {
 			t.Fatalf("%d and %d unfinished of %v and %v", now.Count, now.Unfinished, finished, waited)
 		}
 		if len(waited) > 0 && now.Measured.Duration > then.Measured.Duration+then.Measured.Duration/500 {
-			t.Fatalf("%s is no lower bound of %s", now.Measured.Duration, then.Measured.Duration)
+			t.Fatalf("%s is not a lower bound of %s", now.Measured.Duration, then.Measured.Duration)
 		}
 	})
 }

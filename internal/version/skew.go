@@ -10,7 +10,7 @@ import (
 const maxSkew = 1
 
 // UnsupportedSkew says why an agent of one version does not work for a hub of another, and what to do. It is empty if they work
-// together, and if that cannot be told because one of them is no release: a commit, a program without a version, or v0.0.0.
+// together, and if that is unknown because one of them is no release: a commit, a program without a version, or v0.0.0.
 func UnsupportedSkew(agent, hub string) string {
 	ours, ok := parseRelease(agent)
 	if !ok {

@@ -23,7 +23,7 @@ const (
 )
 
 // unseenDeployment is the status of a MachineDeployment at which no hub has looked.
-var unseenDeployment = "status: {" + strings.ReplaceAll(unknownReady, "%s", "The hub has not looked at this machine deployment yet") + "}"
+var unseenDeployment = "status: {" + strings.ReplaceAll(unknownReady, "%s", "The hub has not observed this machine deployment yet") + "}"
 
 // The parts of a MachineFleet: what is written, and what the API server adds to it.
 const (
@@ -34,18 +34,18 @@ const (
 )
 
 // unseenFleet is the status of a MachineFleet at which no hub has looked.
-var unseenFleet = "}\nstatus: {" + strings.ReplaceAll(unknownReady, "%s", "The hub has not looked at this machine fleet yet") + "}"
+var unseenFleet = "}\nstatus: {" + strings.ReplaceAll(unknownReady, "%s", "The hub has not observed this machine fleet yet") + "}"
 
 // minimalRun is the least that a NodeDisruptionRun says, unseenRun the status of one at which no agent has looked.
 const minimalRun = `{faults: [{type: NotReady}], timing: {duration: 1m}}`
 
 var unseenRun = "\nstatus: {phase: Pending, " +
-	strings.ReplaceAll(unknownReady, "%s", "The agent has not looked at this run yet") + "}"
+	strings.ReplaceAll(unknownReady, "%s", "The agent has not observed this run yet") + "}"
 
 // The same of a NodeDisruption.
 const minimalDisruption = `{clusterSelector: {}, faults: [{type: NotReady}], timing: {duration: 1m}}`
 
-var unseenDisruption = "\nstatus: {phase: Pending, " + strings.ReplaceAll(unknownReady, "%s", "The hub has not looked at this disruption yet") + "}"
+var unseenDisruption = "\nstatus: {phase: Pending, " + strings.ReplaceAll(unknownReady, "%s", "The hub has not observed this disruption yet") + "}"
 
 // minimalLoad is the least that a LoadTestRun says, defaultedLoad what the API server makes of it.
 const (
@@ -53,9 +53,9 @@ const (
 	defaultedLoad = `namespaces: 1, steps: [{name: a, iterations: 1, phases: [{action: Wait, duration: 1s, tuning: {type: Steady, qps: 5, burst: 1}, wait: None}]}], timeout: 15m, cleanupPolicy: Delete`
 )
 
-var unseenLoadRun = "\nstatus: {phase: Pending, " + strings.ReplaceAll(unknownReady, "%s", "The agent has not looked at this run yet") + "}"
+var unseenLoadRun = "\nstatus: {phase: Pending, " + strings.ReplaceAll(unknownReady, "%s", "The agent has not observed this run yet") + "}"
 
-// What became of a threshold, in the status of both kinds.
+// What happened to a threshold, in the status of both kinds.
 const (
 	thresholdResult = "\nstatus: {thresholds: [{measurement: PodReady, max: 5s, met: false, count: 0}]}"
 	defaultedResult = "\nstatus: {thresholds: [{measurement: PodReady, scope: EachCluster, quantile: P99, max: 5s, met: false, count: 0}]}"
@@ -64,7 +64,7 @@ const (
 // The same of a LoadTest.
 const minimalLoadTest = `{clusterSelector: {}, load: ` + minimalLoad + `}`
 
-var unseenLoadTest = "\nstatus: {phase: Pending, " + strings.ReplaceAll(unknownReady, "%s", "The hub has not looked at this load test yet") + "}"
+var unseenLoadTest = "\nstatus: {phase: Pending, " + strings.ReplaceAll(unknownReady, "%s", "The hub has not observed this load test yet") + "}"
 
 // What is left open is filled in, and nothing else: no cluster joins by itself, not known is not False, and there is no
 // empty reference, which would count as a Node.
@@ -74,7 +74,7 @@ func TestDefaults(t *testing.T) {
 	for name, test := range map[string]struct{ kind, spec, want string }{
 		"cluster": {"Cluster", "", `
 spec: {acceptance: Pending, acceptancePolicy: Manual, credential: Certificate}
-status: {` + strings.ReplaceAll(unknownReady, "%s", "The hub has not looked at this cluster yet") + `}`},
+status: {` + strings.ReplaceAll(unknownReady, "%s", "The hub has not observed this cluster yet") + `}`},
 		"class": {"MachineClass", `{provider: hollow}`, `
 spec: {provider: hollow, drainPolicy: Drain}`},
 		"class-secret": {"MachineClass", `{provider: hollow, secretRef: {}}`, `
@@ -83,7 +83,7 @@ spec: {provider: hollow, drainPolicy: Drain, secretRef: {name: ""}}`},
 spec: {clusterName: c, providerConfig: {valueRef: {name: x}}}
 status: {phase: Pending, ` + strings.ReplaceAll(unknownReady, "%s", "The agent has not reported on this machine yet") + `}`},
 		"set": {"MachineSet", minimalBody + "}", `
-spec: ` + minimalBody + scaled + "}\nstatus: {" + strings.ReplaceAll(unknownReady, "%s", "The hub has not looked at this machine set yet") + "}"},
+spec: ` + minimalBody + scaled + "}\nstatus: {" + strings.ReplaceAll(unknownReady, "%s", "The hub has not observed this machine set yet") + "}"},
 		"deployment": {"MachineDeployment", minimalBody + "}", `
 spec: ` + minimalBody + scaled + `, strategy: {type: RollingUpdate}, progressDeadlineSeconds: 1800, revisionHistoryLimit: 10}
 ` + unseenDeployment},

@@ -75,7 +75,7 @@ func TestLicenceAndIgnoredFiles(t *testing.T) {
 	g.Expect(read(t, ".gitignore")).To(ContainSubstring("/bin/"))
 }
 
-// The real make and git are left out: what matters is what is called, and what becomes of a failure.
+// The real make and git are left out: what matters is what is called, and what happens to a failure.
 // Claim: `.ci/run` runs tests, verify and, with Docker, e2e, and fails if one fails. Broken: verify left out; a failure ignored; `make e2e` left out.
 // Claim: Go's own closing lines are printed. Broken: the output of go test goes to the log alone; that of make to a file. Also: TestGosClosingLinesAreShown.
 func TestContinuousIntegrationTestsAndVerifies(t *testing.T) {

@@ -53,30 +53,30 @@ func newCommand(ctx context.Context, start func(context.Context, agent.Options) 
 	var verbosity int
 	command := &cobra.Command{
 		Use:   "agent",
-		Short: "Makes the machines of one workload cluster real and reports them to the hub",
+		Short: "Make the machines of one workload cluster real and report them to the hub",
 		Long: `The agent of one workload cluster. It reads the cluster's Machines on the hub, makes each of them real (as a
-hollow-node pod, unless another provider is built in), keeps their Nodes in line, and reports back.
+hollow-node pod, unless another provider is built in), keeps their Nodes up to date, and reports back.
 
-It works with three Kubernetes API servers, of which each may be the same as another:
+It works with three Kubernetes API servers, which may be the same:
   hub     has the Cluster and, in the namespace of its name, the Machines
   target  is the workload cluster: it gets the Nodes
   host    runs the hollow-node pods
 
-To join, it needs the kubeconfig that 'kubectl hollow cluster join' prints. It makes a key of its own, asks the hub for
-a certificate, keeps both where --credential-dir or --credential-secret says, and renews them with a new key when 20 to
-25 % of the lifetime is left. A ServiceAccount token in that kubeconfig makes it work with such tokens instead.
+To join, it needs the kubeconfig that 'kubectl hollow cluster join' prints. It creates its own key, asks the hub for
+a certificate, stores both where --credential-dir or --credential-secret says, and renews them with a new key when 20 to
+25 % of the lifetime is left. If that kubeconfig has a ServiceAccount token, the agent uses such tokens instead.
 
 The agent is frozen, and changes nothing, until each of them has answered three times in a row, and whenever one has
 not answered for --freeze-after. It is also frozen while another agent of the same cluster holds the cluster's Lease:
-of two agents one works and the other stands by. It is ready (/readyz) all the same; /frozenz says why it is frozen.
-Before its first act after a freeze it lists its world again, and for --thaw-period it drains or removes no more than
---thaw-deletions-per-minute of the machines that were there before within any minute.
+of two agents one works and the other stands by. A frozen agent is still ready (/readyz); /frozenz says why it is frozen.
+After a freeze the agent lists everything again before it acts, and during --thaw-period it drains or removes no more than
+--thaw-deletions-per-minute of the machines that existed before.
 
 Hub and agent may be one minor version apart. An agent that is further from its hub stays frozen (VersionSkew); /readyz, the
-log and the Cluster say which of the two has to be upgraded.
+log and the Cluster say which of the two must be upgraded.
 
-Exit status: 0 after SIGTERM or SIGINT, 1 when it fails or another agent has taken its Lease, 2 when the options cannot
-be used. The last line of the log says what the agent was doing or waiting for.`,
+Exit status: 0 after SIGTERM or SIGINT, 1 when it fails or another agent has taken its Lease, 2 for invalid
+options. The last line of the log says what the agent was doing or waiting for.`,
 		Example: `  # In the workload cluster c1, joining with the kubeconfig from a mounted Secret:
   agent --cluster-name c1 --bootstrap-kubeconfig /etc/hollowfleet/bootstrap.kubeconfig --credential-secret hollowfleet/hub-credential
 
@@ -111,25 +111,25 @@ be used. The last line of the log says what the agent was doing or waiting for.`
 func addFlags(command *cobra.Command, options *agent.Options) {
 	flags := command.Flags()
 	flags.StringVar(&options.ClusterName, "cluster-name", "", "name of this workload cluster's Cluster on the hub (required)")
-	flags.StringVar(&options.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "kubeconfig to join the hub with (this or --hub-kubeconfig is required); the hub's address and CA are followed when it changes")
+	flags.StringVar(&options.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "kubeconfig to join the hub with (this or --hub-kubeconfig is required); when it changes, the hub's address and CA are reread")
 	flags.StringVar(&options.CredentialDir, "credential-dir", "", "directory for the agent's key, certificate and identity; for one process at a time")
 	flags.StringVar(&options.CredentialSecret, "credential-secret", "", "namespace/name of a Secret of the target for key and certificate, instead of --credential-dir")
-	flags.DurationVar(&options.CertificateLifetime, "certificate-lifetime", agent.DefaultCertificateLifetime, "lifetime to ask for, of certificates and tokens; at least 10m")
-	flags.StringVar(&options.HubKubeconfig, "hub-kubeconfig", "", "ready kubeconfig for the hub, with the identity of this cluster's agent: any other is refused; it and its files are followed when they change")
+	flags.DurationVar(&options.CertificateLifetime, "certificate-lifetime", agent.DefaultCertificateLifetime, "requested lifetime of certificates and tokens; at least 10m")
+	flags.StringVar(&options.HubKubeconfig, "hub-kubeconfig", "", "kubeconfig for the hub with the identity of this cluster's agent, any other is refused; it and its files are reread when they change")
 	flags.StringVar(&options.TargetKubeconfig, "target-kubeconfig", "", "kubeconfig for the target (default: the cluster that the agent runs in)")
 	flags.StringVar(&options.HostKubeconfig, "host-kubeconfig", "", "kubeconfig for the host (default: the target's)")
 	flags.StringVar(&options.TargetNamespace, "target-namespace", agent.DefaultNamespace, "namespace of ServiceAccount hollow-node-bootstrap in the target")
 	flags.StringVar(&options.HostNamespace, "host-namespace", agent.DefaultNamespace, "namespace of the hollow-node pods in the host; one for each cluster")
 	flags.StringVar(&options.HollowNodeImage, "hollow-node-image", agent.DefaultHollowNodeImage, "image of the hollow-node pods")
-	flags.StringVar((*string)(&options.HollowTaint), "hollow-taint", string(v1alpha1.HollowTaintAuto), "when hollow Nodes have the taint hollowfleet.io/hollow=true:NoSchedule, unless their class says it: Auto (in a cluster that has other Nodes too), Always or Never")
+	flags.StringVar((*string)(&options.HollowTaint), "hollow-taint", string(v1alpha1.HollowTaintAuto), "when hollow Nodes have the taint hollowfleet.io/hollow=true:NoSchedule, unless their class sets it: Auto (in a cluster that has other Nodes too), Always or Never")
 	flags.StringVar(&options.TargetServerURL, "target-server-url", "", "URL of the target's API server for hollow-node pods (default: that of the target's kubeconfig)")
 	flags.DurationVar(&options.FreezeAfter, "freeze-after", agent.DefaultFreezeAfter, "freeze when hub, target or host has not answered for this long")
-	flags.IntVar(&options.ThawDeletionsPerMinute, "thaw-deletions-per-minute", agent.DefaultThawDeletions, "machines to drain or remove within any minute during --thaw-period; at least 1")
-	flags.DurationVar(&options.ThawPeriod, "thaw-period", agent.DefaultThawPeriod, "how long --thaw-deletions-per-minute holds after each freeze, and after the start")
+	flags.IntVar(&options.ThawDeletionsPerMinute, "thaw-deletions-per-minute", agent.DefaultThawDeletions, "most machines to drain or remove per minute during --thaw-period; at least 1")
+	flags.DurationVar(&options.ThawPeriod, "thaw-period", agent.DefaultThawPeriod, "how long --thaw-deletions-per-minute applies after each freeze, and after the start")
 	flags.StringVar(&options.LoadTests.PodSecurity, "load-test-pod-security", "baseline", "Pod Security Standard that the namespaces of load tests enforce: privileged, baseline or restricted")
 	flags.StringVar(&options.LoadTests.Nodes, "load-test-nodes", "hollow", "Nodes that pods of load tests go to: hollow or any")
-	flags.StringSliceVar(&options.LoadTests.Kinds, "load-test-kinds", nil, "kinds that templates of load tests may have beside those that reach no further than their namespace, such as PersistentVolumeClaim,Widget.example.com")
-	flags.StringVar(&options.LoadTests.MaxStored, "load-test-max-stored", "1Gi", "how many bytes the objects of a load test may take in the target's etcd at a time, by an estimate before the first one")
+	flags.StringSliceVar(&options.LoadTests.Kinds, "load-test-kinds", nil, "additional kinds that templates of load tests may have, besides those that stay within their namespace, such as PersistentVolumeClaim,Widget.example.com")
+	flags.StringVar(&options.LoadTests.MaxStored, "load-test-max-stored", "1Gi", "most bytes that the objects of a load test may take in the target's etcd, estimated before the first one is created")
 	flags.StringVar(&options.HealthAddress, "health-address", agent.DefaultHealthAddress, "address of /healthz, /readyz and /frozenz, which are served without authentication; 0 for none, :8081 for the probes of a kubelet")
 	flags.StringVar(&options.MetricsAddress, "metrics-address", agent.DefaultMetricsAddress, "address of /metrics, which is served without authentication; 0 for none, :8080 for all interfaces")
 	flags.StringVar(&options.PprofAddress, "pprof-address", "0", "address of /debug/pprof/; 0 for none")
@@ -141,7 +141,7 @@ func noArguments(_ *cobra.Command, arguments []string) error {
 	if len(arguments) == 0 {
 		return nil
 	}
-	return &agent.UsageError{Err: fmt.Errorf("unknown argument %q: the agent takes flags only", arguments[0])}
+	return &agent.UsageError{Err: fmt.Errorf("unknown argument %q: the agent takes only flags", arguments[0])}
 }
 
 func newLogger(output io.Writer, format string, verbosity int) (logr.Logger, error) {

@@ -42,7 +42,7 @@ func TestExitStatus(t *testing.T) {
 func TestHelpNamesTheExitStatus(t *testing.T) {
 	var output bytes.Buffer
 	run(context.Background(), []string{"--help"}, &output, io.Discard)
-	if want := "Exit status: 0 after SIGTERM or SIGINT, 1 when it fails or another agent has taken its Lease, 2 when"; !strings.Contains(output.String(), want) {
+	if want := "Exit status: 0 after SIGTERM or SIGINT, 1 when it fails or another agent has taken its Lease, 2 for"; !strings.Contains(output.String(), want) {
 		t.Errorf("the help lacks %q", want)
 	}
 }

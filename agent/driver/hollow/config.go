@@ -38,7 +38,7 @@ func decodeConfig(raw *runtime.RawExtension, path string) (v1alpha1.HollowNodeCo
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw.Raw, &fields); err != nil || fields == nil {
-		return config, driver.Invalid(path, "no JSON object: write a %s", v1alpha1.HollowNodeConfigKind)
+		return config, driver.Invalid(path, "not a JSON object: write a %s", v1alpha1.HollowNodeConfigKind)
 	}
 	read := map[string]setter{
 		"apiVersion":         requireString(&config.APIVersion, v1alpha1.GroupVersion.String()),
@@ -140,7 +140,7 @@ func readResources(target *corev1.ResourceList, check func(name string) string) 
 			}
 			quantity, err := v1alpha1.DecodeQuantity(quantities[name])
 			if err != nil {
-				return driver.Invalid(field, `no quantity: write it as "4" or "16Gi", got %s`, formatValue(quantities[name]))
+				return driver.Invalid(field, `not a quantity: write it as "4" or "16Gi", got %s`, formatValue(quantities[name]))
 			}
 			if problem := quantityProblem(corev1.ResourceName(name), quantity); problem != "" {
 				return driver.Invalid(field, "%s", problem)
@@ -166,7 +166,7 @@ func quantityProblem(name corev1.ResourceName, quantity resource.Quantity) strin
 func capacityName(name string) string {
 	switch {
 	case name == string(corev1.ResourcePods):
-		return "does not belong here: the number of pods is maxPods"
+		return "not allowed here: set the number of pods with maxPods"
 	case slices.Contains(basicResources, name), isExtended(name):
 		return ""
 	}

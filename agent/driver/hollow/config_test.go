@@ -21,9 +21,9 @@ const head = `"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig"`
 // Claim: Refused: unknown configuration fields. Broken: unknown fields skipped.
 func TestDecodeRefuses(t *testing.T) {
 	tests := map[string]struct{ config, want string }{
-		"no object":     {`[]`, "c: no JSON object: write a HollowNodeConfig"},
-		"null":          {`null`, "c: no JSON object: write a HollowNodeConfig"},
-		"a broken text": {`{`, "c: no JSON object: write a HollowNodeConfig"},
+		"no object":     {`[]`, "c: not a JSON object: write a HollowNodeConfig"},
+		"null":          {`null`, "c: not a JSON object: write a HollowNodeConfig"},
+		"a broken text": {`{`, "c: not a JSON object: write a HollowNodeConfig"},
 		// Edge case: A missing apiVersion was told `got ""`.
 		"no apiVersion":               {`{"kind":"HollowNodeConfig"}`, `c.apiVersion: missing: write apiVersion: hollowfleet.io/v1alpha1 and kind: HollowNodeConfig`},
 		"no kind":                     {`{"apiVersion":"hollowfleet.io/v1alpha1"}`, `c.kind: missing: write apiVersion: hollowfleet.io/v1alpha1 and kind: HollowNodeConfig`},
@@ -40,13 +40,13 @@ func TestDecodeRefuses(t *testing.T) {
 		"a negative startupDelay":     {`{` + head + `,"startupDelay":"-1s"}`, `c.startupDelay: want a duration such as "30s", from 0s to 24h, got "-1s"`},
 		"a startupDelay of days":      {`{` + head + `,"startupDelay":"25h"}`, `c.startupDelay: want a duration such as "30s", from 0s to 24h, got "25h"`},
 		"capacity as list":            {`{` + head + `,"capacity":["cpu"]}`, `c.capacity: want quantities by name such as {"cpu": "4"}, got ["cpu"]`},
-		"pods in capacity":            {`{` + head + `,"capacity":{"pods":"5"}}`, "c.capacity.pods: does not belong here: the number of pods is maxPods"},
+		"pods in capacity":            {`{` + head + `,"capacity":{"pods":"5"}}`, "c.capacity.pods: not allowed here: set the number of pods with maxPods"},
 		"an unknown resource":         {`{` + head + `,"capacity":{"gpu":"1"}}`, "c.capacity.gpu: unknown resource: want cpu, memory, ephemeral-storage or an extended resource such as example.com/gpu"},
 		"a resource of kubernetes.io": {`{` + head + `,"capacity":{"kubernetes.io/x":"1"}}`, "c.capacity.kubernetes.io/x: unknown resource: want cpu, memory, ephemeral-storage or an extended resource such as example.com/gpu"},
-		"no quantity":                 {`{` + head + `,"capacity":{"cpu":"four"}}`, `c.capacity.cpu: no quantity: write it as "4" or "16Gi", got "four"`},
+		"no quantity":                 {`{` + head + `,"capacity":{"cpu":"four"}}`, `c.capacity.cpu: not a quantity: write it as "4" or "16Gi", got "four"`},
 		// Edge case: A costly quantity in a provider configuration.
-		"a costly quantity":        {`{` + head + `,"capacity":{"cpu":"1e-2000000000"}}`, `c.capacity.cpu: no quantity: write it as "4" or "16Gi", got "1e-2000000000"`},
-		"a list as quantity":       {`{` + head + `,"capacity":{"memory":[1]}}`, `c.capacity.memory: no quantity: write it as "4" or "16Gi", got [1]`},
+		"a costly quantity":        {`{` + head + `,"capacity":{"cpu":"1e-2000000000"}}`, `c.capacity.cpu: not a quantity: write it as "4" or "16Gi", got "1e-2000000000"`},
+		"a list as quantity":       {`{` + head + `,"capacity":{"memory":[1]}}`, `c.capacity.memory: not a quantity: write it as "4" or "16Gi", got [1]`},
 		"a negative quantity":      {`{` + head + `,"capacity":{"cpu":"-1"}}`, `c.capacity.cpu: negative: want 0 or more, got "-1"`},
 		"half a GPU":               {`{` + head + `,"capacity":{"example.com/gpu":"500m"}}`, `c.capacity.example.com/gpu: an extended resource is counted in whole numbers, got "500m"`},
 		"a negative pod request":   {`{` + head + `,"podResources":{"memory":"-1Mi"}}`, `c.podResources.memory: negative: want 0 or more, got "-1Mi"`},

@@ -38,10 +38,10 @@ func ProviderID(cluster, machine string) string { return "hollowfleet://" + clus
 func resolveDesired(cluster string, request driver.Request) (desired, error) {
 	machine, class := request.Machine, request.Class
 	if machine.Spec.Versions.ControlPlane != "" {
-		return desired{}, driver.Invalid("spec.versions.controlPlane", "provider hollow makes no control planes: remove the field")
+		return desired{}, driver.Invalid("spec.versions.controlPlane", "provider hollow does not support control planes: remove the field")
 	}
 	if class.SecretName != "" {
-		return desired{}, driver.Invalid("spec.secretRef", "provider hollow takes no credentials: remove the field from the MachineClass")
+		return desired{}, driver.Invalid("spec.secretRef", "provider hollow does not use credentials: remove the field from the MachineClass")
 	}
 	config, err := decodeConfig(class.Config, class.Path)
 	if err != nil {
@@ -88,7 +88,7 @@ func checkDelay(delay time.Duration, request driver.Request) error {
 		return nil
 	}
 	return driver.Invalid(request.Class.Path+".startupDelay",
-		"%s is not less than the %s in which the Node has to be Ready: raise spec.timeouts.creation or shorten the delay", delay, timeout)
+		"%s is not less than the %s in which the Node must be Ready: raise spec.timeouts.creation or shorten the delay", delay, timeout)
 }
 
 // setVersions takes the versions over that a hollow-node can report. With any other it would not start.
@@ -96,13 +96,13 @@ func setVersions(configuration *hollownode.Configuration, versions v1alpha1.Mach
 	if versions.Kubelet != "" {
 		configuration.KubeletVersion = "v" + strings.TrimPrefix(versions.Kubelet, "v")
 		if err := hollownode.CheckKubeletVersion(configuration.KubeletVersion); err != nil {
-			return driver.Invalid("spec.versions.kubelet", "no semantic version: write it as v1.36.2, got %q (%s)", versions.Kubelet, err)
+			return driver.Invalid("spec.versions.kubelet", "not a semantic version: write it as v1.36.2, got %q (%s)", versions.Kubelet, err)
 		}
 	}
 	if engine := versions.ContainerRuntime; engine != nil {
 		configuration.ContainerRuntimeName, configuration.ContainerRuntimeVersion = engine.Name, engine.Version
 		if err := hollownode.CheckContainerRuntimeVersion(engine.Version); err != nil {
-			return driver.Invalid("spec.versions.containerRuntime.version", "no version: write it as 2.1.4, got %q (%s)", engine.Version, err)
+			return driver.Invalid("spec.versions.containerRuntime.version", "not a version: write it as 2.1.4, got %q (%s)", engine.Version, err)
 		}
 	}
 	return nil
@@ -164,7 +164,7 @@ func capacityOf(config v1alpha1.HollowNodeConfig, class *driver.Class) (corev1.R
 	}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if quantity := capacity[name]; quantity.Sign() <= 0 {
-			return nil, 0, driver.Invalid(class.Path+".capacity."+string(name), "a node needs some: want more than 0")
+			return nil, 0, driver.Invalid(class.Path+".capacity."+string(name), "want more than 0")
 		}
 	}
 	if config.MaxPods != nil {

@@ -90,15 +90,15 @@ func TestResolveRefuses(t *testing.T) {
 	}{
 		"a control plane": {
 			func(m *v1alpha1.Machine) { m.Spec.Versions.ControlPlane = "1.37.0" }, nil,
-			"spec.versions.controlPlane: provider hollow makes no control planes: remove the field",
+			"spec.versions.controlPlane: provider hollow does not support control planes: remove the field",
 		},
 		"a secret": {
 			nil, func(c *driver.Class) { c.SecretName = "s" },
-			"spec.secretRef: provider hollow takes no credentials: remove the field from the MachineClass",
+			"spec.secretRef: provider hollow does not use credentials: remove the field from the MachineClass",
 		},
 		"no cpu": {
 			nil, func(c *driver.Class) { c.Config.Raw = []byte(`{` + head + `,"capacity":{"cpu":"0"}}`) },
-			"spec.providerConfig.value.capacity.cpu: a node needs some: want more than 0",
+			"spec.providerConfig.value.capacity.cpu: want more than 0",
 		},
 		"a bad node template": {
 			nil, func(c *driver.Class) {
@@ -108,21 +108,21 @@ func TestResolveRefuses(t *testing.T) {
 		},
 		"a kubelet version that is none": {
 			func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "1.36" }, nil,
-			`spec.versions.kubelet: no semantic version: write it as v1.36.2, got "1.36" (illegal version string "v1.36")`,
+			`spec.versions.kubelet: not a semantic version: write it as v1.36.2, got "1.36" (illegal version string "v1.36")`,
 		},
 		"a kubelet version beyond all numbers": {
 			func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "v1.99999999999999999999.0" }, nil,
-			`spec.versions.kubelet: no semantic version: write it as v1.36.2, got "v1.99999999999999999999.0" (` +
+			`spec.versions.kubelet: not a semantic version: write it as v1.36.2, got "v1.99999999999999999999.0" (` +
 				`illegal non-numeric version component "99999999999999999999" in "v1.99999999999999999999.0": ` +
 				`strconv.ParseUint: parsing "99999999999999999999": value out of range)`,
 		},
 		"a container runtime version that is none": {
 			runtimeVersion("latest"), nil,
-			`spec.versions.containerRuntime.version: no version: write it as 2.1.4, got "latest" (could not parse "latest" as version)`,
+			`spec.versions.containerRuntime.version: not a version: write it as 2.1.4, got "latest" (could not parse "latest" as version)`,
 		},
 		"a container runtime version of one part": {
 			runtimeVersion("2"), nil,
-			`spec.versions.containerRuntime.version: no version: write it as 2.1.4, got "2" (illegal version string "2")`,
+			`spec.versions.containerRuntime.version: not a version: write it as 2.1.4, got "2" (illegal version string "2")`,
 		},
 		"too many pods in the node template": {
 			nil, func(c *driver.Class) {

@@ -60,7 +60,7 @@ func setKubelet(kubelet *hollownode.Kubelet, config *v1alpha1.HollowKubelet, pat
 		kubelet.SerializeImagePulls = kubelet.SerializeImagePulls && !parallel
 	case *serialize && parallel:
 		return driver.Invalid(path+".kubelet.maxParallelImagePulls",
-			"%d images cannot be pulled at a time one after the other: set serializeImagePulls to false, or remove one of the two", kubelet.MaxParallelImagePulls)
+			"cannot pull %d images at a time while images are pulled one by one: set serializeImagePulls to false, or remove one of the two", kubelet.MaxParallelImagePulls)
 	default:
 		kubelet.SerializeImagePulls = *serialize
 	}

@@ -98,7 +98,7 @@ func TestFidelityRefuses(t *testing.T) {
 		`"kubelet":{"eventBurst":0}`:                                    `c.kubelet.eventBurst: want a whole number from 1 to 10000, got 0`,
 		`"kubelet":{"serializeImagePulls":"no"}`:                        `c.kubelet.serializeImagePulls: want true or false, got "no"`,
 		`"kubelet":{"configMapAndSecretChangeDetectionStrategy":"TTL"}`: `c.kubelet.configMapAndSecretChangeDetectionStrategy: want Watch or Cache or Get, got "TTL"`,
-		`"kubelet":{"serializeImagePulls":true,"maxParallelImagePulls":5}`: `c.kubelet.maxParallelImagePulls: 5 images cannot be pulled at a time one after the other: ` +
+		`"kubelet":{"serializeImagePulls":true,"maxParallelImagePulls":5}`: `c.kubelet.maxParallelImagePulls: cannot pull 5 images at a time while images are pulled one by one: ` +
 			`set serializeImagePulls to false, or remove one of the two`,
 	} {
 		t.Run(fields, func(t *testing.T) {

@@ -28,7 +28,7 @@ func TestAForeignObjectOfAMachinesNameIsNamedAndLeft(t *testing.T) {
 			_, err := b.Create(t.Context(), b.request("victim"))
 			var conflict *driver.NameConflictError
 			g.Expect(errors.As(err, &conflict)).To(BeTrue(), "%v", err)
-			g.Expect(conflict.Problem).To(And(ContainSubstring(b.namespace+"/victim"), ContainSubstring("that no agent made")))
+			g.Expect(conflict.Problem).To(And(ContainSubstring(b.namespace+"/victim"), ContainSubstring("was not created by an agent")))
 
 			g.Expect(b.Delete(t.Context(), b.request("victim").Machine)).To(Succeed())
 			_, err = b.Get(t.Context(), b.request("victim"))

@@ -168,17 +168,17 @@ func stateOf(pod *corev1.Pod) (state driver.State, message string) {
 	}
 	for _, container := range pod.Status.ContainerStatuses {
 		if waiting := container.State.Waiting; waiting != nil && !slices.Contains(harmless, waiting.Reason) {
-			return driver.Failing, joinWithColons(fmt.Sprintf("the hollow-node does not run (%s)", plural.Count(container.RestartCount, "restart")), waiting.Reason, waiting.Message)
+			return driver.Failing, joinWithColons(fmt.Sprintf("the hollow-node is not running (%s)", plural.Count(container.RestartCount, "restart")), waiting.Reason, waiting.Message)
 		}
 		if ended := container.State.Terminated; ended != nil {
-			return driver.Failing, joinWithColons(fmt.Sprintf("the hollow-node ended with exit code %d and will be started again", ended.ExitCode), ended.Reason, ended.Message)
+			return driver.Failing, joinWithColons(fmt.Sprintf("the hollow-node ended with exit code %d and will be restarted", ended.ExitCode), ended.Reason, ended.Message)
 		}
 	}
 	if pod.Status.Phase != corev1.PodRunning {
 		return driver.Pending, pendingMessage(pod)
 	}
 	if !hasCondition(pod, corev1.PodReady, corev1.ConditionTrue) {
-		return driver.Pending, "the hollow-node runs and is not ready yet"
+		return driver.Pending, "the hollow-node is running and not ready yet"
 	}
 	return driver.Running, ""
 }
@@ -188,7 +188,7 @@ func heldBy(finalizers []string) string {
 	if len(finalizers) == 0 {
 		return ""
 	}
-	return "it stays until others remove their finalizers: " + strings.Join(finalizers, ", ")
+	return "it is kept by the finalizers of others: " + strings.Join(finalizers, ", ")
 }
 
 func pendingMessage(pod *corev1.Pod) string {

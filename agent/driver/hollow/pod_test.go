@@ -103,20 +103,20 @@ func TestStateOf(t *testing.T) {
 	}{
 		"new":       {corev1.Pod{}, driver.Pending, "the pod is being started"},
 		"starting":  {corev1.Pod{Status: status(corev1.PodPending, corev1.ConditionFalse, waiting("ContainerCreating"))}, driver.Pending, "the pod is being started"},
-		"not ready": {corev1.Pod{Status: status(corev1.PodRunning, corev1.ConditionFalse, running)}, driver.Pending, "the hollow-node runs and is not ready yet"},
+		"not ready": {corev1.Pod{Status: status(corev1.PodRunning, corev1.ConditionFalse, running)}, driver.Pending, "the hollow-node is running and not ready yet"},
 		"ready":     {corev1.Pod{Status: status(corev1.PodRunning, corev1.ConditionTrue, running)}, driver.Running, ""},
 		"unschedulable": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes"},
 		}}}, driver.Pending, "the pod is not scheduled: Unschedulable: 0/1 nodes"},
-		"crashing":      {corev1.Pod{Status: status(corev1.PodRunning, corev1.ConditionFalse, waiting("CrashLoopBackOff"))}, driver.Failing, "the hollow-node does not run (2 restarts): CrashLoopBackOff: why"},
-		"no image":      {corev1.Pod{Status: status(corev1.PodPending, corev1.ConditionFalse, waiting("ErrImagePull"))}, driver.Failing, "the hollow-node does not run (2 restarts): ErrImagePull: why"},
-		"refused":       {corev1.Pod{Status: status(corev1.PodPending, corev1.ConditionFalse, waiting("Unsupported"))}, driver.Failing, "the hollow-node does not run (2 restarts): Unsupported: why"},
-		"just ended":    {corev1.Pod{Status: status(corev1.PodRunning, corev1.ConditionFalse, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "Error"}})}, driver.Failing, "the hollow-node ended with exit code 137 and will be started again: Error"},
+		"crashing":      {corev1.Pod{Status: status(corev1.PodRunning, corev1.ConditionFalse, waiting("CrashLoopBackOff"))}, driver.Failing, "the hollow-node is not running (2 restarts): CrashLoopBackOff: why"},
+		"no image":      {corev1.Pod{Status: status(corev1.PodPending, corev1.ConditionFalse, waiting("ErrImagePull"))}, driver.Failing, "the hollow-node is not running (2 restarts): ErrImagePull: why"},
+		"refused":       {corev1.Pod{Status: status(corev1.PodPending, corev1.ConditionFalse, waiting("Unsupported"))}, driver.Failing, "the hollow-node is not running (2 restarts): Unsupported: why"},
+		"just ended":    {corev1.Pod{Status: status(corev1.PodRunning, corev1.ConditionFalse, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "Error"}})}, driver.Failing, "the hollow-node ended with exit code 137 and will be restarted: Error"},
 		"evicted":       {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"}}, driver.Failed, "the pod has ended: Evicted: low on memory"},
 		"succeeded":     {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, driver.Failed, "the pod has ended"},
 		"being deleted": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}, Status: status(corev1.PodRunning, corev1.ConditionTrue, running)}, driver.Deleting, "the pod is being deleted"},
 		"held": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: []string{"example.com/a", "example.com/b"}}}, driver.Deleting,
-			"the pod is being deleted: it stays until others remove their finalizers: example.com/a, example.com/b"},
+			"the pod is being deleted: it is kept by the finalizers of others: example.com/a, example.com/b"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -101,7 +101,7 @@ func (d *Driver) checkOwnership(object client.Object, kind string) error {
 	}
 	if !madeByAgent(object) {
 		return &driver.NameConflictError{Foreign: true, Problem: fmt.Sprintf(
-			"a %s named %s/%s exists that no agent made: delete the Machine and create it with another name, or remove the %s",
+			"a %s named %s/%s exists and was not created by an agent: delete the Machine and create it with another name, or remove the %s",
 			kind, object.GetNamespace(), object.GetName(), kind)}
 	}
 	return &driver.NameConflictError{Problem: fmt.Sprintf("%s %s/%s is not of cluster %q (label %s is %q): give each cluster a host namespace of its own",
@@ -177,7 +177,7 @@ func tokenID(token string) (string, error) {
 		return "", fmt.Errorf("reading the ID of a bootstrap token: %w", err)
 	}
 	if claims.ID == "" {
-		return "", fmt.Errorf("the API server issued a token without an ID, so that no request could be tied to its machine: use Kubernetes 1.30 or newer")
+		return "", fmt.Errorf("the API server issued a token without an ID, so requests cannot be tied to their machines: use Kubernetes 1.30 or newer")
 	}
 	return claims.ID, nil
 }

@@ -113,11 +113,11 @@ func explainUncounted(budget *policyv1.PodDisruptionBudget) string {
 	allowed := meta.FindStatusCondition(budget.Status.Conditions, policyv1.DisruptionAllowedCondition)
 	switch {
 	case allowed != nil && allowed.Reason == policyv1.SyncFailedReason:
-		return "cannot be computed, and so allows no disruption (" + allowed.Message + ")"
+		return "cannot be computed, so it allows no disruption (" + allowed.Message + ")"
 	case budget.Status.ObservedGeneration != budget.Generation:
-		return "has not been looked at by the cluster's disruption controller, and so allows no disruption"
+		return "has not been observed by the cluster's disruption controller, so it allows no disruption"
 	case budget.Status.ExpectedPods == 0:
-		return "allows no disruption of pods without a controller, which it cannot count: give it a number as minAvailable"
+		return "allows no disruption of pods without a controller, because it cannot count them: set minAvailable to a number"
 	}
 	return ""
 }

@@ -197,7 +197,7 @@ func TestABudgetThatNeverAllowsADisruptionIsNamedAtOnce(t *testing.T) {
 	b.budget("web", 1, 0)
 	found := b.budgets(0)
 	b.Expect(found).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonInsufficientPods)))
-	b.Expect(found.Message).To(Equal("PodDisruptionBudget " + b.namespace + "/web allows no disruption at all (it wants 1 healthy pods of 1)"))
+	b.Expect(found.Message).To(Equal("PodDisruptionBudget " + b.namespace + "/web allows no disruption at all (it requires 1 healthy pods of 1)"))
 	b.pod(node, "web-1", "web", true, nil)
 	b.waitFor("web", 1)
 	b.Expect(b.budgets(0).Status).To(Equal(metav1.ConditionTrue), "it allows one")

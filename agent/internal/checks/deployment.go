@@ -32,14 +32,14 @@ func availabilityOf(name string, found *appsv1.Deployment) metav1.Condition {
 	case desired == 0:
 		return metav1.Condition{
 			Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonScaledToZero,
-			Message: name + " is scaled to 0: nothing runs that could be healthy; scale it up, or remove the check from spec.healthChecks",
+			Message: name + " is scaled to 0, so nothing can be healthy; scale it up, or remove the check from spec.healthChecks",
 		}
 	case found.Status.ObservedGeneration != found.Generation:
-		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending, Message: name + " has a spec that its controller has not looked at yet"}
+		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending, Message: name + " has a spec that its controller has not observed yet"}
 	case int(found.Status.AvailableReplicas) < desired:
 		return metav1.Condition{
 			Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMinimumReplicasUnavailable,
-			Message: fmt.Sprintf("%s has fewer available replicas than the %d that it asks for", name, desired),
+			Message: fmt.Sprintf("%s has fewer available replicas than the %d that it wants", name, desired),
 		}
 	}
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMinimumReplicasAvailable}

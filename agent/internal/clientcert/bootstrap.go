@@ -78,7 +78,7 @@ func readBootstrap(path, cluster string) (bootstrap, error) {
 // checkServer refuses a server to which the join token would travel in the clear, or that anyone could play.
 func checkServer(server *clientcmdapi.Cluster) error {
 	if server.InsecureSkipTLSVerify {
-		return errors.New("insecure-skip-tls-verify: the agent does not give its token to a server that has not shown who it is: put the hub's CA into certificate-authority-data instead")
+		return errors.New("insecure-skip-tls-verify: the agent does not send its token to an unverified server: set certificate-authority-data to the hub's CA instead")
 	}
 	return joining.CheckURL(server.Server)
 }
@@ -93,7 +93,7 @@ func kindOf(token, cluster string) (kind, error) {
 	}
 	claims, err := parseToken(token)
 	if err != nil {
-		return "", errors.New("its token is neither a join token nor that of a ServiceAccount")
+		return "", errors.New("its token is neither a join token nor a ServiceAccount token")
 	}
 	if user := accountUser(cluster); claims.Subject != user {
 		return "", fmt.Errorf("its token is for %q, want a join token, or one for %q", claims.Subject, user)

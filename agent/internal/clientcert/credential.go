@@ -132,11 +132,11 @@ func (e *IdentityError) Error() string { return e.Message }
 func CheckIdentity(cluster string, is authenticationv1.UserInfo) error {
 	own := v1alpha1.AgentUserPrefix + cluster
 	if is.Username != own && is.Username != accountUser(cluster) {
-		return &IdentityError{fmt.Sprintf("the hub knows its user as %q, want %q or %q: let the cluster join with 'kubectl hollow cluster join %s' and --bootstrap-kubeconfig",
+		return &IdentityError{fmt.Sprintf("the hub identifies its user as %q, want %q or %q: let the cluster join with 'kubectl hollow cluster join %s' and --bootstrap-kubeconfig",
 			is.Username, own, accountUser(cluster), cluster)}
 	}
 	if slices.Contains(is.Groups, everything) {
-		return &IdentityError{fmt.Sprintf("its user %q is in group %q, which nothing on the hub is refused to", is.Username, everything)}
+		return &IdentityError{fmt.Sprintf("its user %q is in group %q, which has full access to the hub", is.Username, everything)}
 	}
 	return nil
 }

@@ -80,18 +80,18 @@ func (m *Manager) explainError(as hubIdentity, err error) error {
 	if stored := (*StoreError)(nil); errors.As(err, &stored) {
 		return explainStoreError(err)
 	}
-	remedy := fmt.Sprintf("make a new one with 'kubectl hollow cluster join %s --again' and put it at %s", m.Cluster, m.Bootstrap)
+	remedy := fmt.Sprintf("create a new one with 'kubectl hollow cluster join %s --again' and put it at %s", m.Cluster, m.Bootstrap)
 	switch {
 	case as == noIdentity && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoToken)):
-		return fmt.Errorf("a bootstrap kubeconfig, because the hub does not accept the stored credential, if there is one: %s: %w", remedy, err)
+		return fmt.Errorf("a bootstrap kubeconfig, because there is no stored credential that the hub accepts: %s: %w", remedy, err)
 	case as == joiningIdentity && apierrors.IsUnauthorized(err):
-		return fmt.Errorf("a good join token: the hub does not know the one at %s; it has expired, was removed, or is for another hub: %s: %w", m.Bootstrap, remedy, err)
+		return fmt.Errorf("a valid join token: the hub rejects the one at %s; it has expired, was removed, or is for another hub: %s: %w", m.Bootstrap, remedy, err)
 	case as == ownIdentity && apierrors.IsUnauthorized(err):
 		return fmt.Errorf("a new credential: the hub does not accept the current one: %w", err)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%s: %s: %w", describePermission(err, onHub), m.hubRemedy(as, err, remedy), err)
 	case m.credentialKind() == serviceAccountToken && apierrors.IsNotFound(err):
-		return fmt.Errorf("the hub to make the agent's ServiceAccount, which it does once Cluster %s is accepted: %w", m.Cluster, err)
+		return fmt.Errorf("the hub to create the agent's ServiceAccount, which it does once Cluster %s is accepted: %w", m.Cluster, err)
 	}
 	return fmt.Errorf("the hub: %w", clients.Diagnose(err))
 }
@@ -103,15 +103,15 @@ func (m *Manager) hubRemedy(as hubIdentity, err error, newToken string) string {
 	case !isRoleMissing(err):
 		return "an admission policy of the hub refuses it; its message says why"
 	case as == joiningIdentity && m.credentialKind() == certificate && errors.As(err, &request) && request.Object == clusterObject(m.Cluster):
-		return fmt.Sprintf("the token at %s is not for Cluster %s, or that Cluster is denied or does not exist: look at it with 'kubectl hollow cluster list %s', and if it is there, accept it, or %s",
+		return fmt.Sprintf("the token at %s is not for Cluster %s, or that Cluster is denied or does not exist: check with 'kubectl hollow cluster list %s'; if the cluster exists, accept it, or %s",
 			m.Bootstrap, m.Cluster, m.Cluster, newToken)
 	case m.credentialKind() == serviceAccountToken:
-		return fmt.Sprintf("ClusterRole hollowfleet-agent and RoleBinding %s/hollowfleet-agent on the hub give it: accept the cluster with 'kubectl hollow cluster accept %s' if it is denied; 'hub install' and a running hub restore them",
+		return fmt.Sprintf("ClusterRole hollowfleet-agent and RoleBinding %s/hollowfleet-agent on the hub grant it: accept the cluster with 'kubectl hollow cluster accept %s' if it is denied; 'hub install' and a running hub restore them",
 			m.Cluster, m.Cluster)
 	case as == joiningIdentity:
-		return fmt.Sprintf("ClusterRole hollowfleet:join:%s on the hub gives it to join tokens: a running hub restores it", m.Cluster)
+		return fmt.Sprintf("ClusterRole hollowfleet:join:%s on the hub grants it to join tokens: a running hub restores it", m.Cluster)
 	}
-	return fmt.Sprintf("ClusterRole hollowfleet:cluster:%s on the hub gives it: accept the cluster with 'kubectl hollow cluster accept %s' if it is denied; a running hub restores it",
+	return fmt.Sprintf("ClusterRole hollowfleet:cluster:%s on the hub grants it: accept the cluster with 'kubectl hollow cluster accept %s' if it is denied; a running hub restores it",
 		m.Cluster, m.Cluster)
 }
 
@@ -133,7 +133,7 @@ func explainStoreError(err error) error {
 	const elsewhere = "or name another one (--credential-secret; chart value target.namespace)"
 	switch cause := request.Err; {
 	case apierrors.IsUnauthorized(cause):
-		return fmt.Errorf("access to the workload cluster, which does not know the agent's user: renew the credential of its --target-kubeconfig (chart value target.kubeconfigSecret): %w", err)
+		return fmt.Errorf("access to the workload cluster, which rejects the agent's user: renew the credential of its --target-kubeconfig (chart value target.kubeconfigSecret): %w", err)
 	case apierrors.IsNotFound(cause):
 		return fmt.Errorf("the namespace of %s in the workload cluster: apply config/rbac/agent-workload there, %s: %w", request.Object, elsewhere, err)
 	case apierrors.HasStatusCause(cause, corev1.NamespaceTerminatingCause):
@@ -150,7 +150,7 @@ func workloadRemedy(err error) string {
 	case strings.Contains(err.Error(), podhostPolicy):
 		return "it is a simulated one, and the Secret is in the namespace of its podhost, where only users of group hollowfleet:agents write Secrets and pods, and no ServiceAccount: " +
 			"start the agent with the kubeconfig of 'simcluster kubeconfig --user hollowfleet-agent --group hollowfleet:agents' as --target-kubeconfig " +
-			"(chart value target.kubeconfigSecret; the chart simcluster does so by itself)"
+			"(chart value target.kubeconfigSecret; the chart simcluster does this automatically)"
 	case isRoleMissing(err):
 		return "Role hollowfleet-agent there allows it in the agent's namespace: apply config/rbac/agent-workload, or name a Secret of the namespace that has this Role " +
 			"(--credential-secret; chart values target.namespace and hub.credentialSecret)"

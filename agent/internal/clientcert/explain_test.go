@@ -123,7 +123,7 @@ func TestAWorkloadClusterThatDoesNotKnowItsAgent(t *testing.T) {
 	anonymous.BearerToken = "nobody"
 	store := &loadable{Secret: NewSecret(b.clientOf(anonymous), b.secret())}
 	b.run(func(o *Options) { o.Store = store })
-	b.waitsForTheStore("access to the workload cluster, which does not know the agent's user", "target.kubeconfigSecret")
+	b.waitsForTheStore("access to the workload cluster, which rejects the agent's user", "target.kubeconfigSecret")
 	b.stop()
 	b.Expect(b.manager.spent).To(BeEmpty(), "the hub has not refused the join token")
 }

@@ -67,7 +67,7 @@ func (m *Manager) adoptCredential(taken Credential, at time.Time) {
 func (m *Manager) publishConfig(taken Credential) {
 	config, err := restConfig(m.server, taken.authInfo())
 	if err != nil {
-		m.setWaiting("", fmt.Sprintf("Keeping the former configuration for the hub: %v", err))
+		m.setWaiting("", fmt.Sprintf("Keeping the previous configuration for the hub: %v", err))
 		return
 	}
 	m.mu.Lock()

@@ -17,7 +17,7 @@ func TestOnlyTheClustersOwnAgentIsItsIdentity(t *testing.T) {
 	}{
 		"certificate":            {"hollowfleet.io:agent:a", append([]string{"hollowfleet.io:cluster:a"}, authenticated...), ""},
 		"service account":        {"system:serviceaccount:a:hollowfleet-agent", authenticated, ""},
-		"administrator":          {"kubernetes-admin", []string{"system:masters"}, `knows its user as "kubernetes-admin"`},
+		"administrator":          {"kubernetes-admin", []string{"system:masters"}, `identifies its user as "kubernetes-admin"`},
 		"anonymous":              {"system:anonymous", []string{"system:unauthenticated"}, `"system:anonymous"`},
 		"another cluster":        {"hollowfleet.io:agent:ab", []string{"hollowfleet.io:cluster:ab"}, `want "hollowfleet.io:agent:a"`},
 		"another's account":      {"system:serviceaccount:b:hollowfleet-agent", authenticated, "kubectl hollow cluster join a"},

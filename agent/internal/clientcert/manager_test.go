@@ -135,7 +135,7 @@ func TestATokenThatHasExpired(t *testing.T) {
 	b := newEnv(t)
 	b.bootstrap(b.token(time.Now().Add(-time.Minute)))
 	b.run()
-	b.waits("the hub does not know the one at " + b.path + "; it has expired, was removed, or is for another hub: make a new one with 'kubectl hollow cluster join " + b.cluster + " --again'")
+	b.waits("the hub rejects the one at " + b.path + "; it has expired, was removed, or is for another hub: create a new one with 'kubectl hollow cluster join " + b.cluster + " --again'")
 	b.Expect(b.counted(resultError)).To(BeNumerically(">", 0))
 
 	// A new one is taken without a restart.
@@ -156,7 +156,7 @@ func TestTokensThatAreNone(t *testing.T) {
 	b := newEnv(t)
 	for token, want := range map[string]string{
 		"":         "it has no token",
-		"password": "its token is neither a join token nor that of a ServiceAccount",
+		"password": "its token is neither a join token nor a ServiceAccount token",
 	} {
 		b.bootstrap(token)
 		b.run()
@@ -189,7 +189,7 @@ func TestALapsedCertificateAndAnExpiredToken(t *testing.T) {
 	b.bootstrap(b.token(time.Now().Add(-time.Minute)))
 	b.clock.SetTime(time.Now().Add(2 * time.Hour))
 	b.run()
-	b.waits("make a new one with 'kubectl hollow cluster join " + b.cluster + " --again' and put it at " + b.path)
+	b.waits("create a new one with 'kubectl hollow cluster join " + b.cluster + " --again' and put it at " + b.path)
 	// It keeps asking, and takes a new token without a restart.
 	b.bootstrap(b.token(time.Now().Add(time.Hour)))
 	b.approveAll()

@@ -82,7 +82,7 @@ func (r *requests) requestObject() string { return "CertificateSigningRequest " 
 
 func clusterObject(cluster string) string { return "Cluster " + cluster }
 
-// observe tells what has become of the request.
+// observe tells what has happened to the request.
 func (r *requests) observe(csr *certificatesv1.CertificateSigningRequest) *observedRequest {
 	if csr == nil {
 		return nil
@@ -194,9 +194,9 @@ func (r *requests) untilNextLook() time.Duration {
 func describeWait(cluster *v1alpha1.Cluster, csr *certificatesv1.CertificateSigningRequest, request *observedRequest) string {
 	switch {
 	case !request.Mine:
-		return fmt.Sprintf("another agent: CertificateSigningRequest %s of %q is open; it is taken away when it stays so for a minute", csr.Name, csr.Spec.Username)
+		return fmt.Sprintf("another agent: CertificateSigningRequest %s of %q is open; it will be removed if it stays open for a minute", csr.Name, csr.Spec.Username)
 	case request.State == requestApproved:
-		return fmt.Sprintf("the certificate: CertificateSigningRequest %s is approved, and the hub's signer has not issued it yet", csr.Name)
+		return fmt.Sprintf("the certificate: CertificateSigningRequest %s is approved, but the hub's signer has not issued it yet", csr.Name)
 	case request.State == requestDenied:
 		return "approval: " + describeRefusal(csr, certificatesv1.CertificateDenied, "denied")
 	case request.State == requestFailed:

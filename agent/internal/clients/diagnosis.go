@@ -25,9 +25,9 @@ func Diagnose(err error) error {
 	case errors.As(err, &name):
 		said = "wrong URL, or server name: the server's certificate is for other names"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		said = "clock skew, or an expired certificate: by the clock of this machine the server's certificate is not valid now; set the clock, or renew the certificate"
+		said = "clock skew, or an expired certificate: according to this machine's clock the server's certificate is not valid now; set the clock, or renew the certificate"
 	case errors.As(err, &lookup) && lookup.IsNotFound:
-		said = "wrong URL: there is no host of that name"
+		said = "wrong URL: unknown host name"
 	case errors.Is(err, http.ErrSchemeMismatch):
 		said = "wrong URL: the server does not speak TLS"
 	case errors.Is(err, syscall.ECONNREFUSED):

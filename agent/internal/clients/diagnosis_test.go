@@ -46,8 +46,8 @@ func TestDiagnose(t *testing.T) {
 		"a server without TLS":      {strings.Replace(plain.URL, "http:", "https:", 1), validCA, "wrong URL: the server does not speak TLS"},
 		"another authority":         {serveTLS(t, valid), anotherCA, "wrong CA: the kubeconfig's certificate authority did not sign the server's certificate"},
 		"another name":              {strings.Replace(serveTLS(t, valid), "127.0.0.1", "localhost", 1), validCA, "wrong URL, or server name: the server's certificate is for other names"},
-		"a clock that is behind":    {serveTLS(t, later), laterCA, "clock skew, or an expired certificate: by the clock of this machine"},
-		"a clock that is ahead":     {serveTLS(t, expired), expiredCA, "clock skew, or an expired certificate: by the clock of this machine"},
+		"a clock that is behind":    {serveTLS(t, later), laterCA, "clock skew, or an expired certificate: according to this machine's clock"},
+		"a clock that is ahead":     {serveTLS(t, expired), expiredCA, "clock skew, or an expired certificate: according to this machine's clock"},
 		"a server that is all fine": {serveTLS(t, valid), validCA, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestDiagnose(t *testing.T) {
 		})
 	}
 	g := NewWithT(t)
-	g.Expect(Diagnose(&net.DNSError{Name: "hub.example", IsNotFound: true})).To(MatchError(HavePrefix("wrong URL: there is no host of that name")))
+	g.Expect(Diagnose(&net.DNSError{Name: "hub.example", IsNotFound: true})).To(MatchError(HavePrefix("wrong URL: unknown host name")))
 	g.Expect(Diagnose(syscall.ECONNRESET)).To(Equal(syscall.ECONNRESET))
 	g.Expect(Diagnose(nil)).To(Succeed())
 }

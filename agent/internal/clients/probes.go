@@ -113,7 +113,7 @@ func (i *identity) checkIdentity(ctx context.Context) error {
 	}
 	if i.uid != string(namespace.UID) {
 		i.direct.Reconnect()
-		return fmt.Errorf("the %s is another cluster: the UID of its namespace %s is %s and was %s: check the address in the kubeconfig, or start the agent again if that is meant",
+		return fmt.Errorf("the %s is another cluster: the UID of its namespace %s is %s and was %s: check the address in the kubeconfig, or restart the agent if this is intended",
 			i.of, metav1.NamespaceSystem, namespace.UID, i.uid)
 	}
 	return nil

@@ -165,7 +165,7 @@ func (r *Reporter) Release(ctx context.Context) error {
 	next := r.lease.DeepCopy()
 	next.Spec.HolderIdentity = ptr.To("")
 	if err := r.Client.Update(ctx, next); err != nil {
-		return fmt.Errorf("giving up Lease %s/%s: %w", next.Namespace, next.Name, err)
+		return fmt.Errorf("releasing Lease %s/%s: %w", next.Namespace, next.Name, err)
 	}
 	return nil
 }
@@ -335,9 +335,9 @@ func (t *LeaseHolder) Blocked() (why freeze.Blocker, blocked bool) {
 		return *t.standby, true
 	case t.rival != "":
 		return freeze.Blocker{Reason: v1alpha1.ReasonAnotherAgent, Since: t.rivalSince, Message: fmt.Sprintf(
-			"agent %q holds the cluster's Lease; this one stands by until the Lease is given up or no longer renewed", t.rival)}, true
+			"agent %q holds the cluster's Lease; this one stands by until the Lease is released or no longer renewed", t.rival)}, true
 	case t.renewed.IsZero():
-		return freeze.Blocker{Reason: v1alpha1.ReasonLeaseNotHeld, Since: t.since, Message: "the cluster's Lease is not taken yet"}, true
+		return freeze.Blocker{Reason: v1alpha1.ReasonLeaseNotHeld, Since: t.since, Message: "the cluster's Lease is not held yet"}, true
 	case freeze.Passed(t.renewed, t.clock.Now()) >= t.duration*3/4:
 		return freeze.Blocker{Reason: v1alpha1.ReasonLeaseNotHeld, Since: until, Message: fmt.Sprintf(
 			"the cluster's Lease was last renewed at %s, so another agent may take it", t.renewed.UTC().Format(time.RFC3339))}, true

@@ -240,7 +240,7 @@ type Metrics struct {
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hollowfleet_agent_certificate_requests_total",
-		Help: "Certificate requests of kubelets by verdict. Join and Renewal were approved, all others left alone.",
+		Help: "Certificate requests of kubelets by verdict. Join and Renewal were approved, all others ignored.",
 	}, []string{"verdict"})}
 	registerer.MustRegister(m.decisions)
 	for _, verdict := range Verdicts {

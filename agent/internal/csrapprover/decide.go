@@ -91,7 +91,7 @@ func Decide(csr *certificatesv1.CertificateSigningRequest, facts Facts) (Decisio
 	}
 	id, isToken := strings.CutPrefix(ids[0], tokenIDPrefix)
 	if !isToken || id == "" || !slices.Contains(facts.TokenIDs, id) {
-		return OtherToken, fmt.Sprintf("credential %q was not made for machine %q", ids[0], name)
+		return OtherToken, fmt.Sprintf("credential %q was not issued for machine %q", ids[0], name)
 	}
 	return ApproveJoin, "requested with the bootstrap token of this machine"
 }
@@ -99,7 +99,7 @@ func Decide(csr *certificatesv1.CertificateSigningRequest, facts Facts) (Decisio
 // nodeOf returns the name of the node whose identity is asked for, exactly and with nothing beside it.
 func nodeOf(csr *certificatesv1.CertificateSigningRequest) (string, error) {
 	if csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
-		return "", fmt.Errorf("signer %q is none for kubelets", csr.Spec.SignerName)
+		return "", fmt.Errorf("signer %q is not a signer for kubelets", csr.Spec.SignerName)
 	}
 	request, err := certrequest.Parse(csr.Spec.Request)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 const patience = 30 * time.Second
 
 // errNoRound is that no round has looked at a Machine, because the agent was frozen when it was its turn.
-var errNoRound = errors.New("the agent was frozen meanwhile")
+var errNoRound = errors.New("the agent was frozen in the meantime")
 
 // arrivals are the Machines whose pods are about to be created, and what is known for their plans. Its owner is a Controller,
 // whose mutex guards it.
@@ -270,5 +270,5 @@ func arrivalsMessage(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisru
 			arrived++
 		}
 	}
-	return fmt.Sprintf("; Machines that come during the faults are hit too, %d so far", arrived)
+	return fmt.Sprintf("; Machines created during the faults are hit too, %d so far", arrived)
 }

@@ -36,7 +36,7 @@ func (w *World) startRun(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDi
 	}
 	warnings := effect.Warnings()
 	if hasNeverJoin(run) {
-		warnings = append(warnings, fmt.Sprintf("NeverJoin also hits Machines that come while the run is in progress; %d that it could hit now are about to join", w.aboutToJoin(run)))
+		warnings = append(warnings, fmt.Sprintf("NeverJoin also hits Machines that are created while the run is in progress; %d that it could hit now are about to join", w.aboutToJoin(run)))
 	}
 	status.Preview = previewOf(selected, warnings)
 	preview := strings.Join(append([]string{"would hit " + nameNodes(selected)}, warnings...), "; ")
@@ -45,7 +45,7 @@ func (w *World) startRun(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDi
 	case run.Spec.Paused:
 		status.Message = "paused: " + preview
 	case w.Frozen:
-		status.Message = "the agent is frozen, and starts no disruption: " + preview
+		status.Message = "the agent is frozen and starts no disruption: " + preview
 	case w.Now.Before(due.Add(-lead)):
 		status.Message = fmt.Sprintf("starts at %s: %s", due.UTC().Format(time.RFC3339), preview)
 	case len(selected) == 0 && !hasNeverJoin(run):
@@ -170,7 +170,7 @@ func matchesTarget(target v1alpha1.DisruptionTarget, chosen labels.Selector, mac
 // explainNoTarget says why no Node is hit.
 func (w *World) explainNoTarget(run *v1alpha1.NodeDisruptionRun) string {
 	if chosen := w.countCandidates(run); run.Spec.Target.Mode == disrupt.ModePercent && chosen > 0 {
-		return fmt.Sprintf("%d%% of %s is less than one, rounded down: choose a larger percentage, or mode One", run.Spec.Target.Value, countNodes(chosen))
+		return fmt.Sprintf("%d%% of %s rounds down to 0: use a larger percentage, or mode One", run.Spec.Target.Value, countNodes(chosen))
 	}
 	undisruptable := 0
 	for _, pod := range w.Pods {
@@ -180,7 +180,7 @@ func (w *World) explainNoTarget(run *v1alpha1.NodeDisruptionRun) string {
 	}
 	why := fmt.Sprintf("the cluster has %s with %s; correct the target", plural.Count(len(w.Machines), "Machine"), plural.Count(len(w.Nodes), "Node"))
 	if undisruptable > 0 {
-		why += fmt.Sprintf(", or replace the %s whose pods an earlier agent made", plural.Count(undisruptable, "Machine"))
+		why += fmt.Sprintf(", or replace the %s whose pods an earlier agent created", plural.Count(undisruptable, "Machine"))
 	}
 	return why
 }

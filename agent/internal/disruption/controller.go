@@ -153,7 +153,7 @@ func (c *Controller) observe(ctx context.Context, runs []v1alpha1.NodeDisruption
 	}
 	failures = append(failures, c.Host.List(ctx, pods, client.InNamespace(c.Host.Namespace), client.UnsafeDisableDeepCopy))
 	if err := errors.Join(failures...); err != nil {
-		return World{}, nil, fmt.Errorf("reading what node disruptions rest on: %w", err)
+		return World{}, nil, fmt.Errorf("reading the state for node disruptions: %w", err)
 	}
 	for _, machine := range machines.Items {
 		if machine.DecodeError == "" {

@@ -219,15 +219,15 @@ func (w *World) progressAfterEnd(status *v1alpha1.NodeDisruptionRunStatus) (v1al
 	waited := w.Now.Sub(ends) - w.frozenSince(ends)
 	switch ill := w.countUnrecovered(status); {
 	case !w.Frozen && w.Answered.Before(ends) && w.Now.Sub(ends) < nextAnswer:
-		return v1alpha1.NodeDisruptionRunning, "the faults are over; the Nodes are looked at once more"
+		return v1alpha1.NodeDisruptionRunning, "the faults are over; checking the Nodes once more"
 	case w.Frozen || w.Answered.Before(ends):
-		return v1alpha1.NodeDisruptionRunning, "the faults are over; what has become of the Nodes is not known until the cluster's API server answers and the agent is not frozen"
+		return v1alpha1.NodeDisruptionRunning, "the faults are over; the state of the Nodes is unknown until the cluster's API server answers and the agent is not frozen"
 	case status.Selected == 0:
-		return v1alpha1.NodeDisruptionFailed, "no Node was hit: NeverJoin hits Machines that come while the run is in progress, and none of the target did: create Machines between its start and its end, or let it last longer"
+		return v1alpha1.NodeDisruptionFailed, "no Node was hit: NeverJoin hits Machines that are created while the run is in progress, and none of the target was: create Machines between its start and its end, or let it last longer"
 	case status.Injected == 0:
 		return v1alpha1.NodeDisruptionFailed, fmt.Sprintf("none of %d Nodes was disrupted%s", status.Selected, whyNone(status.Nodes)) + w.describeBlindTime(begins, ends)
 	case ill == 0 || waited >= recovery:
-		return v1alpha1.NodeDisruptionCompleted, fmt.Sprintf("%d of %d Nodes were disrupted, %d seen so, %d recovered",
+		return v1alpha1.NodeDisruptionCompleted, fmt.Sprintf("%d of %d Nodes were disrupted, %d observed, %d recovered",
 			status.Injected, status.Selected, status.Observed, status.Recovered) + w.describeBlindTime(begins, ends)
 	default:
 		return v1alpha1.NodeDisruptionRunning, "the faults are over; " + plural.Have(ill, "Node") + " not recovered yet"
@@ -282,5 +282,5 @@ func (w *World) describeBlindTime(begins, ends time.Time) string {
 	if frozen <= 0 {
 		return ""
 	}
-	return fmt.Sprintf("; for %s of it the agent was frozen or did not run, and saw nothing", frozen)
+	return fmt.Sprintf("; for %s of that time the agent was frozen or not running, and observed nothing", frozen)
 }

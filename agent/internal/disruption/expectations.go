@@ -57,7 +57,7 @@ func isJudged(node *v1alpha1.DisruptedNode, number int32) bool {
 	return slices.Contains(node.Met, number) || slices.Contains(node.Missed, number) || slices.Contains(node.Unknown, number)
 }
 
-// giveUp notes that of the expectations that are open on a Node it cannot be told whether they are met.
+// giveUp notes that it is unknown whether the open expectations of a Node are met.
 func (w *World) giveUp(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.DisruptedNode) {
 	for i := range run.Spec.Expectations {
 		if number := int32(i); !isJudged(node, number) {

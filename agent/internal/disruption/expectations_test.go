@@ -116,7 +116,7 @@ func TestWhatCannotBeSeenIsUnknown(t *testing.T) {
 	g.Expect(run.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionRunning), HaveField("Message", ContainSubstring("until the cluster's API server answers")), HaveField("Verdict", BeEmpty())))
 	w.work()
 	g.Expect(run.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionCompleted), HaveField("Verdict", v1alpha1.DisruptionUnknown),
-		HaveField("Message", HaveSuffix("; for 1m0s of it the agent was frozen or did not run, and saw nothing"))))
+		HaveField("Message", HaveSuffix("; for 1m0s of that time the agent was frozen or not running, and observed nothing"))))
 	g.Expect(run.Status.Expectations).To(Equal([]v1alpha1.ExpectationResult{
 		{Type: v1alpha1.ExpectCondition, Unknown: 1}, {Type: v1alpha1.ExpectMachineReplaced, Met: 1},
 	}))
@@ -162,7 +162,7 @@ func TestAnExpectationIsMissedOnANodeThatWasNotHit(t *testing.T) {
 		HaveField("Message", ContainSubstring("none of 1 Nodes was disrupted: m00: its pod is gone"))))
 }
 
-// A pause takes the fault away, so that what was expected of it cannot be told any more.
+// A pause takes the fault away, so that what was expected of it can no longer be known.
 func TestWhatAPauseInterruptsIsUnknown(t *testing.T) {
 	g, w, run := expecting(t, expectNotReady, expectReplaced)
 	w.Machines = nil

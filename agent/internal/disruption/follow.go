@@ -14,7 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// followRun records what became of the Nodes of a run that has started.
+// followRun records what happened to the Nodes of a run that has started.
 func (w *World) followRun(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRunStatus) {
 	entries := entriesOf(run)
 	status.Injected, status.Observed, status.Recovered = 0, 0, 0
@@ -34,7 +34,7 @@ func (w *World) followRun(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.Node
 	}
 }
 
-// followNode records what became of one Node. A fault counts as injected when its first window has started and the pod has
+// followNode records what happened to one Node. A fault counts as injected when its first window has started and the pod has
 // the plan.
 func (w *World) followNode(run *v1alpha1.NodeDisruptionRun, entries []disrupt.Entry, node *v1alpha1.DisruptedNode) {
 	pod, has := w.Pods[node.Name]

@@ -19,7 +19,7 @@ func TestNeverJoinFailsWhereNoMachineCame(t *testing.T) {
 	g.Expect(run.Status.Message).To(ContainSubstring("0 that it could hit now are about to join"))
 	w.pass(lead + 2*time.Second)
 	w.work()
-	g.Expect(run.Status.Message).To(ContainSubstring("Machines that come during the faults are hit too, 0 so far"))
+	g.Expect(run.Status.Message).To(ContainSubstring("Machines created during the faults are hit too, 0 so far"))
 	w.pass(2 * time.Minute)
 	w.work()
 	g.Expect(run.Status.Phase).To(Equal(v1alpha1.NodeDisruptionFailed))
@@ -42,7 +42,7 @@ func TestAPercentageThatIsNoNodeSaysSo(t *testing.T) {
 	})
 	w.work()
 	g.Expect(run.Status.Phase).To(Equal(v1alpha1.NodeDisruptionFailed))
-	g.Expect(run.Status.Message).To(ContainSubstring("34% of 2 Nodes is less than one, rounded down"))
+	g.Expect(run.Status.Message).To(ContainSubstring("34% of 2 Nodes rounds down to 0"))
 }
 
 // The last answer of the API server is mostly older than the end of the faults: that alone is no reason for a doubt.
@@ -59,9 +59,9 @@ func TestTheEndOfADisruptionIsNoDoubt(t *testing.T) {
 		g.Expect(run.Status.Phase).To(Equal(v1alpha1.NodeDisruptionRunning))
 		return run.Status.Message
 	}
-	g.Expect(look(time.Second)).To(Equal("the faults are over; the Nodes are looked at once more"))
-	g.Expect(look(nextAnswer - time.Second)).To(ContainSubstring("looked at once more"))
-	g.Expect(look(nextAnswer)).To(ContainSubstring("is not known until the cluster's API server answers"))
+	g.Expect(look(time.Second)).To(Equal("the faults are over; checking the Nodes once more"))
+	g.Expect(look(nextAnswer - time.Second)).To(ContainSubstring("checking the Nodes once more"))
+	g.Expect(look(nextAnswer)).To(ContainSubstring("is unknown until the cluster's API server answers"))
 	w.Frozen = true
 	g.Expect(look(time.Second)).To(ContainSubstring("is not known"))
 }

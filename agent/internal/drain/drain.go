@@ -119,7 +119,7 @@ func (d *Drainer) Round(ctx context.Context, node *corev1.Node) (Round, error) {
 		budgets, err := d.listBudgets(ctx, refused)
 		if err != nil {
 			// What the round came to is known all the same.
-			klog.FromContext(ctx).Info("Not naming the disruption budgets that hold pods", "Node", klog.KObj(node), "error", err)
+			klog.FromContext(ctx).Info("Leaving out the names of the disruption budgets that block pods", "Node", klog.KObj(node), "error", err)
 		}
 		round.Misconfigured = Misconfigured(refused, budgets)
 	}
@@ -164,7 +164,7 @@ func evictAll(ctx context.Context, helper *drain.Helper, pods []corev1.Pod, trie
 	evicted := 0
 	later := func(pod *corev1.Pod) {
 		round.More = round.More || evicted >= maxEvictions || !tried.Has(pod.UID)
-		round.Refused = append(round.Refused, Refusal{Pod: nameOf(pod), Why: "its turn has not come yet"})
+		round.Refused = append(round.Refused, Refusal{Pod: nameOf(pod), Why: "waiting for its turn"})
 	}
 	for i := range pods {
 		pod := &pods[i]
@@ -226,7 +226,7 @@ func leavingName(pod *corev1.Pod) string {
 	if len(pod.Finalizers) == 0 {
 		return nameOf(pod)
 	}
-	return nameOf(pod) + ", which finalizers keep: " + strings.Join(pod.Finalizers, ", ")
+	return nameOf(pod) + ", kept by finalizers: " + strings.Join(pod.Finalizers, ", ")
 }
 
 func nameOf(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

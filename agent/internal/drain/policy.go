@@ -96,7 +96,7 @@ func Evaluate(round Round, elapsed, timeout time.Duration) Report {
 	}
 	if len(round.Misconfigured) > 0 {
 		report.Reason = v1alpha1.ReasonMisconfiguredBudget
-		report.Message = describeBudgets(round.Misconfigured) + ": change it, or the drain ends with its timeout; " + report.Message
+		report.Message = describeBudgets(round.Misconfigured) + ": change it, or the drain ends at its timeout; " + report.Message
 	} else if len(round.Returning) > 0 {
 		report.Reason = v1alpha1.ReasonPodsComeBack
 		report.Message = comeBack(round.Returning) + "; " + report.Message
@@ -111,7 +111,7 @@ func Evaluate(round Round, elapsed, timeout time.Duration) Report {
 func GivenUp(timeout time.Duration, how string) Report {
 	return Report{
 		Over: true, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDrainTimedOut,
-		Message: fmt.Sprintf("the drain was given up after %s, its timeout: %s", timeout, how),
+		Message: fmt.Sprintf("the drain timed out after %s: %s", timeout, how),
 	}
 }
 
@@ -152,7 +152,7 @@ func comeBack(owners []Returning) string {
 	if more := len(owners) - maxNamed; more > 0 {
 		words = append(words, fmt.Sprintf("so do those of %d more", more))
 	}
-	return strings.Join(words, "; ") + ": keep them off the Node, or scale their owner down, or the drain ends with its timeout"
+	return strings.Join(words, "; ") + ": keep them off the Node, or scale their owner down, or the drain ends at its timeout"
 }
 
 func clampDuration(d, least, most time.Duration) time.Duration { return max(least, min(d, most)) }
@@ -212,7 +212,7 @@ func Never(budget *policyv1.PodDisruptionBudget) string {
 	case isPercentage(spec.MinAvailable, "100%"):
 		return "allows no disruption at all (minAvailable: 100%)"
 	case status.ObservedGeneration == budget.Generation && status.ExpectedPods > 0 && status.DesiredHealthy >= status.ExpectedPods:
-		return fmt.Sprintf("allows no disruption at all (it wants %d healthy pods of %d)", status.DesiredHealthy, status.ExpectedPods)
+		return fmt.Sprintf("allows no disruption at all (it requires %d healthy pods of %d)", status.DesiredHealthy, status.ExpectedPods)
 	}
 	return ""
 }

@@ -68,7 +68,7 @@ func TestJudge(t *testing.T) {
 		"should look at least four times a minute":       {Round{Leaving: []string{"ns/a"}}, timeout / 2, false, v1alpha1.ReasonDraining, "waiting for pod ns/a", 15 * time.Second},
 		"should look exactly at the deadline":            {Round{Leaving: []string{"ns/a"}}, timeout - 7*time.Second, false, v1alpha1.ReasonDraining, "waiting for pod ns/a", 7 * time.Second},
 		"should say why a pod was refused":               {Round{Refused: refused, Leaving: []string{"ns/c"}}, 0, false, v1alpha1.ReasonDraining, "waiting for 3 pods (ns/a, ns/b, ns/c): too", time.Second},
-		"should give up at the deadline":                 {Round{Refused: refused}, timeout, true, v1alpha1.ReasonDrainTimedOut, "the drain was given up after 1h0m0s, its timeout: 2 pods (ns/a, ns/b) left", 0},
+		"should give up at the deadline":                 {Round{Refused: refused}, timeout, true, v1alpha1.ReasonDrainTimedOut, "the drain timed out after 1h0m0s: 2 pods (ns/a, ns/b) left", 0},
 		"should continue at once with pods that had no turn": {
 			Round{Refused: refused[:1], More: true}, timeout / 2, false, v1alpha1.ReasonDraining, "waiting for pod ns/b: would violate the budget", time.Second,
 		},
@@ -84,11 +84,11 @@ func TestJudge(t *testing.T) {
 		},
 		"should name a misconfigured budget": {
 			Round{Refused: refused[:1], Misconfigured: []Budget{{"ns/pdb", "allows nothing"}}}, 0, false, v1alpha1.ReasonMisconfiguredBudget,
-			"PodDisruptionBudget ns/pdb allows nothing: change it, or the drain ends with its timeout; waiting for pod ns/b", time.Second,
+			"PodDisruptionBudget ns/pdb allows nothing: change it, or the drain ends at its timeout; waiting for pod ns/b", time.Second,
 		},
 		"should give up on a misconfigured budget at the deadline, too": {
 			Round{Refused: refused[:1], Misconfigured: []Budget{{"ns/pdb", "allows nothing"}}}, timeout, true, v1alpha1.ReasonDrainTimedOut,
-			"the drain was given up after 1h0m0s, its timeout: pod ns/b left", 0,
+			"the drain timed out after 1h0m0s: pod ns/b left", 0,
 		},
 	}
 	for name, test := range tests {
@@ -159,7 +159,7 @@ func TestMisconfigured(t *testing.T) {
 			"ns/b allows no disruption at all (minAvailable: 100%)"},
 		"should find a budget that wants all pods": {[]policyv1.PodDisruptionBudget{budget("b", func(b *policyv1.PodDisruptionBudget) {
 			b.Spec.MinAvailable, b.Status.DesiredHealthy = number(3), 3
-		})}, "ns/b allows no disruption at all (it wants 3 healthy pods of 3)"},
+		})}, "ns/b allows no disruption at all (it requires 3 healthy pods of 3)"},
 		"should not believe an old status": {[]policyv1.PodDisruptionBudget{budget("b", func(b *policyv1.PodDisruptionBudget) {
 			b.Status.DesiredHealthy, b.Generation = 3, 2
 		})}, ""},

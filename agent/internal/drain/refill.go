@@ -113,7 +113,7 @@ func (r Returning) String() string {
 	if r.Tolerates {
 		return fmt.Sprintf("pods of %s come back: they tolerate %s", r.Owner, corev1.TaintNodeUnschedulable)
 	}
-	return fmt.Sprintf("pods of %s come back: something binds them to the cordoned Node", r.Owner)
+	return fmt.Sprintf("pods of %s come back: they are bound to the cordoned Node", r.Owner)
 }
 
 // ownerOf names what makes a pod again: its controller, or else whatever has given it its name.

@@ -74,11 +74,11 @@ func TestPodsThatComeBackAreEvictedLessAndLessOften(t *testing.T) {
 	}{
 		"they tolerate every taint":              {[]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, true, "pods of ReplicaSet ns/web come back: they tolerate node.kubernetes.io/unschedulable", nil},
 		"they tolerate that one":                 {[]corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}, true, "they tolerate node.kubernetes.io/unschedulable", nil},
-		"they tolerate NoExecute only":           {[]corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}, true, "something binds them to the cordoned Node", nil},
-		"they are bound there, without an owner": {nil, false, "pods of pod ns/web- come back: something binds them to the cordoned Node", nil},
+		"they tolerate NoExecute only":           {[]corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}, true, "they are bound to the cordoned Node", nil},
+		"they are bound there, without an owner": {nil, false, "pods of pod ns/web- come back: they are bound to the cordoned Node", nil},
 		"they take long to end":                  {nil, true, "pods of ReplicaSet ns/web come back", func(o *owner) { o.terminates = 90 * time.Second }},
 		"each has another name":                  {[]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, false, "pods of namespace ns come back: they tolerate", func(o *owner) { o.nameless = true }},
-		"each has another Job":                   {nil, false, "pods of namespace ns come back: something binds them", func(o *owner) { o.jobs = true }},
+		"each has another Job":                   {nil, false, "pods of namespace ns come back: they are bound", func(o *owner) { o.jobs = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &owner{name: "web", replicas: 2, tolerates: test.tolerates, controller: test.controller, terminates: 500 * time.Millisecond, deletedAt: map[types.UID]time.Time{}}

@@ -97,5 +97,5 @@ func TestARoundNamesTheFinalizersOfPodsThatLeave(t *testing.T) {
 	round, err := d.Round(t.Context(), readyNode())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(s.evicted).To(BeEmpty())
-	g.Expect(Evaluate(round, time.Minute, time.Hour).Message).To(ContainSubstring("ns/web-1, which finalizers keep: example.com/a, example.com/b"))
+	g.Expect(Evaluate(round, time.Minute, time.Hour).Message).To(ContainSubstring("ns/web-1, kept by finalizers: example.com/a, example.com/b"))
 }

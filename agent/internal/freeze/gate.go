@@ -198,7 +198,7 @@ func (m *Monitor) Deciding(ctx context.Context) context.Context {
 		if thaw == begun {
 			return nil
 		}
-		return &Error{Reason: "Outdated", Message: "this was decided before the last freeze ended, and has to be decided again", Since: at}
+		return &Error{Reason: "Outdated", Message: "this was decided before the last freeze ended, and must be decided again", Since: at}
 	})
 }
 

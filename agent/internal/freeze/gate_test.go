@@ -175,7 +175,7 @@ func TestARepetitionIsRefusedWhenTheAgentHasFrozenMeanwhile(t *testing.T) {
 				t.Errorf("the deletion came to %v, want a freeze error", err)
 			}
 			if sent.Load() != 1 {
-				t.Errorf("%d deletions were sent, want that of before the freeze", sent.Load())
+				t.Errorf("%d deletions were sent, want the one sent before the freeze", sent.Load())
 			}
 		})
 	}

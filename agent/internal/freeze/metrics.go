@@ -57,11 +57,11 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		}, []string{"scope", "reason"}),
 		since: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hollowfleet_agent_frozen_since_timestamp_seconds",
-			Help: "Unix time since which the present reason of the freeze holds, 0 while the agent is not frozen.",
+			Help: "Unix time since which the agent is frozen for its current reason, 0 while it is not frozen.",
 		}),
 		seconds: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hollowfleet_agent_frozen_seconds_total",
-			Help: "Time that the agent was frozen, by the reason that explained it.",
+			Help: "Time that the agent was frozen, by reason.",
 		}, []string{"reason"}),
 		freezes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hollowfleet_agent_freezes_total",
@@ -176,7 +176,7 @@ func (s State) describeReasons() string {
 		b.WriteString("not frozen\n")
 	}
 	if s.Ordered {
-		fmt.Fprintf(&b, "%-7s %s: a person wants the freeze\n", clusterScope, v1alpha1.ReasonManualFreeze)
+		fmt.Fprintf(&b, "%-7s %s: frozen by a user\n", clusterScope, v1alpha1.ReasonManualFreeze)
 	}
 	for _, blocker := range s.Blockers {
 		fmt.Fprintf(&b, "%-7s %s since %s: %s\n", agentScope, blocker.Reason, blocker.Since.UTC().Format(time.RFC3339), blocker.Message)

@@ -204,7 +204,7 @@ func TestFrozenz(t *testing.T) {
 	text = httptest.NewRecorder()
 	w.ServeHTTP(text, httptest.NewRequest(http.MethodGet, "/frozenz", nil))
 	g.Expect(strings.Split(text.Body.String(), "\n")).To(ContainElements(
-		"cluster ManualFreeze: a person wants the freeze", "agent   LeaseNotHeld since 2026-01-01T00:00:00Z: lapsed"))
+		"cluster ManualFreeze: frozen by a user", "agent   LeaseNotHeld since 2026-01-01T00:00:00Z: lapsed"))
 
 	inJSON := httptest.NewRecorder()
 	w.ServeHTTP(inJSON, httptest.NewRequest(http.MethodGet, "/frozenz?format=json", nil))

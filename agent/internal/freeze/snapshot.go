@@ -214,7 +214,7 @@ func messageOf(status EndpointStatus) string {
 		message = fmt.Sprintf("%s API server: not probed yet", status.Scope)
 	}
 	if status.LastOutcome == OK {
-		message = fmt.Sprintf("the %s API server answers, and counts as healthy after more good answers (%d so far)", status.Scope, status.Successes)
+		message = fmt.Sprintf("the %s API server answers, and counts as healthy after more answers (%d so far)", status.Scope, status.Successes)
 	}
 	if status.LastMessage != "" {
 		message += " (" + status.LastMessage + ")"
@@ -243,7 +243,7 @@ func (m *Monitor) addRelist(state *State) {
 	if !m.options.Relist || state.Frozen || m.listed {
 		return
 	}
-	why := Blocker{Reason: v1alpha1.ReasonRelisting, Message: "the agent compares its caches with the API servers before it acts, which takes a few seconds", Since: m.downtime.open}
+	why := Blocker{Reason: v1alpha1.ReasonRelisting, Message: "the agent is comparing its caches with the API servers, which takes a few seconds", Since: m.downtime.open}
 	if m.listing != "" {
 		why.Message = m.listing
 	}

@@ -19,7 +19,7 @@ import (
 const RefusalsToDeny = 3
 
 // ErrShutOut says that what the agent has open on the hub has to end.
-var ErrShutOut = errors.New("the hub has shut this agent out")
+var ErrShutOut = errors.New("the hub refuses this agent")
 
 // Denial knows whether the hub has shut the agent out.
 type Denial struct {

@@ -208,10 +208,10 @@ func describeFinding(known Hub, s Observation, reason string) string {
 	text := ""
 	switch reason {
 	case v1alpha1.ReasonHubChanged:
-		text = fmt.Sprintf("Cluster %s is not the one that this agent worked for: its UID is %s and was %s, so it was recreated, or this is another hub",
+		text = fmt.Sprintf("Cluster %s is not the Cluster that this agent knows: its UID is %s and was %s, so it was recreated, or this is another hub",
 			s.Cluster, s.Hub.ClusterUID, known.ClusterUID)
 	case v1alpha1.ReasonHubRestored:
-		text = fmt.Sprintf("the hub has gone back in time: it had confirmed a renewal of the Lease of cluster %s at %s, and now %s; it was restored from a backup, or has lost the Lease",
+		text = fmt.Sprintf("the hub is older than before: it had confirmed a renewal of the Lease of cluster %s at %s, and now has %s; it was restored from a backup, or has lost the Lease",
 			s.Cluster, formatTime(known.Renewed), describeRenewal(s.Hub.Renewed))
 	case v1alpha1.ReasonHubEmpty:
 		text = fmt.Sprintf("the hub has no Machine of cluster %s any more", s.Cluster)
@@ -219,7 +219,7 @@ func describeFinding(known Hub, s Observation, reason string) string {
 	if s.Machines == 0 && reason != v1alpha1.ReasonHubEmpty {
 		text += ", and it has no Machine of the cluster"
 	}
-	return fmt.Sprintf("%s. The cluster has %s, which stay as they are. Nothing is created or deleted until a person has looked and says: kubectl hollow cluster acknowledge %s",
+	return fmt.Sprintf("%s. The cluster has %s, which stay unchanged. Nothing is created or deleted until you have checked the hub and run: kubectl hollow cluster acknowledge %s",
 		text, countInstances(s.Instances), s.Cluster)
 }
 

@@ -173,7 +173,7 @@ func (v *Verifier) recordSeen(seen Hub) {
 	v.wakeRun()
 }
 
-// shownRenewal is the last renewal that a Lease tells of, zero if there is none: that of before the agent knew the hub, if
+// shownRenewal is the last renewal that a Lease tells of, zero if there is none: the one from before the agent knew the hub, if
 // the Lease keeps it.
 func shownRenewal(lease *coordinationv1.Lease) time.Time {
 	kept, ok := lease.Annotations[v1alpha1.ShownRenewalAnnotation]

@@ -52,7 +52,7 @@ func (s *Store) loadMemory(ctx context.Context) (Memory, error) {
 		return memory, fmt.Errorf("reading what is known of the hub: %w", err)
 	}
 	if err := json.Unmarshal([]byte(found.Data[memoryKey]), &memory); err != nil {
-		return memory, fmt.Errorf("reading %s of ConfigMap %s, which is to be deleted if this hub is the right one: %w", memoryKey, key, err)
+		return memory, fmt.Errorf("reading %s of ConfigMap %s, which you can delete if this hub is the right one: %w", memoryKey, key, err)
 	}
 	s.object = found
 	return memory, nil

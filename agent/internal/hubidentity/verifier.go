@@ -136,7 +136,7 @@ func (v *Verifier) Blocked() (why freeze.Blocker, blocked bool) {
 	case v.judged && v.doubted.IsZero():
 		v.doubted = v.Clock.Now()
 	}
-	message := "the hub is compared with the one that the agent knows"
+	message := "comparing the hub with the one that the agent knows"
 	if v.problem != "" {
 		message += "; so far that fails: " + v.problem
 	}
@@ -299,20 +299,20 @@ func (v *Verifier) logOutcome(before, now Memory, outcome Outcome, sight Observa
 	switch outcome {
 	case Unchanged:
 	case Met:
-		log.Info("Getting acquainted with the hub", "instances", sight.Instances)
+		log.Info("Recording the identity of the hub", "instances", sight.Instances)
 	case NothingToLose:
 		log.Info("Working for a hub that is not the previous one, because the cluster has no instance to lose", "known", before.Hub)
 	case Found:
-		log.Info("Finding a strange hub: nothing is created or deleted until a person acknowledges it",
+		log.Info("Finding a different or restored hub: nothing is created or deleted until a user acknowledges it",
 			"finding", now.Finding.ID, "reason", now.Finding.Reason, "message", now.Finding.Message)
 	case Back:
-		log.Info("Finding the hub back that the agent knows", "finding", before.Finding.ID)
+		log.Info("Finding the known hub again", "finding", before.Finding.ID)
 	case Acknowledged:
 		user := ""
 		if last := v.Last.Cluster(); last != nil {
 			user = last.Annotations[v1alpha1.AcknowledgeHubUserAnnotation]
 		}
-		log.Info("Working for the hub that was found strange, because a person has acknowledged it",
+		log.Info("Working for the hub that a user has acknowledged",
 			"finding", before.Finding.ID, "reason", before.Finding.Reason, "user", user, "instances", sight.Instances)
 	}
 }
@@ -373,7 +373,7 @@ type Metrics struct {
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hollowfleet_agent_hub_looks_total",
-		Help: "Looks at the hub's identity that changed something, by outcome: Met, NothingToLose, Found, Back, Acknowledged.",
+		Help: "Checks of the hub's identity that changed something, by outcome: Met, NothingToLose, Found, Back, Acknowledged.",
 	}, []string{"outcome"})}
 	registerer.MustRegister(m.outcomes)
 	for _, outcome := range changes {

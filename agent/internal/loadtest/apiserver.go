@@ -139,7 +139,7 @@ func (x *execution) scrapeBefore(ctx context.Context) serverCounts {
 	if err != nil && ctx.Err() == nil {
 		text := fmt.Sprintf("%s is missing: %s", v1alpha1.LoadAPIServerRequest, err)
 		if apierrors.IsForbidden(err) {
-			text = fmt.Sprintf("%s is missing: the agent may not get /metrics: %s", v1alpha1.LoadAPIServerRequest, rights)
+			text = fmt.Sprintf("%s is missing: the agent may not read /metrics: %s", v1alpha1.LoadAPIServerRequest, rights)
 		}
 		x.addNote(conditions.Shorten(text, mostNote))
 	}

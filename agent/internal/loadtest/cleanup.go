@@ -62,7 +62,7 @@ func (c *Controller) cleanUp(ctx context.Context, run *v1alpha1.LoadTestRun) (le
 func (l leftovers) String(now time.Time) string {
 	for i := range l {
 		if at := l[i].DeletionTimestamp; at != nil && now.Sub(at.Time) > stuckAfter {
-			return fmt.Sprintf("namespace %s cannot be removed for %s: %s", l[i].Name, now.Sub(at.Time).Truncate(time.Minute), explainTerminating(&l[i]))
+			return fmt.Sprintf("namespace %s is not removed after %s: %s", l[i].Name, now.Sub(at.Time).Truncate(time.Minute), explainTerminating(&l[i]))
 		}
 	}
 	if len(l) == 1 {

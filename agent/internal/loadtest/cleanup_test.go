@@ -20,6 +20,6 @@ func TestNamespacesThatCannotBeRemoved(t *testing.T) {
 	g.Expect(leftovers{leaving("a", time.Minute), {}}.String(now)).To(Equal("2 namespaces are being removed"))
 	g.Expect(leftovers{leaving("a", time.Minute), leaving("b", 6*time.Minute,
 		corev1.NamespaceCondition{Status: corev1.ConditionFalse, Message: "all is read"}, corev1.NamespaceCondition{Status: corev1.ConditionTrue, Message: "finalizers remain"},
-	)}.String(now)).To(Equal("namespace b cannot be removed for 6m0s: finalizers remain"))
+	)}.String(now)).To(Equal("namespace b is not removed after 6m0s: finalizers remain"))
 	g.Expect(leftovers{leaving("b", 6*time.Minute)}.String(now)).To(ContainSubstring("does not say why"))
 }

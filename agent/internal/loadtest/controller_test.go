@@ -82,7 +82,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"a template that does not parse": {"{{.Name", "template thing of step a: parsing"},
 		"a kind that is not served":      {"apiVersion: v1\nkind: Nothing", "serves no kind Nothing in apiVersion v1"},
 		"a version that is not served":   {"apiVersion: nothing.example.com/v1\nkind: Pod", "does not serve apiVersion nothing.example.com/v1"},
-		"a kind in no namespace":         {"apiVersion: v1\nkind: Node", "objects of kind Node are in no namespace"},
+		"a kind in no namespace":         {"apiVersion: v1\nkind: Node", "kind Node is not namespaced"},
 		"an object that is not valid":    {"apiVersion: v1\nkind: Pod\nspec: {containers: []}", "spec.containers: Required value"},
 		"a field that there is not":      {strings.Replace(pod, "%s", ", nothing: 1", 1), "unknown field"},
 	} {
@@ -138,7 +138,7 @@ func TestRunsTakeTurns(t *testing.T) {
 	first := b.create("first", configMap, nil, waits(4*time.Second))
 	b.reaches(first, v1alpha1.LoadTestRunPhaseRunning)
 	second := b.create("second", configMap, nil, creates(1))
-	b.Eventually(b.status(second)).Should(HaveField("Message", ContainSubstring("waits for load test run first")))
+	b.Eventually(b.status(second)).Should(HaveField("Message", ContainSubstring("waiting for load test run first")))
 	b.Expect(second.Status.Phase).To(Equal(v1alpha1.LoadTestRunPhasePending))
 	b.Expect(second.Finalizers).To(BeEmpty(), "it has made nothing")
 	third := b.create("third", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.Stopped = true }, creates(1))
@@ -156,8 +156,8 @@ func TestWhatEndsARun(t *testing.T) {
 		want   string
 	}{
 		"spec.stopped":    {nil, func(b *env, run *v1alpha1.LoadTestRun) { b.merge(run, `{"spec":{"stopped":true}}`) }, "stopped"},
-		"the agent's end": {nil, func(b *env, _ *v1alpha1.LoadTestRun) { b.stop(); b.start() }, "the agent was restarted in the middle of the run"},
-		"a timeout":       {func(spec *v1alpha1.LoadTestRunSpec) { spec.Timeout = metav1.Duration{Duration: 8 * time.Second} }, nil, "timeout: the steps are not done within 8s"},
+		"the agent's end": {nil, func(b *env, _ *v1alpha1.LoadTestRun) { b.stop(); b.start() }, "the agent was restarted during the run"},
+		"a timeout":       {func(spec *v1alpha1.LoadTestRunSpec) { spec.Timeout = metav1.Duration{Duration: 8 * time.Second} }, nil, "timeout: the steps did not finish within 8s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newEnv(t)
@@ -293,7 +293,7 @@ func TestARunGoesOnWhenAnOlderOneTurnsUp(t *testing.T) {
 	older := b.create("a-older", configMap, nil, creates(1))
 	run := b.long(nil)
 	hidden.Store(false)
-	b.Eventually(b.status(older)).Should(HaveField("Message", ContainSubstring("waits for load test run "+run.Name)))
+	b.Eventually(b.status(older)).Should(HaveField("Message", ContainSubstring("waiting for load test run "+run.Name)))
 	b.Expect(b.status(run)()).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseRunning))
 	b.merge(run, `{"spec":{"stopped":true}}`)
 	b.Expect(b.over(run)).To(HaveField("Failure", ContainSubstring("stopped")))

@@ -68,7 +68,7 @@ func (e *engine) runSteps(ctx context.Context) error {
 	if timeout <= 0 {
 		timeout = 15 * time.Minute
 	}
-	bounded, release := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("timeout: the steps are not done within %s", timeout))
+	bounded, release := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("timeout: the steps did not finish within %s", timeout))
 	defer release()
 	if e.run.Spec.AbortOnBreach {
 		go e.watchThresholds(bounded, cancel)
@@ -164,11 +164,11 @@ func firstBreach(results []v1alpha1.LoadThresholdResult) string {
 			continue
 		}
 		if result.Measured != nil && result.Max != nil {
-			return fmt.Sprintf("thresholds[%d] is crossed, and abortOnBreach set: %s of %s is %s and may be %s",
+			return fmt.Sprintf("thresholds[%d] is crossed and has abortOnBreach: %s of %s is %s, at most %s is allowed",
 				i, result.Quantile, result.Measurement, result.Measured.Duration.Round(time.Microsecond), result.Max.Duration)
 		}
 		if result.MaxPercent != nil {
-			return fmt.Sprintf("thresholds[%d] is crossed, and abortOnBreach set: %s of 100 requests failed, and %d may", i, result.MeasuredPercent, *result.MaxPercent)
+			return fmt.Sprintf("thresholds[%d] is crossed and has abortOnBreach: %s of 100 requests failed, at most %d are allowed", i, result.MeasuredPercent, *result.MaxPercent)
 		}
 	}
 	return ""

@@ -65,7 +65,7 @@ func (x *execution) readEnvironment(ctx context.Context) *v1alpha1.LoadEnvironme
 		environment.Profiles = countValues(profiles)
 	}
 	if err := errors.Join(versionErr, nodesErr, podsErr); err != nil && ctx.Err() == nil {
-		x.addNote("the environment is not known in full: " + shortenError(fmt.Errorf("reading version, Nodes and hollow nodes: %w", err)))
+		x.addNote("the environment is not fully known: " + shortenError(fmt.Errorf("reading version, Nodes and hollow nodes: %w", err)))
 	}
 	return environment
 }

@@ -23,8 +23,8 @@ const (
 var (
 	errStopped   = errors.New("stopped: spec.stopped was set")
 	errDeleted   = errors.New("the run was deleted")
-	errVanished  = errors.New("the hub does not have the run any more")
-	errRestarted = errors.New("the agent was restarted in the middle of the run")
+	errVanished  = errors.New("the run no longer exists on the hub")
+	errRestarted = errors.New("the agent was restarted during the run")
 )
 
 // execution is a run that continues in this process.

@@ -26,7 +26,7 @@ type nodeTracker struct {
 	ready map[string]bool
 	// isHollow has the Nodes that are there.
 	isHollow map[string]bool
-	// over is that the steps are: what becomes of Nodes later is not measured.
+	// over is that the steps are: what happens to Nodes later is not measured.
 	over bool
 	// late has the Nodes whose kubelet was late at some time, those that are gone as well.
 	late map[string]lateKubelet

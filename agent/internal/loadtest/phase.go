@@ -66,7 +66,7 @@ func (p *phase) runPhase(ctx context.Context) error {
 	case v1alpha1.LoadWait:
 		return sleepFor(ctx, p.deps, p.spec.Duration.Duration)
 	default:
-		return fmt.Errorf("phases: the agent does not know the action %s: it may be of an earlier release than the hub", p.spec.Action)
+		return fmt.Errorf("phases: the agent does not know the action %s: it may be older than the hub", p.spec.Action)
 	}
 	p.answers.Wait()
 	if err != nil {

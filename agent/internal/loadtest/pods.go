@@ -59,7 +59,7 @@ type podTracker struct {
 	created, ready, stuck int64
 	// unready are why pods were never Ready.
 	unready unreadyPods
-	// over is that the steps are: what becomes of pods later is not measured.
+	// over is that the steps are: what happens to pods later is not measured.
 	over bool
 }
 
@@ -186,7 +186,7 @@ func (t *podTracker) isOwnPod(pod *corev1.Pod) bool {
 func (t *podTracker) timesOf(key types.NamespacedName, now time.Time) *podTimes {
 	times := t.pods[key]
 	if times == nil {
-		times = &podTimes{first: now, unready: unreadyPod{reason: "NotSeen", message: "The watch has not shown the pod"}}
+		times = &podTimes{first: now, unready: unreadyPod{reason: "NotSeen", message: "The watch has not delivered the pod"}}
 		t.pods[key] = times
 		t.created++
 	}

@@ -173,12 +173,12 @@ func TestWhyPodsAreNotReady(t *testing.T) {
 		want   unreadyPod
 	}{
 		"unschedulable": {"", corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes"}}}, unreadyPod{"Unschedulable", "0/3 nodes", false}},
-		"not looked at": {"", corev1.PodStatus{}, unreadyPod{"NotScheduled", "The scheduler has not looked at the pod", false}},
+		"not looked at": {"", corev1.PodStatus{}, unreadyPod{"NotScheduled", "The scheduler has not handled the pod", false}},
 		"an image":      {"n", corev1.PodStatus{ContainerStatuses: waiting("ImagePullBackOff", "no such image")}, unreadyPod{"ImagePullBackOff", "no such image", false}},
 		"an init image": {"n", corev1.PodStatus{InitContainerStatuses: waiting("ErrImagePull", "no"), ContainerStatuses: waiting("PodInitializing", "")}, unreadyPod{"ErrImagePull", "no", false}},
 		"a volume":      {"n", corev1.PodStatus{ContainerStatuses: waiting("ContainerCreating", "")}, unreadyPod{"ContainerCreating", "", true}},
 		"no kubelet":    {"n", corev1.PodStatus{}, unreadyPod{"NotStarted", "The kubelet has not started the pod", true}},
-		"a probe":       {"n", corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: running}, unreadyPod{"NotReady", "Its containers run, and are not ready", false}},
+		"a probe":       {"n", corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: running}, unreadyPod{"NotReady", "Its containers are running and not ready", false}},
 		"evicted":       {"n", corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"}, unreadyPod{"Evicted", "low on memory", false}},
 	} {
 		t.Run(name, func(t *testing.T) {

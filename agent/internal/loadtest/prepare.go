@@ -105,7 +105,7 @@ func (e *engine) resolveTemplate(template *objectTemplate) error {
 			continue
 		}
 		if !resource.Namespaced {
-			return fmt.Errorf("objects of kind %s are in no namespace, and a run makes only what is in its own", resource.Kind)
+			return fmt.Errorf("kind %s is not namespaced, and a run creates objects only in its own namespaces", resource.Kind)
 		}
 		template.resource = schema.GroupVersionResource{Group: version.Group, Version: version.Version, Resource: resource.Name}
 		return nil
@@ -149,9 +149,9 @@ func (e *engine) makeNamespace(ctx context.Context, name string) error {
 		case err != nil:
 			return fmt.Errorf("reading namespace %s, which exists already: %w", name, err)
 		case there.Labels[v1alpha1.LoadTestRunUIDLabel] != string(e.run.UID):
-			return fmt.Errorf("namespace %s exists already and is not this run's: remove it, or create the run again", name)
+			return fmt.Errorf("namespace %s already exists and does not belong to this run: remove it, or create the run again", name)
 		case !e.deps.Limits.Enforces(there.Labels):
-			return fmt.Errorf("namespace %s exists already and does not enforce the Pod Security Standard %s: create the run again", name, e.deps.Limits.PodSecurity)
+			return fmt.Errorf("namespace %s already exists and does not enforce the Pod Security Standard %s: create the run again", name, e.deps.Limits.PodSecurity)
 		case there.DeletionTimestamp != nil:
 			return fmt.Errorf("namespace %s is being removed: create the run again", name)
 		}

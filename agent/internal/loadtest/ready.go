@@ -22,7 +22,7 @@ func readyAtOnce(kind schema.GroupKind) bool {
 	return true
 }
 
-// objectReady reports whether an object that is no Pod is ready.
+// objectReady reports whether an object that is not a Pod is ready.
 func objectReady(kind schema.GroupKind, object *unstructured.Unstructured) bool {
 	switch kind {
 	case deploymentKind, statefulSetKind:

@@ -143,7 +143,7 @@ func (r *recorder) leftOut() string {
 	if r.omitted == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d kinds of measurements are left out, all of them of requests: one object cannot hold them all", r.omitted, len(r.measured))
+	return fmt.Sprintf("%d of %d kinds of measurements are left out, all of them of requests: they do not fit into one object", r.omitted, len(r.measured))
 }
 
 // delayedText says that requests had to wait for earlier ones; empty if none had.
@@ -155,7 +155,7 @@ func (r *recorder) delayedText() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	longest := r.measured.Summarize(measure.Key{Measurement: v1alpha1.LoadAPIRequestWait}).Max.Duration
-	return fmt.Sprintf("%d of %d requests waited for earlier ones to be answered, for up to %s: a phase has at most %d under way. That counts in %s",
+	return fmt.Sprintf("%d of %d requests waited up to %s for earlier ones to be answered: a phase has at most %d in flight. The wait counts in %s",
 		delayed, r.requests.Load(), measure.Round(longest), mostAtOnce, v1alpha1.LoadAPIRequest)
 }
 

@@ -140,7 +140,7 @@ func (e *evaluation) evaluatePipe(pipe *parse.PipeNode) (any, error) {
 	called, isCall := args[0].(*parse.IdentifierNode)
 	if !isCall {
 		if len(args) > 1 {
-			return nil, fmt.Errorf("%s is no function", args[0])
+			return nil, fmt.Errorf("%s is not a function", args[0])
 		}
 		return e.evaluateValue(args[0])
 	}
@@ -170,12 +170,12 @@ func (e *evaluation) evaluateValue(node parse.Node) (any, error) {
 	case *parse.FieldNode:
 		value, known := e.values[strings.Join(node.Ident, ".")]
 		if !known {
-			return nil, fmt.Errorf("there is no %s: use .Name, .Namespace, .Index, .Iteration or .Run", node)
+			return nil, fmt.Errorf("unknown %s: use .Name, .Namespace, .Index, .Iteration or .Run", node)
 		}
 		return value, nil
 	case *parse.NumberNode:
 		if !node.IsInt {
-			return nil, fmt.Errorf("%s is no whole number", node)
+			return nil, fmt.Errorf("%s is not a whole number", node)
 		}
 		return node.Int64, nil
 	case *parse.StringNode:

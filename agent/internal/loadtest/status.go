@@ -49,13 +49,13 @@ func listShortfalls(thresholds []v1alpha1.LoadThreshold, p *v1alpha1.LoadProgres
 	}
 	var list []string
 	if p.Requests == 0 {
-		list = append(list, "no request was made: nothing was loaded")
+		list = append(list, "no request was made, so there was no load")
 	}
 	if p.Failed > 0 && !limited(v1alpha1.LoadErrors) {
 		list = append(list, fmt.Sprintf("%d of %d requests failed, and no threshold of Errors says how many may", p.Failed, p.Requests))
 	}
 	if p.Skipped > 0 {
-		list = append(list, plural.Were(p.Skipped, "request")+" not made, because there was no object for them: create as many in an earlier step")
+		list = append(list, plural.Were(p.Skipped, "request")+" not made, because there was no object for them: create enough in an earlier step")
 	}
 	if stuck > 0 && !limited(v1alpha1.LoadPodReady, v1alpha1.LoadPodReadyByObject) {
 		text := fmt.Sprintf("%d of %d pods were never Ready in %s or more, and no threshold of PodReady says how long they may take", stuck, p.PodsCreated, neverReadyAfter)
@@ -133,9 +133,9 @@ func (x *execution) reportProgress(run *v1alpha1.LoadTestRun, status *v1alpha1.L
 			message = "starts at " + run.Spec.StartTime.UTC().Format(time.RFC3339)
 		}
 	case v1alpha1.LoadTestRunPhaseRunning:
-		message = fmt.Sprintf("step %s, %d of %d are done", cmp.Or(status.Progress.Step, "1"), status.Progress.Steps, status.Progress.StepsTotal)
+		message = fmt.Sprintf("step %s, %d of %d done", cmp.Or(status.Progress.Step, "1"), status.Progress.Steps, status.Progress.StepsTotal)
 	default:
-		message = "the templates are tried with the API server"
+		message = "checking the templates with the API server"
 	}
 	setPhase(run, status, phase, message, x.deps.Clock.Now())
 	return nil
@@ -153,7 +153,7 @@ func (x *execution) reportMeasurements(run *v1alpha1.LoadTestRun, status *v1alph
 	return err
 }
 
-// reportEnd puts into a status what has become of a run that is over, all but what it made.
+// reportEnd puts into a status what has happened to a run that is over, all but what it made.
 func (x *execution) reportEnd(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestRunStatus) error {
 	if err := x.reportProgress(run, status, true); err != nil {
 		return err

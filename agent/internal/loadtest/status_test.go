@@ -16,7 +16,7 @@ import (
 func TestARunSaysWhatItsReportDoesNotHave(t *testing.T) {
 	for kinds, want := range map[int][]string{
 		127: nil,
-		133: {"6 of 134 kinds of measurements are left out, all of them of requests: one object cannot hold them all"},
+		133: {"6 of 134 kinds of measurements are left out, all of them of requests: they do not fit into one object"},
 	} {
 		g := NewWithT(t)
 		run := &v1alpha1.LoadTestRun{}

@@ -21,11 +21,11 @@ func (c *Controller) reportWaiting(ctx context.Context, run, first *v1alpha1.Loa
 		return c.neverBegun(ctx, run, "stopped before it started")
 	}
 	status := *run.Status.DeepCopy()
-	what := "which is older and not over"
+	what := "which is older and not finished"
 	if first.DeletionTimestamp != nil {
 		what = "which is being deleted"
 	}
-	setPhase(run, &status, v1alpha1.LoadTestRunPhasePending, fmt.Sprintf("waits for load test run %s, %s: one at a time is carried out in a cluster", first.Name, what), c.Clock.Now())
+	setPhase(run, &status, v1alpha1.LoadTestRunPhasePending, fmt.Sprintf("waiting for load test run %s, %s: a cluster carries out one at a time", first.Name, what), c.Clock.Now())
 	return c.writeStatus(ctx, run, status)
 }
 
@@ -77,7 +77,7 @@ func (c *Controller) carryOut(ctx, life context.Context, run *v1alpha1.LoadTestR
 		return err
 	}
 	status.Attempts = 1
-	setPhase(run, &status, v1alpha1.LoadTestRunPhasePreparing, "the templates are tried with the API server", c.Clock.Now())
+	setPhase(run, &status, v1alpha1.LoadTestRunPhasePreparing, "checking the templates with the API server", c.Clock.Now())
 	if err := c.writeStatus(ctx, run, status); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (c *Controller) beginAgain(ctx, life context.Context, run *v1alpha1.LoadTes
 	if status.Phase != v1alpha1.LoadTestRunPhasePrepared { // Of one that is prepared nothing was broken off: it has waited for its time.
 		status.Attempts++
 	}
-	setPhase(run, &status, v1alpha1.LoadTestRunPhasePreparing, "the templates are tried with the API server, again because the agent was restarted", c.Clock.Now())
+	setPhase(run, &status, v1alpha1.LoadTestRunPhasePreparing, "checking the templates with the API server again, because the agent was restarted", c.Clock.Now())
 	if err := c.writeStatus(ctx, run, status); err != nil {
 		return err
 	}
@@ -164,11 +164,11 @@ func (c *Controller) cleanUpRun(ctx context.Context, run *v1alpha1.LoadTestRun, 
 		end = v1alpha1.LoadTestRunPhaseFailed
 	}
 	if !removesObjects(run.Spec.CleanupPolicy, &status) {
-		setPhase(run, &status, end, summarizeRun(&status)+"; what it made is kept until the run is deleted", c.Clock.Now())
+		setPhase(run, &status, end, summarizeRun(&status)+"; its objects are kept until the run is deleted", c.Clock.Now())
 		return c.writeStatus(ctx, run, status)
 	}
 	if frozen != "" {
-		setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, "what the run made is removed when the agent is unfrozen: "+frozen, c.Clock.Now())
+		setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, "the objects of the run are removed when the agent is unfrozen: "+frozen, c.Clock.Now())
 		return c.writeStatus(ctx, run, status)
 	}
 	left, err := c.cleanUp(ctx, run)
@@ -203,7 +203,7 @@ func (c *Controller) removeRun(ctx context.Context, run *v1alpha1.LoadTestRun, f
 		phase = v1alpha1.LoadTestRunPhaseCleaningUp
 	}
 	if frozen != "" {
-		setPhase(run, &status, phase, "what the run made is removed when the agent is unfrozen: "+frozen, c.Clock.Now())
+		setPhase(run, &status, phase, "the objects of the run are removed when the agent is unfrozen: "+frozen, c.Clock.Now())
 		return c.writeStatus(ctx, run, status)
 	}
 	left, err := c.cleanUp(ctx, run)
@@ -234,7 +234,7 @@ func (c *Controller) endVanished() {
 		return
 	}
 	if !c.listed[run] {
-		c.Log.Info("Leaving the namespaces of a load test run that is gone from the hub without having been deleted", "label", v1alpha1.LoadTestRunUIDLabel+"="+string(run))
+		c.Log.Info("Keeping the namespaces of a load test run that has disappeared from the hub without being deleted", "label", v1alpha1.LoadTestRunUIDLabel+"="+string(run))
 	}
 	c.active = nil
 }

@@ -57,7 +57,7 @@ func (t *objectTemplate) footprintOf(first *unstructured.Unstructured, nodes int
 func (t *objectTemplate) largestOf(seen int) int {
 	sets := append(decisionOutcomes(t.text.listDecisions()), nil)
 	for _, forced := range sets {
-		// What is no object cannot be sent either.
+		// What is not an object cannot be sent either.
 		if text, err := t.textOf(forced, anyNamespace, largestIndex, largestIteration); err == nil {
 			if content, err := readYAML(text); err == nil {
 				seen = max(seen, len(content))

@@ -67,7 +67,7 @@ func (t *objectTemplate) renderWith(forced decisions, namespace string, index, i
 		return nil, err
 	}
 	if t.largest > 0 && len(content) > t.largest {
-		return nil, &confine.Error{Field: "object", Reason: fmt.Sprintf("object %d has %d bytes, and those that were looked at before the first request had %d at most: let no condition make single objects larger",
+		return nil, &confine.Error{Field: "object", Reason: fmt.Sprintf("object %d has %d bytes, and those that were looked at before the first request had %d at most: do not let a condition make single objects larger",
 			index, len(content), t.largest)}
 	}
 	object := &unstructured.Unstructured{}
@@ -81,7 +81,7 @@ func (t *objectTemplate) renderWith(forced decisions, namespace string, index, i
 		return nil, err
 	}
 	if pods := t.limits.Pods(object); t.largest > 0 && pods > t.mostPods {
-		return nil, &confine.Error{Field: "object", Reason: fmt.Sprintf("object %d asks for %d pods, and those that were looked at before the first request for %d at most: let all ask for about as many",
+		return nil, &confine.Error{Field: "object", Reason: fmt.Sprintf("object %d asks for %d pods, and those that were looked at before the first request for %d at most: let all of them want about the same number",
 			index, pods, t.mostPods)}
 	}
 	object.SetName(name)

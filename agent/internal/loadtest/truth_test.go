@@ -119,7 +119,7 @@ func TestRequestsThatCouldNotBeSentInTimeAreNotFast(t *testing.T) {
 		}
 	}
 	b.Expect(status.Progress.Delayed).To(BeNumerically(">", 300))
-	b.Expect(status.Notes).To(ContainElement(ContainSubstring("requests waited for earlier ones")))
+	b.Expect(status.Notes).To(ContainElement(ContainSubstring("requests waited up to")))
 }
 
 func TestWatchesThatAreInterruptedAreCounted(t *testing.T) {

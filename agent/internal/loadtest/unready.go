@@ -46,7 +46,7 @@ func whyUnready(pod *corev1.Pod) unreadyPod {
 		case ended != nil && ended.ExitCode != 0:
 			return unreadyPod{reason: cmp.Or(ended.Reason, "Error"), message: ended.Message}
 		case status.State.Running != nil && starting.reason == "NotStarted":
-			starting = unreadyPod{reason: "NotReady", message: "Its containers run, and are not ready"}
+			starting = unreadyPod{reason: "NotReady", message: "Its containers are running and not ready"}
 		}
 	}
 	return starting
@@ -58,7 +58,7 @@ func whyUnscheduled(pod *corev1.Pod) unreadyPod {
 			return unreadyPod{reason: cmp.Or(c.Reason, "NotScheduled"), message: c.Message}
 		}
 	}
-	return unreadyPod{reason: "NotScheduled", message: "The scheduler has not looked at the pod"}
+	return unreadyPod{reason: "NotScheduled", message: "The scheduler has not handled the pod"}
 }
 
 // unreadyPods counts pods that were never Ready by their reason.

@@ -60,19 +60,19 @@ func invalidReasons(f simulatorFacts) []string {
 		reasons = append(reasons, fmt.Sprintf("the kubelets of %d of %d Nodes were late with pods that were due: the hollow nodes did not keep up. Use fewer of them, or a larger machine", f.LateQueues, f.Nodes))
 	}
 	if int64(f.StarvedKubelets)*100 > int64(f.Nodes)*starvedPercent {
-		reasons = append(reasons, fmt.Sprintf("the kubelets of %d of %d Nodes waited for a processor all the time: the hollow nodes did not keep up. Use fewer of them, give them more, or use a larger machine", f.StarvedKubelets, f.Nodes))
+		reasons = append(reasons, fmt.Sprintf("the kubelets of %d of %d Nodes waited for a processor throughout: the hollow nodes did not keep up. Use fewer of them, give them more, or use a larger machine", f.StarvedKubelets, f.Nodes))
 	}
 	if f.Stalls > 0 {
-		reasons = append(reasons, fmt.Sprintf("the agent stood still %s, for up to %s: it was stopped, or got no processor. Give it more, or use a larger machine", howOften(f.Stalls), measure.Round(f.LongestStall)))
+		reasons = append(reasons, fmt.Sprintf("the agent stalled %s, for up to %s: it was stopped, or got no CPU. Give it more CPU, or use a larger machine", howOften(f.Stalls), measure.Round(f.LongestStall)))
 	}
 	if f.Interruptions > 0 {
-		reasons = append(reasons, fmt.Sprintf("a watch of the agent was interrupted %s, so that what happened meanwhile has wrong times. Look at the network between agent and API server", howOften(f.Interruptions)))
+		reasons = append(reasons, fmt.Sprintf("a watch of the agent was interrupted %s, so events in that time have wrong timestamps. Check the network between agent and API server", howOften(f.Interruptions)))
 	}
 	if f.WatchLag > longestLag {
-		reasons = append(reasons, fmt.Sprintf("the agent's watch of pods was up to %s behind while requests were answered in time: what is measured of pods is not true. Give the agent more processor, or look at the network", measure.Round(f.WatchLag)))
+		reasons = append(reasons, fmt.Sprintf("the agent's watch of pods was up to %s behind while requests were answered in time, so the measurements of pods are wrong. Give the agent more CPU, or check the network", measure.Round(f.WatchLag)))
 	}
 	if f.LateRequests*100 > f.Requests*lateRequestPercent {
-		reasons = append(reasons, fmt.Sprintf("%d of %d requests were made more than a second after their time: the agent did not keep up. Ask for fewer a second, or use a larger machine", f.LateRequests, f.Requests))
+		reasons = append(reasons, fmt.Sprintf("%d of %d requests were made more than a second after their time: the agent did not keep up. Use a lower rate, or a larger machine", f.LateRequests, f.Requests))
 	}
 	if f.SaturatedPercent > saturatedPercent && f.CPUSeconds >= shortestSaturation && (f.LateNodes > 0 || f.LateQueues > 0 || f.LateRequests > 0) {
 		reasons = append(reasons, fmt.Sprintf("the processors of the agent's machine were saturated for %.0f %% of the time, and %d heartbeats, %d work queues and %d requests were late", f.SaturatedPercent, f.LateNodes, f.LateQueues, f.LateRequests))

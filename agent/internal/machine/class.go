@@ -61,11 +61,11 @@ func (c *classes) resolveClass(ctx context.Context, s *scope) error {
 		if class == nil {
 			s.class = nil
 			s.Terminal = &Terminal{Reason: v1alpha1.ErrorMachineClassNotFound, Message: fmt.Sprintf(
-				"spec.providerConfig.valueRef.name: no MachineClass %q in namespace %q: create it or name another", config.ValueRef.Name, s.Machine.Namespace)}
+				"spec.providerConfig.valueRef.name: no MachineClass %q in namespace %q: create it, or use another class", config.ValueRef.Name, s.Machine.Namespace)}
 			return nil
 		}
 		field, provider = fmt.Sprintf("spec.provider of MachineClass %q", class.Name), class.Spec.Provider
-		remedy = "create another MachineClass with one of these, since a class keeps its provider"
+		remedy = "create another MachineClass with one of these, because the provider of a class cannot be changed"
 		s.Limits = LimitsOf(s.Machine, class)
 		s.class = &driver.Class{Path: "spec.providerConfig", Config: class.Spec.ProviderConfig, NodeTemplate: class.Spec.NodeTemplate}
 		if class.Spec.SecretRef != nil {

@@ -104,7 +104,7 @@ func (c *Controller) newSteps() map[Action]step {
 		CordonNode:     {doing: "cordoning the node", permitted: true, do: c.nodes.cordonNode},
 		DrainNode:      {doing: "draining the node", do: c.updates.drainForUpdate},
 		UncordonNode:   {doing: "uncordoning the node", do: c.nodes.uncordonNode},
-		SyncNode:       {doing: "bringing the node in line", do: c.nodes.syncNode},
+		SyncNode:       {doing: "updating the node", do: c.nodes.syncNode},
 		SetProviderID: {doing: "setting spec.providerID", do: func(ctx context.Context, s *scope) error {
 			return c.orders.patchMachine(ctx, s.Machine, func(machine *v1alpha1.Machine) { machine.Spec.ProviderID = &s.ProviderID })
 		}},

@@ -115,7 +115,7 @@ func (c *creation) refuseSecondProvider(ctx context.Context, s *scope) error {
 		}
 		_, err := c.drivers[name].Get(ctx, driver.Request{Machine: s.Machine.DeepCopy()})
 		if err == nil {
-			return driver.Invalid("spec.providerConfig", "provider %q has made this machine already, %q cannot: delete the machine and create another", name, s.provider)
+			return driver.Invalid("spec.providerConfig", "provider %q has already created this machine, so provider %q cannot: delete the machine and create another", name, s.provider)
 		}
 		if !errors.Is(err, driver.ErrNotFound) {
 			return fmt.Errorf("asking provider %q for the machine: %w", name, err)

@@ -89,7 +89,7 @@ func healthTurn(before, after v1alpha1.MachineStatus) []reconciler.Event {
 	switch {
 	case was == nil || is == nil || before.Phase == v1alpha1.MachineUpdating || after.Phase == v1alpha1.MachineUpdating:
 	case was.Status == metav1.ConditionTrue && is.Status == metav1.ConditionFalse:
-		return []reconciler.Event{reconciler.WarningEvent(is.Reason, "Observe", "The machine is not well any more: "+cmp.Or(is.Message, is.Reason))}
+		return []reconciler.Event{reconciler.WarningEvent(is.Reason, "Observe", "The machine is no longer healthy: "+cmp.Or(is.Message, is.Reason))}
 	case was.Status == metav1.ConditionFalse && is.Status == metav1.ConditionTrue:
 		return []reconciler.Event{reconciler.NormalEvent(is.Reason, "Observe", "The machine is healthy again after "+was.Reason)}
 	}

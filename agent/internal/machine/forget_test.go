@@ -41,7 +41,7 @@ func TestMachinesThatAreGoneAreForgotten(t *testing.T) {
 		happen func(c *Controller, to events)
 		gone   []types.UID
 	}{
-		"should forget one that is gone, whatever became of its finalizer": {func(c *Controller, to events) {
+		"should forget one that is gone, whatever happened to its finalizer": {func(c *Controller, to events) {
 			c.Handler().Delete(t.Context(), machineevent.TypedDeleteEvent[*v1alpha1.Machine]{Object: machine("u1")}, to)
 		}, []types.UID{"u1"}},
 		"should forget the predecessor of one of its name": {func(c *Controller, to events) {

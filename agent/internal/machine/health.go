@@ -23,7 +23,7 @@ func setHealthy(status *v1alpha1.MachineStatus, in Input) bool {
 	bad := badCondition(in)
 	switch {
 	case !in.NodeKnown, !in.Machine.DeletionTimestamp.IsZero():
-		return keepCondition(status, condition, in, "the node could not be looked at")
+		return keepCondition(status, condition, in, "the node could not be read")
 	case ready.Status == metav1.ConditionTrue && bad == nil:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonHealthy
 	case ready.Status == metav1.ConditionTrue:
@@ -132,7 +132,7 @@ func setSchedulable(status *v1alpha1.MachineStatus, in Input) bool {
 	case in.Node == nil || !in.Node.Spec.Unschedulable:
 		return meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MachineSchedulableCondition)
 	}
-	message := "the Node is cordoned, not by the agent: it takes no new pods until kubectl uncordon"
+	message := "the Node is cordoned, but not by the agent: it takes no new pods until kubectl uncordon"
 	if by := in.Node.Annotations[v1alpha1.NodeCordonedAnnotation]; by != "" {
 		message = "the Node is cordoned by the agent for the Machine's " + by
 	}

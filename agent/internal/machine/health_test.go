@@ -47,7 +47,7 @@ func TestHealth(t *testing.T) {
 		b.setReady(node, corev1.ConditionUnknown)
 		b.reconcile(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineHealthyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeStatusUnknown))
-		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Warning NodeStatusUnknown The machine is not well any more")))
+		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Warning NodeStatusUnknown The machine is no longer healthy")))
 		b.clock.Step(time.Hour)
 		b.frozenFor = 58 * time.Minute
 		b.Expect(b.reconcile(machine).RequeueAfter).To(BeNumerically("~", 3*time.Minute, time.Second))

@@ -95,7 +95,7 @@ func TestADeletionNamesWhoHoldsIt(t *testing.T) {
 		b := newEnv(t)
 		machine := b.create("held-pod")
 		b.ready(machine)
-		b.Expect(b.driver.Set(machine.Name, driver.Deleting, "the pod stays until others remove their finalizers: "+keeper)).To(Succeed())
+		b.Expect(b.driver.Set(machine.Name, driver.Deleting, "the pod is kept by the finalizers of others: "+keeper)).To(Succeed())
 		b.delete(machine)
 		b.stall(machine)
 		b.Expect(b.message(machine, v1alpha1.ReadyCondition)).To(ContainSubstring(keeper))
@@ -128,14 +128,14 @@ func TestADeletionNamesWhoHoldsIt(t *testing.T) {
 func TestANameThatIsTakenIsSaidAtOnceAndIsNoError(t *testing.T) {
 	b := newEnv(t)
 	machine := b.create("taken")
-	conflict := &driver.NameConflictError{Problem: "a secret named host/taken exists that no agent made", Foreign: true}
+	conflict := &driver.NameConflictError{Problem: "a secret named host/taken exists and was not created by an agent", Foreign: true}
 	b.driver.Fail("Create", conflict)
 	result, err := b.tryReconcile(machine)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", conflictRecheck)))
 	b.read(machine)
 	b.Expect(machine).To(haveCondition(v1alpha1.MachinePodRunningCondition, metav1.ConditionFalse, v1alpha1.ReasonNameConflict))
-	b.Expect(b.message(machine, v1alpha1.ReadyCondition)).To(ContainSubstring("exists that no agent made"))
+	b.Expect(b.message(machine, v1alpha1.ReadyCondition)).To(ContainSubstring("exists and was not created by an agent"))
 	b.reconcile(machine)
 	b.Expect(b.instances()).To(HaveLen(1), "it continues when the name is free")
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// Claim: A lost pod is recreated. Broken: an instance is made only once. Also: "should make a lost instance anew".
+// Claim: A lost pod is recreated. Broken: an instance is made only once. Also: "should make a lost instance again".
 // Claim: Status has nodeRef. Broken: nodeRef not set. Also: TestComputeFields.
 // Claim: A finalizer comes before anything is made. Broken: no finalizer.
 func TestLifecycle(t *testing.T) {

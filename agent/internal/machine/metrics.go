@@ -33,11 +33,11 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		}, []string{"provider"}),
 		orphanedNodes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hollowfleet_agent_orphaned_nodes",
-			Help: "Nodes that were made for a Machine which the hub does not have. They are never deleted.",
+			Help: "Nodes of Machines that the hub does not have. They are never deleted.",
 		}),
 		orphanedRequests: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hollowfleet_agent_orphaned_certificate_requests",
-			Help: "Nodes for which a certificate was requested and the hub has no Machine. The requests are never deleted.",
+			Help: "Nodes with a certificate request and without a Machine on the hub. The requests are never deleted.",
 		}),
 		droppedEvents: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hollowfleet_agent_machine_events_dropped_total",

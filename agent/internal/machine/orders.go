@@ -24,8 +24,8 @@ type orders struct {
 	hub    Hub
 	freeze Freeze
 	clock  clock.PassiveClock
-	// machines is what the API server itself has told of Machines, as the answer to a write too: what a cache shows of before
-	// that is not acted on.
+	// machines is what the API server itself has told of Machines, as the answer to a write too: what a cache showed earlier
+	// is not acted on.
 	machines relist.Tracker
 	// asking is held by the one who asks whether the cluster is frozen; the others wait for the answer. asked is when it came.
 	asking chan struct{}
@@ -58,7 +58,7 @@ func (o *orders) isDeletionOrdered(ctx context.Context, machine *v1alpha1.Machin
 		return false, err
 	}
 	if live == nil {
-		klog.FromContext(ctx).Info("Removing nothing: the machine is being deleted in the cache and missing on the hub")
+		klog.FromContext(ctx).Info("Removing nothing: the machine is being deleted in the cache but missing on the hub")
 		return false, nil
 	}
 	if live.DeletionTimestamp.IsZero() {
@@ -124,7 +124,7 @@ func (o *orders) patchMachine(ctx context.Context, machine *v1alpha1.Machine, ch
 }
 
 // limitedMessage is the same for all that wait: it must not be written again with every place in the queue.
-const limitedMessage = "for a while after a freeze only some machines are drained or removed each minute, and this one waits for its turn"
+const limitedMessage = "after a freeze the number of machines drained or removed per minute is limited for a while: waiting for its turn"
 
 // isRateLimited reports whether a Machine has to wait before anything is taken from it, and has it looked at again in time.
 // That wait counts for no deadline of its drain.

@@ -54,7 +54,7 @@ func TestOwnership(t *testing.T) {
 		})
 		b.reconcile(machine)
 		b.expectUntouched(node, pod)
-		b.Expect(machine.Status.ErrorMessage).To(ContainSubstring("spec.providerID: is %q, but the provider gives this Machine %q", realID, b.driver.ProviderID(machine.Name)))
+		b.Expect(machine.Status.ErrorMessage).To(ContainSubstring("spec.providerID: is %q, but the provider's ID of this Machine is %q", realID, b.driver.ProviderID(machine.Name)))
 		b.Expect(b.driver.Calls()).To(BeEmpty())
 
 		b.delete(machine)
@@ -76,7 +76,7 @@ func TestOwnership(t *testing.T) {
 			b.Expect(b.driver.Calls()).To(BeEmpty())
 			b.Expect(machine).To(haveCondition(v1alpha1.MachineNodeReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNameConflict))
 			b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNameConflict))
-			said := And(ContainSubstring("a Node named %q exists that this Machine did not make", name), ContainSubstring("or delete the Node"))
+			said := And(ContainSubstring("a Node named %q exists and does not belong to this Machine", name), ContainSubstring("or delete the Node"))
 			b.Expect(machine.Status.Conditions).To(ContainElement(And(HaveField("Type", v1alpha1.ReadyCondition), HaveField("Message", said))))
 			b.Expect(b.events()).To(ConsistOf(And(HavePrefix("Warning "+v1alpha1.ReasonNodeNameConflict), said)))
 			b.writes()

@@ -175,7 +175,7 @@ func PresetProviderID(o Observation) *Terminal {
 		return nil
 	}
 	return &Terminal{Reason: v1alpha1.ErrorInvalidConfiguration, Message: fmt.Sprintf(
-		"spec.providerID: is %q, but the provider gives this Machine %q: delete the Machine and create it without the field, which the agent sets",
+		"spec.providerID: is %q, but the provider's ID of this Machine is %q: delete the Machine and create it without the field, which the agent sets",
 		*preset, o.ProviderID)}
 }
 

@@ -101,7 +101,7 @@ func BringsKubelet(o Observation) bool {
 func sameVersion(a, b string) bool { return strings.TrimPrefix(a, "v") == strings.TrimPrefix(b, "v") }
 
 // Skewed returns the terminal error of a Machine whose kubelet the API server of version server does not support;
-// nil if all is fine, if it cannot be told, or if the user allows it.
+// nil if all is fine, if it is unknown, or if the user allows it.
 func Skewed(machine *v1alpha1.Machine, server string) *Terminal {
 	problem := v1alpha1.UnsupportedKubelet(machine.Spec.Versions.Kubelet, server, machine.Annotations)
 	if problem == "" {
@@ -109,7 +109,7 @@ func Skewed(machine *v1alpha1.Machine, server string) *Terminal {
 	}
 	return &Terminal{
 		Reason: v1alpha1.ErrorUnsupportedKubeletVersion,
-		Message: fmt.Sprintf("spec.versions.kubelet: %s: choose another, or allow it with the annotation %s=true",
+		Message: fmt.Sprintf("spec.versions.kubelet: %s: use another version, or allow it with the annotation %s=true",
 			problem, v1alpha1.AllowKubeletVersionSkewAnnotation),
 	}
 }

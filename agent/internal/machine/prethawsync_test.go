@@ -113,7 +113,7 @@ func TestRollCall(t *testing.T) {
 			c.left(1)
 			c.look()
 		}
-		c.Expect(c.left(1)).To(BeZero(), "one that cannot be told of does not keep all frozen")
+		c.Expect(c.left(1)).To(BeZero(), "one that cannot be reported does not keep all frozen")
 	})
 	t.Run("should let go of a machine that is gone", func(t *testing.T) {
 		c := newCaller(t)

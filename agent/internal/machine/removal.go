@@ -148,7 +148,7 @@ func (r *removal) prepareRemoval(ctx context.Context, s *scope) (bool, error) {
 func awaitingHooks(drained *drain.Report, hooks []string) *drain.Report {
 	report := &drain.Report{
 		Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAwaitingHook,
-		Message: "held until these annotations are removed: " + strings.Join(hooks, ", "),
+		Message: "waiting until these annotations are removed: " + strings.Join(hooks, ", "),
 	}
 	if drained != nil {
 		report.Status = drained.Status

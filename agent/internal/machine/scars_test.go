@@ -68,7 +68,7 @@ var earlier = map[string]struct {
 	"a drain that was ordered and taken back":  {metav1.ConditionFalse, v1alpha1.ReasonMisconfiguredBudget, v1alpha1.ReasonUpdating},
 }
 
-// Edge case: MCM #563: stale timestamps force a drain. Also: "MCM #563: should wait for a deletion that is in the future by the agent's clock", "MCM #563: should go on where the agent before left a deletion", "MCM #563: should go on where the agent before left an update in place", "MCM #563: should give its whole time to what was deleted while no agent ran".
+// Edge case: MCM #563: stale timestamps force a drain. Also: "MCM #563: should wait for a deletion that is in the future by the agent's clock", "MCM #563: should continue where the agent before left a deletion", "MCM #563: should continue where the agent before left an update in place", "MCM #563: should give its whole time to what was deleted while no agent ran".
 func TestStaleTimesForceNoDrain(t *testing.T) {
 	for name, left := range earlier {
 		t.Run("MCM #563: should give a deletion its whole time after "+name, func(t *testing.T) {

@@ -109,12 +109,12 @@ func (t *sequencer) observeTurn(ctx context.Context, s *scope) error {
 	}
 	siblings := &v1alpha1.MachineList{}
 	if err := t.machines.List(ctx, siblings, client.InNamespace(s.Machine.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		s.Update.Waiting = "its siblings are not known"
+		s.Update.Waiting = "its siblings are unknown"
 		return fmt.Errorf("listing the machines of %s %s: %w", owner.Kind, owner.Name, err)
 	}
 	if !t.takeTurn(owner.UID, s.Machine, siblings.Items) {
 		// The message does not name the Machine that goes first: it must not be written again with every turn.
-		s.Update.Waiting = fmt.Sprintf("the machines of %s %s are updated one at a time, each when the one before is Ready", owner.Kind, owner.Name)
+		s.Update.Waiting = fmt.Sprintf("the machines of %s %s are updated one at a time, each when the previous one is Ready", owner.Kind, owner.Name)
 		s.recheckWithin(turnRecheck)
 	}
 	return nil

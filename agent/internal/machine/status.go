@@ -113,7 +113,7 @@ func setPodRunning(status *v1alpha1.MachineStatus, in Input) bool {
 	case in.NameConflict != "":
 		condition.Reason, condition.Message = v1alpha1.ReasonNameConflict, in.NameConflict
 	case !in.InstanceKnown:
-		return keepCondition(status, condition, in, joinWithSemicolons("the instance could not be looked at", in.Problem))
+		return keepCondition(status, condition, in, joinWithSemicolons("the instance could not be read", in.Problem))
 	case in.Instance == nil && in.NodeConflict != "":
 		condition.Reason, condition.Message = v1alpha1.ReasonNodeNameConflict, joinWithSemicolons(in.NodeConflict, in.Problem)
 	case in.Instance == nil:
@@ -134,9 +134,9 @@ func describeMissing(in Input) string {
 	case !in.Machine.DeletionTimestamp.IsZero():
 		return "the pod is gone"
 	case in.Terminal != nil:
-		return "no pod is made with an invalid configuration"
+		return "no pod is created with an invalid configuration"
 	case in.Frozen:
-		return "there is no pod, and the agent makes none while it is frozen"
+		return "there is no pod, and the agent creates none while it is frozen"
 	}
 	return "there is no pod yet"
 }
@@ -148,7 +148,7 @@ func setNodeReady(status *v1alpha1.MachineStatus, in Input) bool {
 	}
 	switch {
 	case !in.NodeKnown:
-		return keepCondition(status, condition, in, "the node could not be looked at")
+		return keepCondition(status, condition, in, "the node could not be read")
 	case in.NodeConflict != "":
 		condition.Reason, condition.Message = v1alpha1.ReasonNodeNameConflict, in.NodeConflict
 	case in.Node == nil && in.Machine.Spec.ProviderID == nil:
@@ -156,7 +156,7 @@ func setNodeReady(status *v1alpha1.MachineStatus, in Input) bool {
 	case in.Node == nil:
 		condition.Message = "the node object is gone"
 	case in.Machine.Spec.ProviderID == nil:
-		condition.Reason, condition.Message = v1alpha1.ReasonNodeNotReady, "the node has registered and is not tied to its machine yet"
+		condition.Reason, condition.Message = v1alpha1.ReasonNodeNotReady, "the node has registered, but is not linked to its machine yet"
 	default:
 		condition.Status, condition.Reason, condition.Message = nodeReadiness(in.Node)
 	}
@@ -203,7 +203,7 @@ func readyOf(status v1alpha1.MachineStatus, in Input) metav1.Condition {
 			deleting.Reason = v1alpha1.ReasonHeldByFinalizers
 		}
 		if in.Frozen && in.Held == "" {
-			deleting.Reason, deleting.Message = v1alpha1.ReasonAwaitingThaw, "the cluster is frozen: the deletion waits until it is unfrozen"
+			deleting.Reason, deleting.Message = v1alpha1.ReasonAwaitingThaw, "the cluster is frozen: the deletion continues when it is unfrozen"
 		}
 		return deleting
 	}
@@ -222,7 +222,7 @@ func heldBy(finalizers []string) string {
 	if len(finalizers) == 0 {
 		return ""
 	}
-	return "it stays until others remove their finalizers: " + strings.Join(finalizers, ", ")
+	return "it is kept by the finalizers of others: " + strings.Join(finalizers, ", ")
 }
 
 // isUp reports whether pod and Node are well.

@@ -104,7 +104,7 @@ func (u *updates) drainForUpdate(ctx context.Context, s *scope) error {
 	}
 	if live == nil || !live.DeletionTimestamp.IsZero() || live.Generation != s.Machine.Generation {
 		// The event that brings the cache up to date wakes this machine.
-		s.drain = &drain.Report{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining, Message: "the machine has changed meanwhile"}
+		s.drain = &drain.Report{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining, Message: "the machine has changed in the meantime"}
 		s.recheckWithin(conflictRetry)
 		return nil
 	}

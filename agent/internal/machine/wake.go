@@ -69,7 +69,7 @@ func (w *Waker) RequestFor(machine string) reconcile.Request {
 }
 
 const (
-	// answerTries bounds how often one Machine is reconciled for one thaw: one that cannot be told of must not keep its
+	// answerTries bounds how often one Machine is reconciled for one thaw: one that cannot be reported must not keep its
 	// whole cluster frozen. answerRetry is how soon that is tried again.
 	answerTries = 5
 	answerRetry = time.Second
@@ -106,7 +106,7 @@ func (r *PreThawSync) Run(ctx context.Context, freeze uint64) (left int, err err
 	if r.freeze != freeze || r.open == nil {
 		machines := &v1alpha1.MachineList{}
 		if err := r.waker.reader.List(ctx, machines, client.InNamespace(r.waker.namespace), client.UnsafeDisableDeepCopy); err != nil {
-			return 0, fmt.Errorf("listing the machines to tell of: %w", err)
+			return 0, fmt.Errorf("listing the machines to report: %w", err)
 		}
 		r.freeze, r.open = freeze, map[string]*answer{}
 		for i := range machines.Items {
@@ -152,7 +152,7 @@ func (r *PreThawSync) markAnswered(ctx context.Context, machine string, owed *an
 		return
 	}
 	if !told {
-		klog.FromContext(ctx).Info("The hub could not be told of a machine before the freeze ended", "tries", owed.tries)
+		klog.FromContext(ctx).Info("A machine could not be reported to the hub before the freeze ended", "tries", owed.tries)
 	}
 	delete(r.open, machine)
 }

@@ -108,7 +108,7 @@ func ConflictMessage(node *corev1.Node, providerIDs []string) string {
 		why = fmt.Sprintf("it belongs to machine %q of namespace %q",
 			node.Annotations[v1alpha1.NodeMachineAnnotation], node.Annotations[v1alpha1.NodeClusterNamespaceAnnotation])
 	}
-	return fmt.Sprintf("a Node named %q exists that this Machine did not make (%s): delete the Machine and create it with another name, or delete the Node", node.Name, why)
+	return fmt.Sprintf("a Node named %q exists and does not belong to this Machine (%s): delete the Machine and create it with another name, or delete the Node", node.Name, why)
 }
 
 // reserved are the labels and annotations of a Node that hollow-node and agent set themselves.
@@ -130,7 +130,7 @@ func Validate(machine *v1alpha1.Machine) error {
 		}
 		id := taint.Key + ":" + string(taint.Effect)
 		if seen[id] {
-			return driver.Invalid("spec.taints", "%s is listed twice: a Node has one taint of each key and effect", id)
+			return driver.Invalid("spec.taints", "%s is listed twice: a Node has at most one taint for each key and effect", id)
 		}
 		seen[id] = true
 	}

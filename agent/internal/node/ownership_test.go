@@ -66,7 +66,7 @@ func TestConflictMessage(t *testing.T) {
 			node := &corev1.Node{}
 			node.Name, node.Annotations, node.Spec.ProviderID = "m1", test.annotations, test.providerID
 			got := ConflictMessage(node, []string{own})
-			for _, part := range []string{`a Node named "m1" exists that this Machine did not make`, test.want, remedy} {
+			for _, part := range []string{`a Node named "m1" exists and does not belong to this Machine`, test.want, remedy} {
 				if !strings.Contains(got, part) {
 					t.Errorf("%q does not say %q", got, part)
 				}

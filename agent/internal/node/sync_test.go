@@ -38,7 +38,7 @@ func bring(g *WithT, c client.Client, machine *v1alpha1.Machine) (node *corev1.N
 		}
 		_, err = Sync(context.Background(), c, shrunk.(*corev1.Node), desired, changes)
 		return err
-	}).WithTimeout(agenttest.Wait).Should(Succeed(), "bringing the node in line")
+	}).WithTimeout(agenttest.Wait).Should(Succeed(), "updating the node")
 	g.Expect(c.Get(context.Background(), key, node)).To(Succeed())
 	return node, first
 }

@@ -30,7 +30,7 @@ func (f *Failures) Note(doing string, err error, keysAndValues ...any) {
 			f.last = map[string]string{}
 		}
 		f.last[doing] = withoutDigits(err)
-		f.Log.Error(err, doing+" fails, and is tried again", keysAndValues...)
+		f.Log.Error(err, doing+" failed; trying again", keysAndValues...)
 	}
 }
 

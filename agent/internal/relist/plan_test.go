@@ -29,7 +29,7 @@ func TestBehind(t *testing.T) {
 		"should want to be rid of what is gone":               {nil, map[string]string{"a": "5"}, 1},
 		"should let a cache have what came after the list":    {nil, map[string]string{"a": "21"}, 0},
 		"should not take versions that are no numbers for it": {map[string]string{"a": "b2"}, map[string]string{"a": "b3"}, 1},
-		"should know the same version that is no number":      {map[string]string{"a": "b2"}, map[string]string{"a": "b2"}, 0},
+		"should know the same version that is not a number":   {map[string]string{"a": "b2"}, map[string]string{"a": "b2"}, 0},
 		"should not believe in what came after without order": {nil, map[string]string{"a": "b3"}, 1},
 	}
 	for name, test := range tests {

@@ -131,7 +131,7 @@ func (r *Relister) relistAll(ctx context.Context, freeze uint64) error {
 		}
 		if rounds != nil && r.allReported(ctx, freeze, rounds) {
 			r.Metrics.duration.Observe(r.Clock.Since(begun).Seconds())
-			r.Log.Info("Having listed the world after a freeze", "took", r.Clock.Since(begun).Round(time.Millisecond), "kinds", len(rounds))
+			r.Log.Info("Listed all objects after a freeze", "took", r.Clock.Since(begun).Round(time.Millisecond), "kinds", len(rounds))
 			r.Freeze.Relisted(freeze)
 			return nil
 		}
@@ -154,7 +154,7 @@ func (r *Relister) allReported(ctx context.Context, freeze uint64, rounds []*rou
 	case err != nil:
 		r.Freeze.Relisting(freeze, err.Error())
 	case left > 0:
-		r.Freeze.Relisting(freeze, fmt.Sprintf("the hub is still to be told of %d machines", left))
+		r.Freeze.Relisting(freeze, fmt.Sprintf("%d machines must still be reported to the hub", left))
 	}
 	return err == nil && left == 0
 }
@@ -235,12 +235,12 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "hollowfleet_agent_relist_duration_seconds",
-			Help:    "Time from the end of the last cause of a freeze until the caches held everything that was listed.",
+			Help:    "Time from the end of a freeze's last cause until the caches were up to date.",
 			Buckets: []float64{0.1, 0.5, 1, 5, 15, 60, 300},
 		}),
 		behind: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hollowfleet_agent_relist_outdated_objects_total",
-			Help: "Objects that the caches had missed, or not let go, when the world was listed after a freeze.",
+			Help: "Objects that were missing from or outdated in the caches when they were compared after a freeze.",
 		}),
 		rebuilds: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hollowfleet_agent_relist_cache_rebuilds_total",

@@ -322,12 +322,12 @@ func TestRelister(t *testing.T) {
 		b.cache("a", version)
 		b.pass(1)
 		b.pass(1)
-		b.Expect(b.monitor.said()).To(Equal("the hub is still to be told of 2 machines"))
+		b.Expect(b.monitor.said()).To(Equal("2 machines must still be reported to the hub"))
 		b.Expect(b.monitor.thawed()).To(BeEmpty())
 		b.clock.Step(pollInterval)
 		b.waitThawed(1)
 		b.Expect(said).To(Equal([]string{
-			"1 the cache of Pods is behind in 1 object []", "1 no list []", "1 the hub is still to be told of 2 machines []",
+			"1 the cache of Pods is behind in 1 object []", "1 no list []", "1 2 machines must still be reported to the hub []",
 		}))
 	})
 	t.Run("should wait for caches that cannot be made or are not filled", func(t *testing.T) {

@@ -30,7 +30,7 @@ func TestMemory(t *testing.T) {
 		{"the cache is as new", []*corev1.Pod{pod("a", "9")}, pod("a", "9"), false},
 		{"the newest counts", []*corev1.Pod{pod("a", "5"), pod("a", "9")}, pod("a", "7"), true},
 		{"the API server has gone back", []*corev1.Pod{pod("a", "9"), pod("a", "5")}, pod("a", "7"), false},
-		{"a version that is no number", []*corev1.Pod{pod("a", "9")}, pod("a", "five"), false},
+		{"a version that is not a number", []*corev1.Pod{pod("a", "9")}, pod("a", "five"), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g, m := NewWithT(t), Tracker{}

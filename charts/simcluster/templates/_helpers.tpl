@@ -36,7 +36,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{ .Values.hub.kubeconfigSecret | default .Values.hub.bootstrapKubeconfigSecret | default (print .Release.Name "-bootstrap") }}
 {{- end }}
 
-{{/* Who makes the certificates: certManager or selfSigned. A cluster goes on with the authority that it has begun with, so an upgrade
+{{/* Who makes the certificates: certManager or selfSigned. A cluster keeps the authority that it started with, so an upgrade
 after cert-manager was installed, or removed, changes nothing. */}}
 {{- define "simcluster.tls" -}}
 {{- $before := dig "metadata" "annotations" "hollowfleet.io/certificates" "" (lookup "apps/v1" "StatefulSet" .Release.Namespace .Release.Name | default dict) -}}

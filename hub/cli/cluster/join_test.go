@@ -19,7 +19,7 @@ func FuzzClusterName(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		err := joining.CheckName(name)
 		if err == nil && len(validation.ValidateNamespaceName(name, false)) > 0 {
-			t.Errorf("%q is no name of a namespace, and is taken", name)
+			t.Errorf("%q is not a name of a namespace, and is taken", name)
 		}
 		if err != nil && !strings.Contains(err.Error(), "cluster name") {
 			t.Errorf("%q: the error does not say what it is about: %v", name, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
-// SayRollout prints the record of a rollout: its course, approvals, and with clusters what became of it in each cluster, in those that
+// SayRollout prints the record of a rollout: its course, approvals, and with clusters what happened to it in each cluster, in those that
 // failed or have left otherwise.
 func SayRollout(hub *Hub, output *Output, r *fleet.Rollout, clusters bool) error {
 	hub.Say("Rollout of revision %d (%s), started %s", r.Number, r.Revision, r.Started)

@@ -68,7 +68,7 @@ func listWatch(c client.WithWatch, list client.ObjectList, key client.ObjectKey)
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			found, ok := list.DeepCopyObject().(client.ObjectList)
 			if !ok {
-				return nil, fmt.Errorf("watching: %T is no list", list)
+				return nil, fmt.Errorf("watching: %T is not a list", list)
 			}
 			return found, c.List(ctx, found, only(options))
 		},

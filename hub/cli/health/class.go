@@ -15,7 +15,7 @@ import (
 // builtIn is the provider that every agent has.
 const builtIn = "hollow"
 
-// machinesOfClass is what became of the Machines of a MachineClass.
+// machinesOfClass is what happened to the Machines of a MachineClass.
 type machinesOfClass struct {
 	// refused failed for their class; reason and message are those of the first of them.
 	refused         int
@@ -23,7 +23,7 @@ type machinesOfClass struct {
 	running         int
 }
 
-// observeMachines notes what became of the Machines of each class.
+// observeMachines notes what happened to the Machines of each class.
 func (j *Judge) observeMachines(list *v1alpha1.MachineList) {
 	j.classes = map[string]*machinesOfClass{}
 	for i := range list.Items {

@@ -74,7 +74,7 @@ type Judge struct {
 	// silent has what is known of the agents that are not connected, by Cluster, and timeouts the longest of the runs of a LoadTest, by its
 	// UID.
 	silent map[string]string
-	// classes are what became of the Machines of MachineClasses, by their namespace and name.
+	// classes are what happened to the Machines of MachineClasses, by their namespace and name.
 	classes  map[string]*machinesOfClass
 	timeouts map[string]time.Duration
 	// deployments are those of fleets, by their name, which is the fleet's.

@@ -231,7 +231,7 @@ func TestWhatHasNoClusterIsNotJudgedWhereClustersAreNotKnown(t *testing.T) {
 	lost.Namespace = "c2"
 	g.Expect(judged(lost).reason).To(Equal(v1alpha1.ReasonClusterNotFound))
 	g.Expect((&Judge{Now: now}).judgeSubject(subjectOf(lost)).state).To(Equal(Healthy))
-	g.Expect(judged(&v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "c2", Name: "small"}, Spec: v1alpha1.MachineClassSpec{Provider: builtIn}}).state).To(Equal(Healthy), "nobody looks after a class")
+	g.Expect(judged(&v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "c2", Name: "small"}, Spec: v1alpha1.MachineClassSpec{Provider: builtIn}}).state).To(Equal(Healthy), "a class needs no agent")
 	g.Expect((&Judge{}).Add(&Report{}, "Secret", &corev1.SecretList{Items: make([]corev1.Secret, 1)})).To(MatchError(ContainSubstring("unknown kind *v1.Secret")))
 }
 

@@ -47,7 +47,7 @@ type subject struct {
 	failed                  string
 	// awaited are the groups of a fleet that wait for an approval.
 	awaited []string
-	// left is what nobody looks after in a cluster.
+	// left is what has no agent in a cluster.
 	left        string
 	paused      bool
 	undecodable string

@@ -85,7 +85,7 @@ func (o *compareOptions) run(ctx context.Context, hub *cmdutil.Hub, name string)
 	}
 	before := &report{}
 	if err := json.Unmarshal(text, before); err != nil {
-		return cmdutil.Usage("%s is no report: %w", o.baseline, err)
+		return cmdutil.Usage("%s is not a report: %w", o.baseline, err)
 	}
 	if len(before.Results) == 0 {
 		return cmdutil.Usage("%s has no results to compare with", o.baseline)

@@ -13,7 +13,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
-// thresholdLines say what became of each threshold, and which clusters do not meet it for themselves.
+// thresholdLines say what happened to each threshold, and which clusters do not meet it for themselves.
 func thresholdLines(results []v1alpha1.LoadThresholdResult, clusters int32) (lines []string) {
 	for i := range results {
 		lines = append(lines, metText(results[i].Met)+": "+loadtest.Describe(&results[i]))

@@ -101,7 +101,7 @@ func getTest(ctx context.Context, c client.Client, name string) (*v1alpha1.LoadT
 	return test, nil
 }
 
-// hasEnded reports whether nothing becomes of a test any more.
+// hasEnded reports whether nothing happens to a test any more.
 func hasEnded(test *v1alpha1.LoadTest) bool {
 	return test.Status.Phase == v1alpha1.LoadTestPhaseCompleted || test.Status.Phase == v1alpha1.LoadTestPhaseFailed
 }

@@ -95,7 +95,7 @@ With -o the command prints the output of "local status" in that format, and its 
 	return command
 }
 
-// besideMe is the directory of this program; empty if it cannot be told.
+// besideMe is the directory of this program; empty if it is unknown.
 func besideMe() string {
 	path, err := os.Executable()
 	if err != nil {

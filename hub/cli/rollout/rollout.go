@@ -176,7 +176,7 @@ func (s *subject) printf(format string, args ...any) {
 func (s *subject) changeObject(ctx context.Context, apply func()) error {
 	before, ok := s.clientObject().DeepCopyObject().(client.Object)
 	if !ok {
-		return fmt.Errorf("changing %s: %T is no object", s.fullName(), before)
+		return fmt.Errorf("changing %s: %T is not an object", s.fullName(), before)
 	}
 	apply()
 	if err := s.client.Patch(ctx, s.clientObject(), reconciler.MergeFromWithLock(before)); err != nil {

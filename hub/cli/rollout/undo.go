@@ -81,7 +81,7 @@ func (s *subject) undoRollout(ctx context.Context, number int64) error {
 }
 
 // chooseRevision finds the revision of that number, or for 0 the one before the current. A template that has no revision yet,
-// because the deployment is paused or the hub has not looked at it, comes after all of them.
+// because the deployment is paused or the hub has not observed it, comes after all of them.
 func (s *subject) chooseRevision(revisions []revision, number int64) (revision, error) {
 	if number > 0 {
 		return s.pickRevision(revisions, number)

@@ -59,13 +59,13 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-const long = `The hub keeps Clusters, MachineDeployments, MachineSets and Machines on its API server. It lets
-workload clusters join and makes the Machines that are asked for; each workload cluster's agent makes them real.
+const long = `The hub manages Clusters, MachineDeployments, MachineSets and Machines on its API server. It lets
+workload clusters join and creates their Machines; the agent of each workload cluster makes them real.
 
-Several hubs may run at once: one is elected and works, the others wait.
+Several hubs can run at the same time: one is elected and works, the others wait.
 
 Exit codes: 0 after SIGTERM or SIGINT; 1 after a failure, such as a lost election, or when its API server has gone
-back to an older state, after which it has to be started again; 2 for a command line that cannot be understood.`
+back to an older state: restart the hub then; 2 for an invalid command line.`
 
 const example = `  # Install the kinds and roles once, then run a hub.
   hub install --kubeconfig hub.kubeconfig
@@ -100,22 +100,22 @@ func newCommand(ctx context.Context, logs io.Writer) *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&options.Kubeconfig, "kubeconfig", "", "kubeconfig of the hub's API server (default $KUBECONFIG, else the pod's service account)")
 	flags.Float32Var(&options.KubeAPIQPS, "kube-api-qps", 0, "most requests per second to the API server; 0 leaves it to the server's priority and fairness")
-	flags.BoolVar(&elect, "leader-elect", true, "work only while elected; turn off only for a hub that is surely the only one")
+	flags.BoolVar(&elect, "leader-elect", true, "work only while elected; turn off only if this is certainly the only hub")
 	flags.StringVar(&options.HealthAddress, "health-address", hub.DefaultHealthAddress, "address that serves /healthz and /readyz; 0 serves none")
 	flags.StringVar(&options.MetricsAddress, "metrics-address", hub.DefaultMetricsAddress, "address that serves /metrics for Prometheus; 0 serves none")
 	flags.StringVar(&options.PprofAddress, "pprof-address", "", "address that serves profiles under /debug/pprof; none by default")
-	flags.Var((*seconds)(&options.Heartbeat.PeriodSeconds), "heartbeat-period", "how often agents renew their Lease, for Clusters that do not say; default 10s")
-	flags.Var((*seconds)(&options.Heartbeat.GraceSeconds), "heartbeat-grace", "how long an agent may be silent, for Clusters that do not say; default 40s")
+	flags.Var((*seconds)(&options.Heartbeat.PeriodSeconds), "heartbeat-period", "how often agents renew their Lease, for Clusters that do not set it (default 10s)")
+	flags.Var((*seconds)(&options.Heartbeat.GraceSeconds), "heartbeat-grace", "how long an agent may be silent, for Clusters that do not set it (default 40s)")
 	options.SafetyUp, options.SafetyDown, options.SafetyPeriod = hub.DefaultSafetyUp, hub.DefaultSafetyDown, hub.DefaultSafetyPeriod
-	flags.Var((*positive)(&options.SafetyUp), "safety-up", "how many Machines more than were asked for (replicas and surge) freeze a MachineSet and its MachineDeployment")
-	flags.Var((*positive)(&options.SafetyDown), "safety-down", "how many Machines fewer than that let them unfreeze; at most --safety-up")
-	flags.Var((*period)(&options.SafetyPeriod), "machine-safety-overshooting-period", "how often all MachineSets are looked through for too many Machines, beside at each Machine that comes")
-	flags.IntVar(&options.Concurrency, "concurrency", hub.DefaultConcurrency, "objects of each kind to work on at once")
-	flags.DurationVar(&options.ShutdownTimeout, "shutdown-timeout", hub.DefaultShutdownTimeout, "longest time to finish what is under way after SIGTERM")
+	flags.Var((*positive)(&options.SafetyUp), "safety-up", "how many Machines above replicas and surge freeze a MachineSet and its MachineDeployment")
+	flags.Var((*positive)(&options.SafetyDown), "safety-down", "how many Machines above replicas and surge unfreeze them again; at most --safety-up")
+	flags.Var((*period)(&options.SafetyPeriod), "machine-safety-overshooting-period", "how often all MachineSets are checked for too many Machines, besides on each new Machine")
+	flags.IntVar(&options.Concurrency, "concurrency", hub.DefaultConcurrency, "objects of each kind to reconcile in parallel")
+	flags.DurationVar(&options.ShutdownTimeout, "shutdown-timeout", hub.DefaultShutdownTimeout, "longest time to finish running work after SIGTERM")
 	options.Serving.AddFlags(flags)
 	options.Tracing.AddFlags(flags)
 	flags.StringVar(&format, "log-format", hub.LogText, "format of the logs on standard error: text or json")
-	flags.IntVarP(&verbosity, "verbosity", "v", 0, "verbosity of the logs: 0 for operators, 2 tells every plan, 4 is for developers")
+	flags.IntVarP(&verbosity, "verbosity", "v", 0, "verbosity of the logs: 0 for operators, 2 logs every plan, 4 is for developers")
 	command.AddCommand(newInstall(ctx), newCheckUninstall(ctx))
 	return command
 }
@@ -125,14 +125,14 @@ func newInstall(ctx context.Context) *cobra.Command {
 		Use: "install", Short: "Install or upgrade the kinds, namespace and roles that a hub needs",
 		Long: `Install applies Hollowfleet's CustomResourceDefinitions, the hub's namespace and service account, and the
 roles of hub and agents by server-side apply, and waits until the API server serves the kinds. It can be
-repeated: what is as wanted is left as it is. It needs an administrator's kubeconfig.`,
+repeated: objects that are up to date are unchanged. It needs an administrator's kubeconfig.`,
 		Example: "  hub install --kubeconfig admin.kubeconfig",
 	}, hub.Install, "installed on")
 }
 
 func newCheckUninstall(ctx context.Context) *cobra.Command {
 	return withServer(ctx, &cobra.Command{
-		Use: "check-uninstall", Short: "Fail if Clusters are left, which could not be deleted without a hub",
+		Use: "check-uninstall", Short: "Fail if the hub still has Clusters, which cannot be deleted without it",
 		Long: `Check-uninstall lists the Clusters on the hub's API server and fails with exit code 1 if there are any. Helm runs it before it
 uninstalls the chart: without a hub nothing removes the finalizers of Clusters, so neither they nor the kinds could be deleted.`,
 		Example: "  hub check-uninstall --kubeconfig admin.kubeconfig",

@@ -90,7 +90,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 	}
 	versioned, ok := informer.(interface{ LastSyncResourceVersion() string })
 	if !ok {
-		return fmt.Errorf("getting the informer of Machines: %T does not tell its resource version", informer)
+		return fmt.Errorf("getting the informer of Machines: %T does not report its resource version", informer)
 	}
 	for {
 		well, err := w.checkVersions(ctx, versioned.LastSyncResourceVersion())
@@ -144,9 +144,9 @@ func (w *Watcher) checkVersions(ctx context.Context, cached string) (well bool, 
 	}
 	if isNewer(w.seen, list.ResourceVersion) {
 		if w.doubted {
-			return false, fmt.Errorf("%w: Machines were seen at version %s, and are listed at %s; this process has to start over", ErrWentBack, w.seen, list.ResourceVersion)
+			return false, fmt.Errorf("%w: Machines were seen at version %s, and are listed at %s; this process must restart", ErrWentBack, w.seen, list.ResourceVersion)
 		}
-		w.Log.Info("Finding the API server older than before; looking again", "seen", w.seen, "listed", list.ResourceVersion)
+		w.Log.Info("Finding the API server older than before; checking again", "seen", w.seen, "listed", list.ResourceVersion)
 		w.doubted = true
 		return false, nil
 	}
@@ -154,7 +154,7 @@ func (w *Watcher) checkVersions(ctx context.Context, cached string) (well bool, 
 	return true, nil
 }
 
-// isNewer compares versions of one kind, which are numbers that grow. What is no number is newer than nothing.
+// isNewer compares versions of one kind, which are numbers that grow. What is not a number is newer than nothing.
 func isNewer(a, b string) bool {
 	if b == "" {
 		return a != ""

@@ -152,7 +152,7 @@ func TestVersionsAreNumbers(t *testing.T) {
 	b.pass(period - again)
 	b.looks(2)
 	b.pass(again)
-	b.Expect(b.ended).NotTo(Receive(), "what is no number is not older")
+	b.Expect(b.ended).NotTo(Receive(), "what is not a number is not older")
 }
 
 func TestASingleOldAnswerEndsNothing(t *testing.T) {

@@ -26,11 +26,11 @@ func accessRevokedEvent(cluster *v1alpha1.Cluster, namespace namespaceState) rec
 	case namespace == namespaceDeleting:
 		why = "its namespace is being deleted; its Nodes stay"
 	case namespace == namespaceForeign:
-		why = "its namespace does not have the labels any more by which the hub knows it"
+		why = "its namespace no longer has the labels by which the hub recognizes it"
 	case cluster.Accepted():
 		why = "its namespace is gone; its Nodes stay"
 	}
-	return reconciler.NormalEvent("AccessRevoked", "Revoke", fmt.Sprintf("Took access to the hub from the agent of cluster %s: %s", cluster.Name, why))
+	return reconciler.NormalEvent("AccessRevoked", "Revoke", fmt.Sprintf("Revoked the access of the agent of cluster %s to the hub: %s", cluster.Name, why))
 }
 
 // told are the conditions whose turns are worth an event, with the status that is worth a warning.
@@ -117,7 +117,7 @@ func orphansEvent(before, after *v1alpha1.Orphans) (reconciler.Event, bool) {
 		return reconciler.Event{}, false
 	}
 	return reconciler.WarningEvent("OrphansFound", "Observe", fmt.Sprintf(
-		"The workload cluster has %d instances, %d nodes and requests of %d nodes for certificates without a Machine on the hub, which are left alone: %s",
+		"The workload cluster has %d instances, %d nodes and certificate requests of %d nodes without a Machine on the hub, which are left unchanged: %s",
 		after.Instances, after.Nodes, after.CertificateRequests, reconciler.ListFew(after.Names))), true
 }
 

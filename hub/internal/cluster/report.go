@@ -46,7 +46,7 @@ func report(cluster *v1alpha1.Cluster, namespace namespaceState, heard agentStat
 	acceptance := acceptedCondition(cluster, namespace)
 	joined, connected := heard.agentConditions(cluster)
 	if status.Namespace == "" && heard.seen && acceptance.Status == metav1.ConditionFalse {
-		connected.Status, connected.Reason, connected.Message = metav1.ConditionUnknown, acceptance.Reason, noAccess(acceptance)+". What the agent reported before may have changed"
+		connected.Status, connected.Reason, connected.Message = metav1.ConditionUnknown, acceptance.Reason, noAccess(acceptance)+". The last reported state may be out of date"
 	}
 	for _, condition := range []metav1.Condition{acceptance, joined, connected} {
 		condition.ObservedGeneration = cluster.Generation
@@ -77,12 +77,12 @@ func acceptedCondition(cluster *v1alpha1.Cluster, namespace namespaceState) meta
 		condition.Reason, condition.Message = v1alpha1.ReasonAwaitingAcceptance, "Set spec.acceptance to Accepted to let this cluster join"
 	case namespace == namespaceForeign:
 		condition.Reason = v1alpha1.ReasonNamespaceConflict
-		condition.Message = fmt.Sprintf("Namespace %q exists and was not made by the hub: remove it, or choose another name for the cluster", cluster.Name)
+		condition.Message = fmt.Sprintf("Namespace %q exists and was not created by the hub: remove it, or choose another name for the cluster", cluster.Name)
 	case namespace == namespaceDeleting:
 		condition.Reason, condition.Message = v1alpha1.ReasonNamespaceDeleting, deletingMessage(cluster)
 	case namespace != namespaceReady:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonPending
-		condition.Message = fmt.Sprintf("Namespace %q is not there yet", cluster.Name)
+		condition.Message = fmt.Sprintf("Namespace %q does not exist yet", cluster.Name)
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonAccepted
 		if cluster.Spec.Acceptance != v1alpha1.AcceptanceAccepted {
@@ -94,12 +94,12 @@ func acceptedCondition(cluster *v1alpha1.Cluster, namespace namespaceState) meta
 
 // deletingMessage says what keeps a namespace that is being deleted, and what ends that.
 func deletingMessage(cluster *v1alpha1.Cluster) string {
-	message := fmt.Sprintf("Namespace %q is being deleted, and with it the agent's access; the hub creates it again when it is gone", cluster.Name)
+	message := fmt.Sprintf("Namespace %q is being deleted, and with it the agent's access; the hub recreates it once it is gone", cluster.Name)
 	if counts := cluster.Status.Machines; counts != nil && counts.Total > 0 {
-		message += fmt.Sprintf(". The finalizers of %s keep it, which the agent cannot remove any more;"+
-			" their pods and Nodes stay. To give these Machines up: kubectl hollow cluster remove-finalizers %s", plural.Count(counts.Total, "Machine"), cluster.Name)
+		message += fmt.Sprintf(". It is kept by the finalizers of %s, which the agent can no longer remove;"+
+			" their pods and Nodes stay. To force-remove these Machines: kubectl hollow cluster remove-finalizers %s", plural.Count(counts.Total, "Machine"), cluster.Name)
 	} else {
-		message += fmt.Sprintf(". If it stays, LoadTestRuns may keep it, which the agent cannot clean up any more:"+
+		message += fmt.Sprintf(". If it stays, it may be kept by LoadTestRuns, which the agent can no longer clean up:"+
 			" kubectl hollow cluster remove-finalizers %s --dry-run=client names them", cluster.Name)
 	}
 	return message

@@ -199,7 +199,7 @@ func tokenDeletedEvent(secret string) reconciler.Event {
 // joinedAgainEvent warns of a certificate for a client with a join token of a cluster that has an agent.
 func joinedAgainEvent(request string, decision Decision) reconciler.Event {
 	return reconciler.WarningEvent("JoinedAgain", "Approve", fmt.Sprintf(
-		"Approving %s although another agent of this cluster has joined, or was approved before: %s. If no user has let its agent join again, set its spec.acceptance to Denied", request, decision.Message))
+		"Approving %s although another agent of this cluster has joined or was approved before: %s. If you did not let the agent join again, set spec.acceptance to Denied", request, decision.Message))
 }
 
 // emitEvent sends the event of a decision, about the Cluster, where its user looks.
@@ -217,7 +217,7 @@ func relatedRequest(name string) *corev1.ObjectReference {
 
 var decisions = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "hollowfleet_hub_certificate_requests_total",
-	Help: "Looks at certificate requests of agents, by decision (Approved, Denied, Waiting, Left) and reason. A request that waits is counted at every look.",
+	Help: "Decisions on certificate requests of agents, by decision (Approved, Denied, Waiting, Left) and reason. A waiting request is counted at every check.",
 }, []string{"decision", "reason"})
 
 func init() {

@@ -178,7 +178,7 @@ func TestATokenIsDeletedWhenItsAgentIsConnected(t *testing.T) {
 		f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(csr), csr)).To(Succeed())
 		return csr.Status.Certificate
 	}).WithTimeout(time.Minute).ShouldNot(BeEmpty(), "the hub's own controller signs it")
-	f.Expect(f.events.Events).To(Receive(And(HavePrefix("Warning JoinedAgain"), ContainSubstring("set its spec.acceptance to Denied"))))
+	f.Expect(f.events.Events).To(Receive(And(HavePrefix("Warning JoinedAgain"), ContainSubstring("set spec.acceptance to Denied"))))
 	f.Expect(f.events.Events).To(Receive(HavePrefix("Normal CertificateApproved")))
 	f.Expect(f.reconcile()).To(Succeed())
 	f.Expect(gone()).To(BeFalse(), "the agent has not been heard of since, and may need the token to take its certificate")
@@ -210,7 +210,7 @@ func TestASecondKeyIsToldBeforeAnyAgentIsConnected(t *testing.T) {
 	// The approval fails at first.
 	f.use(failing(f.direct, apierrors.NewInternalError(context.DeadlineExceeded)))
 	f.Expect(f.reconcile()).NotTo(Succeed())
-	f.Expect(f.events.Events).To(Receive(And(HavePrefix("Warning JoinedAgain"), ContainSubstring("set its spec.acceptance to Denied"))))
+	f.Expect(f.events.Events).To(Receive(And(HavePrefix("Warning JoinedAgain"), ContainSubstring("set spec.acceptance to Denied"))))
 	f.use(f.direct)
 	f.Expect(f.reconcile()).To(Succeed())
 	f.Expect(f.decided(second).Type).To(Equal(certificatesv1.CertificateApproved))

@@ -19,7 +19,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/certrequest"
 )
 
-// Verdict is what becomes of a request.
+// Verdict is what happens to a request.
 type Verdict string
 
 // The verdicts.
@@ -90,7 +90,7 @@ func Decide(csr *certificatesv1.CertificateSigningRequest, cluster *v1alpha1.Clu
 
 func decide(csr *certificatesv1.CertificateSigningRequest, name string, cluster *v1alpha1.Cluster) Decision {
 	if !clusterName.MatchString(name) {
-		return denyDecision(ReasonWrongName, "metadata.name: %q is no name of a Cluster: name the request %s<cluster>", name, v1alpha1.AgentRequestPrefix)
+		return denyDecision(ReasonWrongName, "metadata.name: %q is not a name of a Cluster: name the request %s<cluster>", name, v1alpha1.AgentRequestPrefix)
 	}
 	if wrong := checkCertificate(csr.Spec.Request, name); wrong != nil {
 		return *wrong
@@ -143,17 +143,17 @@ func judgeRequester(user string, groups []string, cluster string) (right Decisio
 	switch {
 	case tokenUser.MatchString(user):
 		if len(agents) > 0 {
-			return right, deniedDecision(ReasonWrongRequester, "spec.groups: a join token that is also an agent's (%s) may ask for nothing: take %s* off its auth-extra-groups",
+			return right, deniedDecision(ReasonWrongRequester, "spec.groups: a join token that is also an agent's (%s) may not request anything: remove %s* from its auth-extra-groups",
 				strings.Join(agents, ", "), v1alpha1.AgentGroupPrefix)
 		}
 		if len(joins) != 1 || joins[0] != cluster {
-			return right, deniedDecision(ReasonWrongRequester, "spec.groups: the token of %s is for %s, not for Cluster %s alone: make a token with the one group %s%s",
+			return right, deniedDecision(ReasonWrongRequester, "spec.groups: the token of %s is for %s, not for Cluster %s only: create a token with the one group %s%s",
 				user, listClusters(joins), cluster, v1alpha1.JoinGroupPrefix, cluster)
 		}
 		return Decision{Verdict: Approve, Reason: ReasonJoined, Message: "requested by " + user + " with a join token of this cluster"}, nil
 	case user == v1alpha1.AgentUserPrefix+cluster:
 		if len(joins) > 0 || len(agents) != 1 || agents[0] != cluster {
-			return right, deniedDecision(ReasonWrongRequester, "spec.groups: %s is an agent of %s, not of Cluster %s alone", user, listClusters(append(agents, joins...)), cluster)
+			return right, deniedDecision(ReasonWrongRequester, "spec.groups: %s is an agent of %s, not of Cluster %s only", user, listClusters(append(agents, joins...)), cluster)
 		}
 		return Decision{Verdict: Approve, Reason: ReasonRenewed, Message: "requested by the cluster's agent to renew its certificate"}, nil
 	}

@@ -118,14 +118,14 @@ func (c *Controller) createRun(ctx context.Context, disruption *v1alpha1.NodeDis
 	switch {
 	case apierrors.IsInvalid(err):
 		// The disruption is older than a rule. Trying again would not help.
-		fanout.NoteFailure(&disruption.Status.Failures, run.Namespace, "left out, because its run is refused: "+err.Error()+": delete the disruption and create a correct one")
+		fanout.NoteFailure(&disruption.Status.Failures, run.Namespace, "skipped, because its run is refused: "+err.Error()+": delete the disruption and create a correct one")
 		return nil
 	case err != nil:
 		return err
 	case owner == fanout.Leftover:
 		return fmt.Errorf("waiting for the end of node disruption run %s/%s, whose disruption was deleted", run.Namespace, run.Name)
 	case owner == fanout.Others:
-		fanout.NoteFailure(&disruption.Status.Failures, run.Namespace, fmt.Sprintf("left out, because another NodeDisruptionRun has the name %s: delete one of the two", run.Name))
+		fanout.NoteFailure(&disruption.Status.Failures, run.Namespace, fmt.Sprintf("skipped, because another NodeDisruptionRun has the name %s: delete one of the two", run.Name))
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func expiresAt(disruption *v1alpha1.NodeDisruption) time.Time {
 func (c *Controller) expireDryRun(ctx context.Context, disruption *v1alpha1.NodeDisruption) error {
 	uid, version := disruption.UID, disruption.ResourceVersion
 	if err := c.Client.Delete(ctx, disruption, client.Preconditions{UID: &uid, ResourceVersion: &version}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting the dry run, whose command has not done so: %w", err)
+		return fmt.Errorf("deleting the dry run that its command has left: %w", err)
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func missedExpectations(run *v1alpha1.NodeDisruptionRun) string {
 		}
 	}
 	if len(texts) == 0 {
-		return "no Node had what is expected"
+		return "no Node matched the expectation"
 	}
 	return strings.Join(texts, "; ")
 }
@@ -130,11 +130,11 @@ func (d *Decision) describeProgress(w *World, phases map[v1alpha1.NodeDisruption
 	over := phases[v1alpha1.NodeDisruptionCompleted] + phases[v1alpha1.NodeDisruptionFailed]
 	switch {
 	case spec.Paused && over+phases[v1alpha1.NodeDisruptionPaused] < int(s.Clusters):
-		s.Phase, s.Message = v1alpha1.NodeDisruptionPaused, fmt.Sprintf("is to be paused: the Nodes of %d of %d runs are restored", over+phases[v1alpha1.NodeDisruptionPaused], s.Clusters)
+		s.Phase, s.Message = v1alpha1.NodeDisruptionPaused, fmt.Sprintf("pausing: the Nodes of %d of %d runs are restored", over+phases[v1alpha1.NodeDisruptionPaused], s.Clusters)
 	case spec.Paused:
 		s.Phase, s.Message = v1alpha1.NodeDisruptionPaused, "paused: the Nodes are restored. Set spec.paused to false to continue"
 	case spec.DryRun && s.Clusters == 0:
-		s.Phase, s.Message = v1alpha1.NodeDisruptionPending, "a dry run: status.preview says what would be hit. Set spec.dryRun to false to start"
+		s.Phase, s.Message = v1alpha1.NodeDisruptionPending, "a dry run: status.preview lists what would be hit. Set spec.dryRun to false to start"
 	case s.LastScheduleTime == nil:
 		s.Phase, s.Message = v1alpha1.NodeDisruptionPending, "no runs were due yet"
 	case len(d.Create) > 0:
@@ -156,9 +156,9 @@ func (d *Decision) describeProgress(w *World, phases map[v1alpha1.NodeDisruption
 func (d *Decision) concludeDisruption() {
 	s := &d.Status
 	s.Phase = v1alpha1.NodeDisruptionCompleted
-	s.Message = fmt.Sprintf("%d of %d Nodes were disrupted, %d seen so, %d recovered, in %s", s.Injected, s.Selected, s.Observed, s.Recovered, plural.Count(s.Clusters, "cluster"))
+	s.Message = fmt.Sprintf("%d of %d Nodes were disrupted, %d observed, %d recovered, in %s", s.Injected, s.Selected, s.Observed, s.Recovered, plural.Count(s.Clusters, "cluster"))
 	if s.Verdict == v1alpha1.DisruptionUnknown {
-		s.Message += "; not all that was expected could be seen, because agents were frozen or did not run"
+		s.Message += "; some expectations could not be observed, because agents were frozen or not running"
 	}
 	switch {
 	case s.Injected == 0:

@@ -29,7 +29,7 @@ type Placed struct {
 	Unknown *outcome.Wait
 }
 
-// ReadPlacement reads what the Placement of ref has chosen. The error is placement.ErrStarting while that cannot be told yet.
+// ReadPlacement reads what the Placement of ref has chosen. The error is placement.ErrStarting while that is unknown.
 func ReadPlacement(ctx context.Context, placements func() (client.Reader, error), ref *v1alpha1.PlacementReference) (Placed, error) {
 	reader, err := placements()
 	var found *placement.Decisions
@@ -39,7 +39,7 @@ func ReadPlacement(ctx context.Context, placements func() (client.Reader, error)
 	switch {
 	case errors.Is(err, placement.ErrNotInstalled):
 		return Placed{Unknown: &outcome.Wait{Reason: v1alpha1.ReasonPlacementsNotInstalled,
-			Message: "spec.placementRef: the hub's API server does not have the kinds Placement and PlacementDecision of Open Cluster Management: install them, or choose clusters with spec.clusterSelector"}}, nil
+			Message: "spec.placementRef: the hub's API server does not have the kinds Placement and PlacementDecision of Open Cluster Management: install them, or select clusters with spec.clusterSelector"}}, nil
 	case errors.Is(err, placement.ErrNotFound):
 		return Placed{Unknown: &outcome.Wait{Reason: v1alpha1.ReasonPlacementNotFound,
 			Message: fmt.Sprintf("spec.placementRef: there is no Placement %s/%s: create it, or correct the reference", ref.Namespace, ref.Name)}}, nil

@@ -73,7 +73,7 @@ func (p Parent) Create(ctx context.Context, c client.Client, live client.Reader,
 		return NoOne, fmt.Errorf("creating %T %s: %w", object, key, err)
 	}
 	if err := live.Get(ctx, key, there); err != nil {
-		return NoOne, fmt.Errorf("getting %T %s, which is there already: %w", object, key, err)
+		return NoOne, fmt.Errorf("getting %T %s, which already exists: %w", object, key, err)
 	}
 	return p.OwnerOf(there), nil
 }

@@ -85,7 +85,7 @@ func (b *batch) isLeader(ctx context.Context) (bool, error) {
 }
 
 // errNotLeading ends a decision, about which nothing is reported either.
-var errNotLeading = errors.New("another hub may have been elected: nothing is written")
+var errNotLeading = errors.New("another hub may have been elected: nothing was written")
 
 // isSame reports whether fleet, cluster and maintenance windows still allow a write. Only that of a record alone does without a read
 // of the API server: it changes nothing in the cluster.

@@ -67,7 +67,7 @@ func TestASpecThatBeginsNothingSaysWhy(t *testing.T) {
 		"an amount that is none": {func(s *v1alpha1.MachineFleetSpec) { s.RolloutStrategy.Progressive.MaxConcurrency = intstr.FromInt(0) },
 			v1alpha1.ReasonInvalidFleet, v1alpha1.StalledCondition, []string{"spec.rolloutStrategy.progressive.maxConcurrency: ", "set how many"}},
 		"a group that is not there": {func(s *v1alpha1.MachineFleetSpec) { s.Groups[0].Name = "other" },
-			v1alpha1.ReasonInvalidFleet, v1alpha1.StalledCondition, []string{"spec.rolloutStrategy.progressive.mandatoryDecisionGroups[0].groupName: ", `there is no group "canary"`}},
+			v1alpha1.ReasonInvalidFleet, v1alpha1.StalledCondition, []string{"spec.rolloutStrategy.progressive.mandatoryDecisionGroups[0].groupName: ", `unknown group "canary"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 1, both(inSteps(1, 0), func(fleet *v1alpha1.MachineFleet) { c.change(&fleet.Spec) }))

@@ -136,7 +136,7 @@ func (s *scope) contestFact() metav1.Condition {
 			continue
 		}
 		fact.Status, fact.Reason = metav1.ConditionFalse, v1alpha1.ReasonFieldsContested
-		fact.Message = fmt.Sprintf("field manager %s sets %s of MachineDeployment %s/%s back, which the fleet has corrected %d times; the next correction is at %s at the earliest: let only one of the two set the field",
+		fact.Message = fmt.Sprintf("field manager %s keeps reverting %s of MachineDeployment %s/%s, which the fleet has corrected %d times; the next correction is at %s at the earliest: let only one of the two set the field",
 			cmp.Or(reconciler.ListFew(m.contest.managers), "that is not known"), reconciler.ListFew(m.contest.fields), m.cluster.Name, s.fleet.Name,
 			m.contest.corrections, m.contest.retryAt().UTC().Format(time.RFC3339))
 	}

@@ -239,7 +239,7 @@ func (s *scope) findDowngrade() *problem {
 		return nil
 	}
 	return &problem{v1alpha1.ReasonKubeletDowngrade, fmt.Sprintf(
-		"%s.spec.template.spec.versions.kubelet: %s is older than what the fleet has given to %s: choose another version, or set spec.allowDowngrade",
+		"%s.spec.template.spec.versions.kubelet: %s is older than the version in %s: choose another version, or set spec.allowDowngrade",
 		older.field, older.kubeletVersion(), reconciler.ListFew(names))}
 }
 

@@ -16,7 +16,7 @@ import (
 type Departed struct {
 	Cluster    string
 	Deployment *v1alpha1.MachineDeployment
-	// Orphaned: the Cluster object is gone, so no agent looks after the Machines.
+	// Orphaned: the Cluster object is gone, so no agent manages the Machines.
 	Orphaned bool
 	// Denied: the Cluster exists and matches, but is not accepted.
 	Denied bool
@@ -59,14 +59,14 @@ func (d *Departed) Explain() string {
 	left := fmt.Sprintf("MachineDeployment %s with %d of its Machines", d.Deployment.Name, d.Deployment.Status.Replicas)
 	switch {
 	case d.Orphaned:
-		return fmt.Sprintf("Cluster %s does not exist any more, and no agent looks after %s, which is left in its namespace: kubectl hollow cluster join %s, or delete namespace %s",
+		return fmt.Sprintf("Cluster %s no longer exists, and %s in its namespace has no agent: kubectl hollow cluster join %s, or delete namespace %s",
 			d.Cluster, left, d.Cluster, d.Cluster)
 	case d.Denied:
-		return fmt.Sprintf("the cluster is not accepted; left there: %s: kubectl hollow cluster accept %s", left, d.Cluster)
+		return fmt.Sprintf("the cluster is not accepted; still there: %s: kubectl hollow cluster accept %s", left, d.Cluster)
 	}
 	if d.Removed {
-		return fmt.Sprintf("the fleet does not choose it any more; left there: %s, which spec.removalPolicy Delete is to delete", left)
+		return fmt.Sprintf("the fleet no longer selects it; still there: %s, to be deleted by spec.removalPolicy Delete", left)
 	}
-	return fmt.Sprintf("the fleet does not choose it any more; left there: %s, which the fleet does not change any more: change the cluster's labels, or kubectl delete machinedeployment %s -n %s",
+	return fmt.Sprintf("the fleet no longer selects it; still there: %s, which the fleet no longer changes: change the cluster's labels, or kubectl delete machinedeployment %s -n %s",
 		left, d.Deployment.Name, d.Cluster)
 }

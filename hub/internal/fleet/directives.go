@@ -17,7 +17,7 @@ import (
 func mergePatch(original, patch map[string]any, schema strategicpatch.LookupPatchMeta) (result map[string]any, err error) {
 	defer func() {
 		if failed := recover(); failed != nil {
-			err = fmt.Errorf("the patch makes no sense: %v", failed)
+			err = fmt.Errorf("the patch is invalid: %v", failed)
 		}
 	}()
 	return strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(original, patch, schema)
@@ -62,7 +62,7 @@ func checkDirective(path, key string, value any) error {
 		}
 		return fmt.Errorf("%s: want a list of keys, got %v", path, value)
 	}
-	return fmt.Errorf("%s: there is no such directive; there are $patch and $retainKeys", path)
+	return fmt.Errorf("%s: unknown directive; the directives are $patch and $retainKeys", path)
 }
 
 // usersAnnotations are annotations of Hollowfleet that users set on MachineDeployments. The others are the hub's.
@@ -72,7 +72,7 @@ var usersAnnotations = []string{v1alpha1.AutoscalerMinSizeAnnotation, v1alpha1.A
 func reservedMetadata(field string, metadata v1alpha1.TemplateMetadata) *problem {
 	for _, key := range slices.Sorted(maps.Keys(metadata.Annotations)) {
 		if key == corev1.LastAppliedConfigAnnotation || isOurs(key) && !slices.Contains(usersAnnotations, key) {
-			return &problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf("%s.metadata.annotations[%s]: it is written by programs, and not by a template: remove it", field, key)}
+			return &problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf("%s.metadata.annotations[%s]: programs write it, not templates: remove it", field, key)}
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(metadata.Labels)) {

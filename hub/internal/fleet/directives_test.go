@@ -15,9 +15,9 @@ func TestAnOverrideWithABadDirectiveIsNamed(t *testing.T) {
 		`{"spec":{"$retainKeys":[1,{}]}}`:  "spec.overrides[a].template.spec.$retainKeys: want a list of keys",
 		`{"spec":{"$retainKeys":{"a":1}}}`: "spec.overrides[a].template.spec.$retainKeys: want a list of keys",
 		`{"spec":{"$patch":["replace"]}}`:  "spec.overrides[a].template.spec.$patch: want merge, replace or delete",
-		`{"$setElementOrder/x":[{}]}`:      "spec.overrides[a].template.$setElementOrder/x: there is no such directive",
-		`{"spec":{"template":{"spec":{"providerConfig":{"value":{"x":[{"$deleteFromPrimitiveList/y":5}]}}}}}}`: "$deleteFromPrimitiveList/y: there is no such directive",
-		`{"metadata":{"annotations":{"hollowfleet.io/freeze":"x"}}}`:                                           "spec.overrides[a].template.metadata.annotations[hollowfleet.io/freeze]: it is written by programs",
+		`{"$setElementOrder/x":[{}]}`:      "spec.overrides[a].template.$setElementOrder/x: unknown directive",
+		`{"spec":{"template":{"spec":{"providerConfig":{"value":{"x":[{"$deleteFromPrimitiveList/y":5}]}}}}}}`: "$deleteFromPrimitiveList/y: unknown directive",
+		`{"metadata":{"annotations":{"hollowfleet.io/freeze":"x"}}}`:                                           "spec.overrides[a].template.metadata.annotations[hollowfleet.io/freeze]: programs write it",
 	} {
 		fleet := &v1alpha1.MachineFleet{}
 		fleet.Spec.Overrides = []v1alpha1.MachineFleetOverride{{Name: "a", Template: &runtime.RawExtension{Raw: []byte(patch)}}}

@@ -20,12 +20,12 @@ func adoptedEvent(d *v1alpha1.MachineDeployment) reconciler.Event {
 // correctedEvent names the fields that the fleet has written. Another writer has changed them, or the fleet has other values now.
 func correctedEvent(d *v1alpha1.MachineDeployment, fields []string) reconciler.Event {
 	return reconciler.NormalEvent("MachineDeploymentCorrected", "Correct", fmt.Sprintf(
-		"Brought %s of MachineDeployment %s/%s in line with the fleet, which owns what it sets: change it in the fleet. Fields that the fleet does not set are left alone",
+		"Corrected %s of MachineDeployment %s/%s: the fleet owns the fields that it sets, so change them in the fleet. Fields that the fleet does not set are unchanged",
 		cmp.Or(reconciler.ListFew(fields), "the fields"), d.Namespace, d.Name))
 }
 
 func rolledBackEvent(d *v1alpha1.MachineDeployment, r *record) reconciler.Event {
-	text := fmt.Sprintf("Gave MachineDeployment %s/%s revision %s back, which it had before %s", d.Namespace, d.Name, r.Previous, r.Revision)
+	text := fmt.Sprintf("Rolled MachineDeployment %s/%s back to revision %s, which it had before %s", d.Namespace, d.Name, r.Previous, r.Revision)
 	if r.Cause != "" {
 		text += ", because it failed: " + r.Cause
 	}

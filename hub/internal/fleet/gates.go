@@ -16,18 +16,18 @@ func (s *scope) awaitedGates(p plan.Plan) string {
 		text += fmt.Sprintf("; waiting for approval: %s: %s", reconciler.ListFew(groups), approveCommand(s.fleet.Name, groups))
 		if gone := slices.DeleteFunc(slices.Clone(groups), s.hasGroup); len(gone) > 0 {
 			text += fmt.Sprintf(
-				". %s needed one when the rollout started, and is not in spec.groups any more: approve the group that its clusters have now, name it again, or set spec.retriedAt to start by the spec as it is now",
+				". %s needed approval when the rollout started, and is no longer in spec.groups: approve the group that its clusters have now, restore the group, or set spec.retriedAt to start by the current spec",
 				reconciler.ListFew(gone))
 		}
 	}
 	if len(p.Unproven) > 0 {
 		text += fmt.Sprintf(
-			"; mandatory groups in which no cluster with Machines has proven the revision: %s: put a cluster into the group, scale one up, or take the group out of mandatoryDecisionGroups (and set spec.retriedAt if the rollout has started)",
+			"; mandatory groups in which no cluster with Machines has proven the revision: %s: add a cluster to the group, scale one up, or remove the group from mandatoryDecisionGroups (and set spec.retriedAt if the rollout has started)",
 			reconciler.ListFew(p.Unproven))
 	}
 	if len(p.Changed) > 0 {
 		text += fmt.Sprintf(
-			"; waiting because groups, waves or unreachablePolicy were changed since the rollout started, and both the spec then and the spec now hold until it is complete: %s: wait, change them back, or %s",
+			"; waiting because groups, waves or unreachablePolicy were changed since the rollout started, and until it is complete both the earlier and the current spec apply: %s: wait, revert the change, or %s",
 			reconciler.ListFew(p.Changed), wayOut)
 	}
 	return text

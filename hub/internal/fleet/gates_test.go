@@ -82,7 +82,7 @@ func TestARetryStartsByThePresentSpec(t *testing.T) {
 	f := waitForApproval(t)
 	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Groups = fleet.Spec.Groups[:1] })
 	f.status()
-	f.Expect(f.fleet.Status.Message).To(And(ContainSubstring("waiting for approval: production"), ContainSubstring("not in spec.groups any more"), ContainSubstring("set spec.retriedAt")))
+	f.Expect(f.fleet.Status.Message).To(And(ContainSubstring("waiting for approval: production"), ContainSubstring("no longer in spec.groups"), ContainSubstring("set spec.retriedAt")))
 	f.update(func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.RetriedAt = &metav1.Time{Time: f.clock.Now().Truncate(time.Second)}
 	})

@@ -28,7 +28,7 @@ func (s *scope) groupFact() metav1.Condition {
 		why := ""
 		switch {
 		case slices.Contains(mandatory, group.Name):
-			why = "it is mandatory, and no cluster is in it"
+			why = "it is mandatory and has no cluster"
 		case s.hasLost(group.Name):
 			why = "it has lost all its clusters"
 		default:
@@ -39,7 +39,7 @@ func (s *scope) groupFact() metav1.Condition {
 			remedy = "correct its name or the decision groups of the Placement"
 		}
 		fact.Status, fact.Reason = metav1.ConditionFalse, v1alpha1.ReasonGroupWithoutCluster
-		fact.Message = fmt.Sprintf("spec.groups[%s]: %s, so the next rollout does not have that gate as it is meant: %s, or remove the group", group.Name, why, remedy)
+		fact.Message = fmt.Sprintf("spec.groups[%s]: %s, so the next rollout would lack that gate: %s, or remove the group", group.Name, why, remedy)
 		return fact
 	}
 	return fact

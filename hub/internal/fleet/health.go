@@ -22,7 +22,7 @@ func unhealthyConditions(conditions []v1alpha1.MachineFleetHealthCondition, clus
 		case found == nil:
 			all = append(all, fmt.Sprintf("condition %s is missing on Cluster %s: add it to spec.healthChecks there, or let a controller write it", wanted.Type, cluster.Name))
 		case found.Status != status:
-			all = append(all, fmt.Sprintf("condition %s of Cluster %s is %s (%s) and has to be %s: %s", wanted.Type, cluster.Name, found.Status, found.Reason, status,
+			all = append(all, fmt.Sprintf("condition %s of Cluster %s is %s (%s) and must be %s: %s", wanted.Type, cluster.Name, found.Status, found.Reason, status,
 				cmp.Or(found.Message, "no message")))
 		}
 	}

@@ -170,7 +170,7 @@ func (c *Controller) storeTemplate(ctx context.Context, s *scope, number int64, 
 	if apierrors.IsAlreadyExists(err) {
 		// That of a fleet of this name that was deleted goes away with it, by the garbage collector. The error is not wrapped:
 		// the Runner takes it for a conflict, which is not an error.
-		return fmt.Errorf("controller revision %s/%s-%s belongs to something else; it is tried again: %s", c.Namespace, s.fleet.Name, s.revision, err.Error())
+		return fmt.Errorf("controller revision %s/%s-%s belongs to another object; trying again: %s", c.Namespace, s.fleet.Name, s.revision, err.Error())
 	}
 	return err
 }

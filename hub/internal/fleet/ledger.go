@@ -43,7 +43,7 @@ func (l *ledger) isDirty() bool {
 	return slices.ContainsFunc(l.rollouts, func(r *stored) bool { return r.dirty })
 }
 
-// recordBefore writes what a decision is about to overwrite: what became of an earlier revision in a cluster.
+// recordBefore writes what a decision is about to overwrite: what happened to an earlier revision in a cluster.
 func (c *Controller) recordBefore(ctx context.Context, s *scope, d decision) error {
 	overwrites := len(d.removals) > 0 || slices.ContainsFunc(d.changes, func(w write) bool { return w.begins && w.member.record != nil })
 	if !overwrites || s.invalid != nil {

@@ -18,7 +18,7 @@ func (f *fixture) rollouts() []Rollout {
 	return all
 }
 
-// What became of a rollout in each cluster can be read when the clusters have another revision, have left, or are gone.
+// What happened to a rollout in each cluster can be read when the clusters have another revision, have left, or are gone.
 // Claim: A rollout's record outlives health, revisions and departures. Broken: it is not written before the next revision starts there; a record is never superseded; approvals are left out. Also: TestARecordIsWrittenBeforeItsClusterIsOverwritten, TestARevisionThatIsStartedAgainHasAnotherRecord, TestARecordIsBounded; hub/cli TestHistoryShowsWhatBecameOfARollout.
 func TestARolloutLeavesARecord(t *testing.T) {
 	f := newFixture(t, 3, both(inSteps(1, 0), func(fleet *v1alpha1.MachineFleet) {
@@ -85,7 +85,7 @@ func TestARolloutLeavesARecord(t *testing.T) {
 	f.Expect(templates).To(HaveLen(3))
 }
 
-// What became of a revision in a cluster is written before the next one takes its place there, also by a hub that knows it from the cluster
+// What happened to a revision in a cluster is written before the next one takes its place there, also by a hub that knows it from the cluster
 // alone.
 func TestARecordIsWrittenBeforeItsClusterIsOverwritten(t *testing.T) {
 	f := newFixture(t, 2, nil)

@@ -298,7 +298,7 @@ func TestReplicasComeFromALabel(t *testing.T) {
 	f.settle()
 	replicas := func(i int) int32 { return *f.deployment(i).Spec.Replicas }
 	f.Expect([]int32{replicas(0), replicas(2), replicas(3)}).To(Equal([]int32{7, 2, 2}))
-	f.Expect(f.deployment(1)).To(BeNil(), "nothing is started where the label is no number")
+	f.Expect(f.deployment(1)).To(BeNil(), "nothing is started where the label is not a number")
 	f.Expect(f.status().Failures).To(ConsistOf(And(HaveField("Cluster", f.clusters[1].Name), HaveField("Reason", v1alpha1.ReasonInvalidReplicasLabel),
 		HaveField("Message", And(ContainSubstring("example.com/machines"), ContainSubstring("correct or remove the label"))))))
 	f.label(1, "example.com/machines", "0")

@@ -101,21 +101,21 @@ func (s *scope) podsNeeded(m *member) int {
 // checkAdoption finds out whether the fleet may take over a MachineDeployment of its name that it did not make.
 func (s *scope) checkAdoption(ctx context.Context, reader client.Reader, m *member) ([]problem, error) {
 	d := m.deployment
-	whose := "was not made by the fleet"
+	whose := "was not created by the fleet"
 	if r := readRecord(d); r != nil && (!r.isOf(d) || r.UID == s.fleet.UID) {
-		whose = "was not made by the fleet, and its annotation " + v1alpha1.FleetRecordAnnotation + " is a copy of that of another object"
+		whose = "was not created by the fleet, and its annotation " + v1alpha1.FleetRecordAnnotation + " is a copy of that of another object"
 	} else if r != nil {
 		other := &v1alpha1.MachineFleet{}
 		err := reader.Get(ctx, client.ObjectKey{Name: r.Fleet}, other)
 		switch {
 		case err == nil && other.UID == r.UID:
 			return []problem{{v1alpha1.ReasonClaimedByAnotherFleet, fmt.Sprintf(
-				"MachineDeployment %s/%s belongs to MachineFleet %s: take the cluster out of %s of one of the two, or remove the annotation %s to let the other one adopt it",
+				"MachineDeployment %s/%s belongs to MachineFleet %s: remove the cluster from %s of one of the two, or remove the annotation %s to let the other one adopt it",
 				d.Namespace, d.Name, r.Fleet, selectionField(s.fleet), v1alpha1.FleetRecordAnnotation)}}, nil
 		case err != nil && !apierrors.IsNotFound(err):
 			return nil, fmt.Errorf("getting machine fleet %s: %w", r.Fleet, err)
 		}
-		whose = fmt.Sprintf("was made by an earlier MachineFleet %s", r.Fleet)
+		whose = fmt.Sprintf("was created by an earlier MachineFleet %s", r.Fleet)
 	}
 	if !s.fleet.Spec.Adopt {
 		return []problem{{v1alpha1.ReasonNotAdopted, fmt.Sprintf(
@@ -123,7 +123,7 @@ func (s *scope) checkAdoption(ctx context.Context, reader client.Reader, m *memb
 	}
 	if wanted := s.fleet.Spec.Template.Spec.Selector.MatchLabels; !labels.Equals(wanted, d.Spec.Selector.MatchLabels) {
 		return []problem{{v1alpha1.ReasonSelectorDiffers, fmt.Sprintf(
-			"spec.template.spec.selector.matchLabels: MachineDeployment %s/%s, which is to be adopted, has %s, and that cannot be changed: remove it, or take the cluster out of %s",
+			"spec.template.spec.selector.matchLabels: MachineDeployment %s/%s, which should be adopted, has %s, and that cannot be changed: remove it, or remove the cluster from %s",
 			d.Namespace, d.Name, labels.Set(d.Spec.Selector.MatchLabels), selectionField(s.fleet))}}, nil
 	}
 	return s.adoptedDowngrade(d, m), nil

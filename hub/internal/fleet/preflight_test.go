@@ -196,7 +196,7 @@ func TestAWaveSucceedsOnlyWhileTheConditionsHold(t *testing.T) {
 	f.after(6 * time.Hour)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, TimedOut v1.36.2"), "the deadline ends the waiting; what is updated is over")
 	f.Expect(f.status().Failures).To(ConsistOf(And(HaveField("Cluster", f.clusters[1].Name), HaveField("Message",
-		ContainSubstring("condition %s of Cluster %s is False (Tested) and has to be True: 2 of 3", kind, f.clusters[1].Name)))))
+		ContainSubstring("condition %s of Cluster %s is False (Tested) and must be True: 2 of 3", kind, f.clusters[1].Name)))))
 }
 
 func TestChangesOfWhatIsCheckedWakeFleets(t *testing.T) {

@@ -159,7 +159,7 @@ func (s *scope) bindPromise(known memory) *problem {
 	s.promise = &binding{Promise: known.promise, choices: known.promise.choicesOf(known.members), common: map[string]opening{}}
 	var invalid *problem
 	if s.promise.windows, invalid = readWindows(known.promise.MaintenanceWindows, known.promise.MaintenanceExclusions, s.now); invalid != nil {
-		invalid.message = fmt.Sprintf("%s: as it was when the rollout started, it cannot be used any more: %s", invalid.message, wayOut)
+		invalid.message = fmt.Sprintf("%s: its value from the start of the rollout can no longer be used: %s", invalid.message, wayOut)
 		return invalid
 	}
 	if invalid = s.promise.readSelectors(); invalid != nil {
@@ -184,7 +184,7 @@ func (b *binding) readSelectors() *problem {
 		var err error
 		if b.selectors[i], err = metav1.LabelSelectorAsSelector(from); err != nil {
 			return &problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf(
-				"spec.groups[%s].clusterSelector: as it was when the rollout started, it cannot be used any more: %v: %s", b.Groups[i], err, wayOut)}
+				"spec.groups[%s].clusterSelector: its value from the start of the rollout can no longer be used: %v: %s", b.Groups[i], err, wayOut)}
 		}
 	}
 	return nil
@@ -204,7 +204,7 @@ func (b *binding) groupOf(chosen *selection, cluster *v1alpha1.Cluster) *string 
 }
 
 // wayOut is what ends a promise.
-const wayOut = "set spec.retriedAt (kubectl hollow rollout retry) to start by the spec as it is now"
+const wayOut = "set spec.retriedAt (kubectl hollow rollout retry) to start by the current spec"
 
 // applyPromise holds a member to its windows, exclusions and health conditions as they were when the revision was started, beside those
 // of the spec as it is now.

@@ -68,6 +68,6 @@ func (s *scope) adoptedDowngrade(d *v1alpha1.MachineDeployment, m *member) []pro
 		return nil
 	}
 	return []problem{{v1alpha1.ReasonKubeletDowngrade, fmt.Sprintf(
-		"%s.spec.template.spec.versions.kubelet: %s is older than the %s of MachineDeployment %s/%s, which is to be adopted: choose another version, or set spec.allowDowngrade",
+		"%s.spec.template.spec.versions.kubelet: %s is older than the %s of MachineDeployment %s/%s, which should be adopted: choose another version, or set spec.allowDowngrade",
 		m.template.field, m.template.kubeletVersion(), has, d.Namespace, d.Name)}}
 }

@@ -150,7 +150,7 @@ func TestDeletionsKeepToTheBoundsOfARollout(t *testing.T) {
 	f.reconcile()
 	f.after(settleTime)
 	f.Expect(deleted()).To(Equal(1), "one at a time: its Machines are still going")
-	f.Expect(f.status().Message).To(ContainSubstring("their MachineDeployments are deleted within maxConcurrency and maintenance windows"))
+	f.Expect(f.status().Message).To(ContainSubstring("their MachineDeployments are being deleted within maxConcurrency and maintenance windows"))
 	for i := 1; i < 4; i++ {
 		if f.deployment(i).DeletionTimestamp != nil {
 			f.edit(i, func(d *v1alpha1.MachineDeployment) { d.Finalizers = nil })

@@ -110,7 +110,7 @@ func (m *member) reasonOf(phase plan.Phase) *problem {
 		p = problem{v1alpha1.ReasonRolloutTimedOut, "no success within progressDeadline of spec.rolloutStrategy"}
 	case plan.RollbackFailed:
 		p = problem{v1alpha1.ReasonRollbackFailed, fmt.Sprintf(
-			"the MachineDeployment cannot continue with revision %s, which it had before, or was not in time: repair it, change the template, or set spec.retriedAt", m.record.Previous)}
+			"the MachineDeployment cannot continue with revision %s, which it had before, or it timed out: repair it, change the template, or set spec.retriedAt", m.record.Previous)}
 	case plan.ToApply, plan.Progressing, plan.Soaking, plan.Succeeded, plan.Failed, plan.RollingBack, plan.RolledBack:
 	}
 	if failing := m.failingCondition(); failing != nil {
@@ -140,7 +140,7 @@ func (sum *summary) availableCondition() metav1.Condition {
 		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNoClusterSelected
 	case len(sum.unreached) > 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonAwaitingRollout
-		condition.Message = "the rollout has not reached these clusters, which have no MachineDeployment yet: " + reconciler.ListFew(sum.unreached)
+		condition.Message = "the rollout has not reached these clusters; they have no MachineDeployment yet: " + reconciler.ListFew(sum.unreached)
 	}
 	return condition
 }
@@ -185,7 +185,7 @@ func (s *scope) progressingCondition(d decision, sum summary) (condition, fact m
 	return condition, fact
 }
 
-// stoppedCondition says why nothing more is started, what becomes of the clusters, and what a user can do.
+// stoppedCondition says why nothing more is started, what happens to the clusters, and what a user can do.
 func (s *scope) stoppedCondition(p plan.Plan, sum summary, text string) (status metav1.ConditionStatus, reason, message string) {
 	why, remedy := "clusters were rolled back", ""
 	switch {
@@ -195,16 +195,16 @@ func (s *scope) stoppedCondition(p plan.Plan, sum summary, text string) (status 
 		why = "more have failed than spec.rolloutStrategy allows"
 		remedy = "repair these clusters, change the template, or raise maxFailures and set spec.retriedAt"
 	}
-	status, message = metav1.ConditionFalse, text+"; "+why+", and nothing more is started: "
+	status, message = metav1.ConditionFalse, text+"; "+why+", and nothing more starts: "
 	switch {
 	case sum.counts.RollingBack > 0 || len(p.ToRollBack) > 0:
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonRollingBack
-		message += "clusters get back the template that they had before, as spec.rollbackPolicy says"
+		message += "clusters get their previous template back, as spec.rollbackPolicy says"
 	case slices.ContainsFunc(s.members, func(m *member) bool {
 		return s.isCurrent(m) && m.record.templateRevision() != m.wantedRecord(s)
 	}):
 		reason = v1alpha1.ReasonRolledBack
-		message += "change the template, or have it started again with spec.retriedAt"
+		message += "change the template, or start it again with spec.retriedAt"
 		if s.plannedInput().Aborted {
 			message += " and without spec.abortedRevision"
 		}
@@ -255,8 +255,8 @@ func (s *scope) describeClusters(d decision, sum summary) string {
 		why   string // of the first
 	}{{"failed", sum.failed, ""}, {"frozen, paused or not Ready", sum.held, ""}, {"blocked", sum.blocked, sum.whyBlocked},
 		{"spec.healthConditions do not hold", sum.unhealthy, sum.whyUnhealthy}, {"rolling back", sum.rollingBack, ""}, {"rolled back", sum.rolledBack, ""},
-		{"to be rolled back", d.plan.ToRollBack, ""}, {"without an earlier template to go back to", d.plan.NotRolledBack, ""},
-		{"joined since the rollout started", d.plan.Late, ""}, {"in the middle of it, and not in the fleet any more", sum.leaving, ""},
+		{"to be rolled back", d.plan.ToRollBack, ""}, {"without an earlier template to roll back to", d.plan.NotRolledBack, ""},
+		{"joined since the rollout started", d.plan.Late, ""}, {"left the fleet during the rollout", sum.leaving, ""},
 		{"failed before they left the fleet", sum.leftFailed, ""}} {
 		if len(list.names) > 0 {
 			text += fmt.Sprintf("; %s: %s", list.what, reconciler.ListFew(list.names))
@@ -267,11 +267,11 @@ func (s *scope) describeClusters(d decision, sum summary) string {
 	}
 	text += s.awaitedGates(d.plan)
 	if names := namesOf(d.removalsWaiting); len(names) > 0 {
-		text += fmt.Sprintf("; left the fleet, and their MachineDeployments are deleted within maxConcurrency and maintenance windows: %s", reconciler.ListFew(names))
+		text += fmt.Sprintf("; left the fleet; their MachineDeployments are being deleted within maxConcurrency and maintenance windows: %s", reconciler.ListFew(names))
 	}
 	text += s.standingOfWindows(d.plan, reconciler.ListFew)
 	if names := s.windowlessClusters(); len(names) > 0 && counts.Waiting > 0 {
-		text += "; chosen by none of spec.maintenanceWindows, so not bound to one: " + reconciler.ListFew(names)
+		text += "; not selected by any of spec.maintenanceWindows, so upgraded at any time: " + reconciler.ListFew(names)
 	}
 	if len(s.unused) > 0 {
 		text += "; without a cluster, correct or remove: " + reconciler.ListFew(s.unused)

@@ -58,9 +58,9 @@ func (m *member) previousApplied() *applied {
 
 // notRolledBack adds to why a member has failed, which may be nil, why it is not rolled back.
 func (m *member) notRolledBack(failure *problem) *problem {
-	why := fmt.Sprintf("it is not rolled back, because it did not have another template before that it succeeded with, or one of more than %d KiB", largestPrevious>>10)
+	why := fmt.Sprintf("it is not rolled back, because it has no earlier template that succeeded, or that template has more than %d KiB", largestPrevious>>10)
 	if m.record.Previous != "" {
-		why = fmt.Sprintf("it is not rolled back, because the annotation %s of MachineDeployment %s/%s, which had revision %s, cannot be read any more",
+		why = fmt.Sprintf("it is not rolled back, because the annotation %s of MachineDeployment %s/%s, which had revision %s, can no longer be read",
 			v1alpha1.FleetPreviousAnnotation, m.deployment.Namespace, m.deployment.Name, m.record.Previous)
 	}
 	if failure == nil {

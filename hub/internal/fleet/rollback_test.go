@@ -140,7 +140,7 @@ func TestAnAbortWithoutARollback(t *testing.T) {
 	f.reconcile()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"), "what has started is followed, and nothing else started")
 	f.Expect(f.progress()).To(Equal("False Aborted"))
-	f.Expect(f.fleet.Status.Message).To(ContainSubstring("spec.abortedRevision is this revision, and nothing more is started: unset it"))
+	f.Expect(f.fleet.Status.Message).To(ContainSubstring("spec.abortedRevision is this revision, and nothing more starts: unset it"))
 	f.upgrade("v1.37.1")
 	f.reconcile()
 	f.Expect(f.phases()).To(HavePrefix("Progressing v1.37.1"), "another template is not aborted")
@@ -260,13 +260,13 @@ func TestWhatCannotBeRolledBackKeepsNoOtherFromIt(t *testing.T) {
 	f.says(false, 1)
 	f.reconcile()
 	f.Expect(f.progress()).To(Equal("False RolledBack"))
-	f.Expect(f.fleet.Status.Message).To(ContainSubstring("without an earlier template to go back to: " + f.clusters[0].Name + ", " + f.clusters[3].Name))
+	f.Expect(f.fleet.Status.Message).To(ContainSubstring("without an earlier template to roll back to: " + f.clusters[0].Name + ", " + f.clusters[3].Name))
 	reasons := map[string]string{}
 	for _, failure := range f.fleet.Status.Failures {
 		reasons[failure.Cluster] = failure.Message
 	}
 	f.Expect(reasons[f.clusters[0].Name]).To(ContainSubstring(v1alpha1.FleetPreviousAnnotation), "what is wrong can be found")
-	f.Expect(reasons[f.clusters[3].Name]).To(ContainSubstring("did not have another template before that it succeeded with"))
+	f.Expect(reasons[f.clusters[3].Name]).To(ContainSubstring("has no earlier template that succeeded"))
 }
 
 func TestATemplateThatIsTooLargeIsNotKeptToGoBackTo(t *testing.T) {
@@ -280,5 +280,5 @@ func TestATemplateThatIsTooLargeIsNotKeptToGoBackTo(t *testing.T) {
 	f.abort()
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0"))
 	f.Expect(f.progress()).To(Equal("False Aborted"))
-	f.Expect(f.fleet.Status.Message).To(ContainSubstring("without an earlier template to go back to: " + f.clusters[0].Name))
+	f.Expect(f.fleet.Status.Message).To(ContainSubstring("without an earlier template to roll back to: " + f.clusters[0].Name))
 }

@@ -54,7 +54,7 @@ type Turn struct {
 	Message string `json:"message,omitempty"`
 }
 
-// ClusterRollout is what became of a rollout in one cluster.
+// ClusterRollout is what happened to a rollout in one cluster.
 type ClusterRollout struct {
 	Group   string `json:"group,omitempty"`
 	Started string `json:"started,omitempty"`

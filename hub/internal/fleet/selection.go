@@ -39,7 +39,7 @@ type selection struct {
 	unknown *problem
 }
 
-// readSelection reads which clusters the fleet has. The error is placement.ErrStarting while that cannot be told yet.
+// readSelection reads which clusters the fleet has. The error is placement.ErrStarting while that is unknown.
 func readSelection(ctx context.Context, from sources, fleet *v1alpha1.MachineFleet) (*selection, *problem, error) {
 	ref := fleet.Spec.PlacementRef
 	switch {
@@ -48,7 +48,7 @@ func readSelection(ctx context.Context, from sources, fleet *v1alpha1.MachineFle
 	case ref == nil:
 		selector, err := metav1.LabelSelectorAsSelector(fleet.Spec.ClusterSelector)
 		if err != nil {
-			return nil, &problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf("spec.clusterSelector: no label selector: %v: correct it", err)}, nil
+			return nil, &problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf("spec.clusterSelector: not a label selector: %v: correct it", err)}, nil
 		}
 		return &selection{selector: selector}, nil, nil
 	}
@@ -60,7 +60,7 @@ func readSelection(ctx context.Context, from sources, fleet *v1alpha1.MachineFle
 	switch {
 	case errors.Is(err, placement.ErrNotInstalled):
 		return &selection{partial: true, unknown: &problem{v1alpha1.ReasonPlacementsNotInstalled,
-			"spec.placementRef: the hub's API server does not have the kinds Placement and PlacementDecision of Open Cluster Management: install them, or choose clusters with spec.clusterSelector"}}, nil, nil
+			"spec.placementRef: the hub's API server does not have the kinds Placement and PlacementDecision of Open Cluster Management: install them, or select clusters with spec.clusterSelector"}}, nil, nil
 	case errors.Is(err, placement.ErrNotFound):
 		return &selection{partial: true, unknown: &problem{v1alpha1.ReasonPlacementNotFound, fmt.Sprintf(
 			"spec.placementRef: there is no Placement %s/%s: create it, or correct the reference", ref.Namespace, ref.Name)}}, nil, nil
@@ -90,7 +90,7 @@ func selectionField(fleet *v1alpha1.MachineFleet) string {
 // chosenBy says by what the fleet's clusters are chosen, and what a user can do when it chooses none.
 func chosenBy(fleet *v1alpha1.MachineFleet) (what, remedy string) {
 	if ref := fleet.Spec.PlacementRef; ref != nil {
-		what = fmt.Sprintf("Placement %s/%s chooses no accepted Cluster", ref.Namespace, ref.Name)
+		what = fmt.Sprintf("Placement %s/%s selects no accepted Cluster", ref.Namespace, ref.Name)
 		return what, "correct the Placement, or the labels and taints of the ManagedClusters"
 	}
 	return "no accepted Cluster matches it", "correct the selector or the Clusters' labels"
@@ -103,6 +103,6 @@ func (s *scope) incompletePlacement() *problem {
 	}
 	ref := s.fleet.Spec.PlacementRef
 	return &problem{v1alpha1.ReasonPlacementDecisionsIncomplete, fmt.Sprintf(
-		"spec.placementRef: the PlacementDecisions of Placement %s/%s have %d clusters, which is not the number in its status, so nothing is started and no cluster leaves the fleet: see whether the placement controller of Open Cluster Management runs",
+		"spec.placementRef: the PlacementDecisions of Placement %s/%s have %d clusters, which is not the number in its status, so nothing starts and no cluster leaves the fleet: check that the placement controller of Open Cluster Management runs",
 		ref.Namespace, ref.Name, len(s.selection.placed))}
 }

@@ -31,7 +31,7 @@ func newSelectors(fleet *v1alpha1.MachineFleet, spelled spelling) (*selectors, *
 	read := func(field string, from *metav1.LabelSelector) (labels.Selector, *problem) {
 		selector, err := metav1.LabelSelectorAsSelector(from)
 		if err != nil {
-			return nil, &problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf("%s: no label selector: %v: correct it", field, err)}
+			return nil, &problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf("%s: not a label selector: %v: correct it", field, err)}
 		}
 		return selector, nil
 	}

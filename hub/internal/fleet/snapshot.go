@@ -144,7 +144,7 @@ func (m memory) texts() (members, promise string, err error) {
 type sizeError struct{ clusters, names, spec int }
 
 func (e sizeError) Error() string {
-	return fmt.Sprintf("a rollout keeps the names of its clusters, and what gates say when it starts, in %d KiB: here the names of %d clusters have %d KiB, and the gates %d KiB",
+	return fmt.Sprintf("a rollout keeps the names of its clusters, and what gates say when it starts, in %d KiB: the names of %d clusters need %d KiB, and the gates %d KiB",
 		largestSnapshot>>10, e.clusters, e.names>>10, e.spec>>10)
 }
 
@@ -157,7 +157,7 @@ func (s *scope) unkeepable() *problem {
 	if _, _, err := s.takeSnapshot().texts(); !errors.As(err, &large) {
 		return nil // Another error is that of the write.
 	}
-	field, remedy := selectionField(s.fleet), "choose fewer clusters, and the others by other fleets"
+	field, remedy := selectionField(s.fleet), "select fewer clusters, and use several fleets"
 	if large.spec > large.names {
 		field, remedy = "spec", "shorten maintenanceWindows, maintenanceExclusions and the selectors of groups"
 	}

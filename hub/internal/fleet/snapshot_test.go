@@ -171,7 +171,7 @@ func TestNoRolloutIsStartedWhosePromiseCannotBeKept(t *testing.T) {
 	}{
 		"clusters": {
 			func(w *simulation) { w.joinMany(4000) }, func(w *simulation) { w.clusters = w.clusters[:300] },
-			[]string{"spec.clusterSelector: ", "of 4003 clusters", "choose fewer clusters"},
+			[]string{"spec.clusterSelector: ", "of 4003 clusters", "select fewer clusters"},
 		},
 		"gates": {
 			func(w *simulation) {

@@ -25,7 +25,7 @@ func TestSilenceStopsAndRollsNothingBack(t *testing.T) {
 	f.freeze(3, true)
 	f.after(time.Hour)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0, Succeeded v1.36.2"))
-	f.Expect(f.status().Message).To(ContainSubstring("more have failed than spec.rolloutStrategy allows, and nothing more is started"))
+	f.Expect(f.status().Message).To(ContainSubstring("more have failed than spec.rolloutStrategy allows, and nothing more starts"))
 	f.Expect(f.fleet.Status.Failures).To(ConsistOf(HaveField("Reason", v1alpha1.ReasonClusterUnreachable)))
 	f.freeze(3, false)
 	f.reconcile()

@@ -127,7 +127,7 @@ func mergeTemplate(base *v1alpha1.MachineDeploymentTemplate, override *runtime.R
 // unknownField says which field there is not.
 func unknownField(err error) error {
 	if _, quoted, found := strings.Cut(err.Error(), `unknown field "`); found {
-		return fmt.Errorf(".%s: there is no such field", strings.TrimSuffix(quoted, `"`))
+		return fmt.Errorf(".%s: unknown field", strings.TrimSuffix(quoted, `"`))
 	}
 	return fmt.Errorf(": %w", err)
 }

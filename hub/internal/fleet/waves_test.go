@@ -224,8 +224,8 @@ func TestAHandEditIsTakenBackOfTheFleetsOwnFieldsOnly(t *testing.T) {
 	f.told()
 	f.reconcile()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"))
-	f.Expect(f.told()).To(ConsistOf(HavePrefix("Normal MachineDeploymentCorrected Brought metadata.labels[" + v1alpha1.MachineFleetNameLabel +
-		"], spec.template.spec.versions.kubelet of MachineDeployment " + f.clusters[1].Name + "/" + f.fleet.Name + " in line with the fleet, which owns what it sets")))
+	f.Expect(f.told()).To(ConsistOf(HavePrefix("Normal MachineDeploymentCorrected Corrected metadata.labels[" + v1alpha1.MachineFleetNameLabel +
+		"], spec.template.spec.versions.kubelet of MachineDeployment " + f.clusters[1].Name + "/" + f.fleet.Name + ": the fleet owns the fields that it sets")))
 	d := f.deployment(1)
 	f.Expect(*d.Spec.Replicas).To(BeEquivalentTo(7), "the fleet says no replicas, so they are the user's")
 	f.Expect(d.Annotations).To(HaveKeyWithValue("mine", "x"))
@@ -273,7 +273,7 @@ func TestAClusterJoinsAndLeavesInMidRollout(t *testing.T) {
 		"the one that left in its middle takes up its place until it is through")
 	status := f.status()
 	f.Expect([]int32{status.Clusters.Selected, status.Clusters.Progressing, status.Clusters.Waiting}).To(Equal([]int32{2, 0, 1}), "it is not counted any more")
-	f.Expect(status.Message).To(ContainSubstring("in the middle of it, and not in the fleet any more: " + f.clusters[1].Name))
+	f.Expect(status.Message).To(ContainSubstring("left the fleet during the rollout: " + f.clusters[1].Name))
 	f.says(false, 1)
 	f.reconcile()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Succeeded v1.36.2, Progressing v1.37.0"), "one that left before its turn is left alone")

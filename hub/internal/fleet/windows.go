@@ -123,7 +123,7 @@ func newWindow(spec *v1alpha1.MaintenanceWindow, now time.Time) (window, *proble
 		return invalid("duration", "%s is not more than 0: use one such as 4h", w.Duration)
 	}
 	if w.opens = w.OpensAt(now); w.opens.IsZero() {
-		return invalid("schedule", "%q never comes: correct it, or remove the window", spec.Schedule)
+		return invalid("schedule", "%q never occurs: correct it, or remove the window", spec.Schedule)
 	}
 	w.open = w.IsOpen(now)
 	return w, nil
@@ -190,7 +190,7 @@ func (s *scope) standingOfWindows(p plan.Plan, list func([]string) string) strin
 	if len(p.Closed) == 0 {
 		return ""
 	}
-	opens := "none of which opens within the time that the hub looks ahead"
+	opens := "none of which opens within the time that the hub plans ahead"
 	if at := s.opensAt(p); !at.IsZero() {
 		opens = "the first of which opens at " + at.UTC().Format(time.RFC3339)
 	}
@@ -202,7 +202,7 @@ func (s *scope) standingOfWindows(p plan.Plan, list func([]string) string) strin
 		}
 	}
 	if len(promised) > 0 {
-		text += fmt.Sprintf(". By the windows, exclusions and labels that there were when the rollout started, which hold until it is complete: %s: wait, or %s",
+		text += fmt.Sprintf(". By the windows, exclusions and labels from the start of the rollout, which apply until it is complete: %s: wait, or %s",
 			list(promised), wayOut)
 	}
 	return text

@@ -72,7 +72,7 @@ func TestNothingIsBegunInAnExclusion(t *testing.T) {
 	f.reconcile()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"))
 	f.Expect(f.status().Message).To(ContainSubstring("opens at 2026-12-26T02:00:00Z"))
-	f.Expect(f.status().Message).To(ContainSubstring("chosen by none of spec.maintenanceWindows, so not bound to one: " + f.clusters[0].Name))
+	f.Expect(f.status().Message).To(ContainSubstring("not selected by any of spec.maintenanceWindows, so upgraded at any time: " + f.clusters[0].Name))
 	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonOutsideMaintenanceWindow))
 
 	f.clock.SetTime(time.Date(2026, 12, 26, 2, 0, 0, 0, time.UTC))

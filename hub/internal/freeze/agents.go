@@ -121,7 +121,7 @@ func (a *Agents) Verdict(cluster *v1alpha1.Cluster) Verdict {
 	}
 	return Verdict{
 		Frozen: true, Passing: true, Reason: v1alpha1.ReasonStarting,
-		Message: fmt.Sprintf("the hub has not heard the agent of Cluster %s since it started, or since the agent was silent", cluster.Name),
+		Message: fmt.Sprintf("the hub has not heard from the agent of Cluster %s since the hub started or the agent was silent", cluster.Name),
 	}
 }
 

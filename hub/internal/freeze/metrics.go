@@ -19,7 +19,7 @@ var (
 	frozenDesc = prometheus.NewDesc("hollowfleet_hub_frozen_objects",
 		"Objects that are frozen, by kind and reason.", []string{"kind", "reason"}, nil)
 	longestDesc = prometheus.NewDesc("hollowfleet_hub_frozen_longest_seconds",
-		"How long the object has been frozen that has been frozen for longest, by kind and reason.", []string{"kind", "reason"}, nil)
+		"Longest time that an object has been frozen, by kind and reason.", []string{"kind", "reason"}, nil)
 )
 
 // figures are what is said of one scope and reason.

@@ -58,7 +58,7 @@ func TestWhatIsFrozenIsCounted(t *testing.T) {
 hollowfleet_hub_frozen_objects{kind="Cluster",reason="AgentSilent"} 1
 hollowfleet_hub_frozen_objects{kind="MachineSet",reason="Overshoot"} 2
 hollowfleet_hub_frozen_objects{kind="MachineSet",reason="Unknown"} 1
-# HELP hollowfleet_hub_frozen_longest_seconds How long the object has been frozen that has been frozen for longest, by kind and reason.
+# HELP hollowfleet_hub_frozen_longest_seconds Longest time that an object has been frozen, by kind and reason.
 # TYPE hollowfleet_hub_frozen_longest_seconds gauge
 hollowfleet_hub_frozen_longest_seconds{kind="Cluster",reason="AgentSilent"} 60
 hollowfleet_hub_frozen_longest_seconds{kind="MachineSet",reason="Overshoot"} 120

@@ -18,7 +18,7 @@ func (c *Controller) act(ctx context.Context, test *v1alpha1.LoadTest, d *Decisi
 	var problems []error
 	for i := range d.Create {
 		if err := c.createObject(ctx, test, &d.Create[i], &v1alpha1.LoadTestRun{}); err != nil {
-			fanout.NoteFailure(&test.Status.Failures, d.Create[i].Namespace, "its run could not be made: "+err.Error())
+			fanout.NoteFailure(&test.Status.Failures, d.Create[i].Namespace, "its run could not be created: "+err.Error())
 			problems = append(problems, err)
 		}
 	}

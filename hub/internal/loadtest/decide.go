@@ -118,7 +118,7 @@ func (d *Decision) createRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 		return
 	case len(chosen) == 0:
 		d.stopRuns(runs)
-		d.setPhase(v1alpha1.LoadTestPhaseFailed, "no accepted Cluster is chosen: correct spec.clusterSelector, the Placement or the labels of the Clusters, and create the load test again")
+		d.setPhase(v1alpha1.LoadTestPhaseFailed, "no accepted Cluster is selected: correct spec.clusterSelector, the Placement or the labels of the Clusters, and create the load test again")
 		return
 	}
 	if d.Status.PrepareTime == nil {

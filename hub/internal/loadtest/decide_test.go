@@ -188,9 +188,9 @@ func TestWhatCannotBeBegunSaysWhy(t *testing.T) {
 		change func(*World)
 		says   string
 	}{
-		"an unknown preset":   {func(w *World) { w.Test.Spec.Preset.Name = "pods" }, `there is no preset "pods": want one of api-mix, density, node-churn, pod-startup`},
+		"an unknown preset":   {func(w *World) { w.Test.Spec.Preset.Name = "pods" }, `unknown preset "pods": want one of api-mix, density, node-churn, pod-startup`},
 		"two numbers of pods": {func(w *World) { w.Test.Spec.Preset.Pods, w.Test.Spec.Preset.PodsPerNode = 1, 1 }, "set one of them"},
-		"no cluster":          {func(w *World) { w.Clusters = nil }, "no accepted Cluster is chosen"},
+		"no cluster":          {func(w *World) { w.Clusters = nil }, "no accepted Cluster is selected"},
 		"a selector that is none": {func(w *World) {
 			w.Test.Spec.ClusterSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "i", Operator: "Is"}}
 		}, "spec.clusterSelector"},

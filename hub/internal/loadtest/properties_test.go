@@ -25,7 +25,7 @@ var next = map[v1alpha1.LoadTestRunPhase][]v1alpha1.LoadTestRunPhase{
 	v1alpha1.LoadTestRunPhaseCleaningUp: {v1alpha1.LoadTestRunPhaseCompleted, v1alpha1.LoadTestRunPhaseFailed},
 }
 
-// agents let some runs get on. None gets on where the agent is away.
+// agents let some runs progress. None does where the agent is away.
 func (w *World) agents(t *rapid.T) {
 	for i := range w.Runs {
 		run := &w.Runs[i]

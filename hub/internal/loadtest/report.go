@@ -99,7 +99,7 @@ func (w *view) whyUnprepared(run *v1alpha1.LoadTestRun) string {
 	if why := w.whyNotStart(run.Namespace); why != "" {
 		return "left out: " + why
 	}
-	return "it was not prepared when the test started: " + cmp.Or(run.Status.Failure, run.Status.Message, "its agent has said nothing of it")
+	return "it was not prepared when the test started: " + cmp.Or(run.Status.Failure, run.Status.Message, "its agent has not reported on it")
 }
 
 // explainApart says why a run was not together with the others; empty if it was, as far as is known. Times of start are by the agents'
@@ -129,12 +129,12 @@ func (d *Decision) notDisrupted(w *view, run *v1alpha1.LoadTestRun) string {
 	}
 	switch beside := w.disruptions[run.Namespace]; {
 	case beside == nil && w.Now.After(d.Status.StartTime.Add(lateStart)):
-		return "no Node was let fail: its NodeDisruptionRun " + w.Test.Name + disruptionSuffix + " is missing"
+		return "no Node was disrupted: its NodeDisruptionRun " + w.Test.Name + disruptionSuffix + " is missing"
 	case beside == nil:
 	case parentOf(w.Test).OwnerOf(beside) != fanout.Ours:
-		return "no Node was let fail, because another NodeDisruptionRun has the name " + beside.Name
+		return "no Node was disrupted, because another NodeDisruptionRun has the name " + beside.Name
 	case beside.Status.Phase == v1alpha1.NodeDisruptionFailed:
-		return "Nodes did not fail as they should: " + beside.Status.Message
+		return "Nodes did not fail as planned: " + beside.Status.Message
 	}
 	return ""
 }

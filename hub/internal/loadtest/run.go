@@ -91,13 +91,13 @@ func (d *Decision) explainLost(w *view, run *v1alpha1.LoadTestRun) string {
 	}
 	if since := disconnectedSince(cluster); !since.IsZero() {
 		if !w.Now.Before(since.Add(lostAfter)) {
-			return fmt.Sprintf("its agent was lost at %s: what it had reported until then counts", since.UTC().Format(time.RFC3339))
+			return fmt.Sprintf("its agent was lost at %s: its reports until then count", since.UTC().Format(time.RFC3339))
 		}
 		d.noLaterThan(since.Add(lostAfter))
 	}
 	deadline := d.Status.StartTime.Add(run.Spec.Timeout.Duration + lostAfter)
 	if !w.Now.Before(deadline) {
-		return fmt.Sprintf("it was not over %s after its timeout: what it had reported until then counts", lostAfter)
+		return fmt.Sprintf("it was not over %s after its timeout: its reports until then count", lostAfter)
 	}
 	d.noLaterThan(deadline)
 	return ""
@@ -166,6 +166,6 @@ func (d *Decision) awaitCleanup(w *view, runs []*v1alpha1.LoadTestRun) {
 	d.Next = time.Time{}
 	d.setPhase(v1alpha1.LoadTestPhaseCompleted, "%s", d.describeOutcome())
 	if given > 0 {
-		d.Status.Message += fmt.Sprintf(". In %s the agent has not said yet that what was made is removed", plural.Count(given, "cluster"))
+		d.Status.Message += fmt.Sprintf(". In %s the agent has not reported yet that the objects are removed", plural.Count(given, "cluster"))
 	}
 }

@@ -74,7 +74,7 @@ func TestNodesFailBesideTheLoad(t *testing.T) {
 	w.Disruptions[0].Status.Phase, w.Disruptions[0].Status.Message = v1alpha1.NodeDisruptionFailed, "no Node is hit"
 	w.Now = w.Now.Add(time.Minute)
 	w.step()
-	g.Expect(w.Test.Status.Failures).To(ConsistOf(HaveField("Message", "Nodes did not fail as they should: no Node is hit")))
+	g.Expect(w.Test.Status.Failures).To(ConsistOf(HaveField("Message", "Nodes did not fail as planned: no Node is hit")))
 	w.say(completed(v1alpha1.LoadPassed, time.Second))
 	w.step()
 	g.Expect(w.Disruptions[0].Spec.Paused).To(BeFalse(), "that is over already")
@@ -136,7 +136,7 @@ func TestCleaningUpIsWaitedForButNotForEver(t *testing.T) {
 	g.Expect(w.step().Next).To(Equal(s.EndTime.Add(cleanupTimeout)))
 	w.Now = s.EndTime.Add(cleanupTimeout)
 	w.step()
-	g.Expect(w.Test.Status).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseCompleted), HaveField("Results", results), HaveField("Message", ContainSubstring("In 1 cluster the agent has not said yet"))))
+	g.Expect(w.Test.Status).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseCompleted), HaveField("Results", results), HaveField("Message", ContainSubstring("In 1 cluster the agent has not reported yet"))))
 	g.Expect(w.Runs[0].Spec.Stopped).To(BeFalse())
 }
 
@@ -151,5 +151,5 @@ func TestTheRunOfADeletedTestIsWaitedFor(t *testing.T) {
 	w.Now = begin.Add(time.Minute)
 	w.step()
 	g.Expect(w.Test.Status.Phase).To(Equal(v1alpha1.LoadTestPhaseRunning))
-	g.Expect(w.Test.Status.Failures).To(ConsistOf(HaveField("Message", ContainSubstring("that was deleted is still there"))))
+	g.Expect(w.Test.Status.Failures).To(ConsistOf(HaveField("Message", ContainSubstring("of a deleted load test of the same name still exists"))))
 }

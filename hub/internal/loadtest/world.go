@@ -123,7 +123,7 @@ func (w *view) loadThresholds() []v1alpha1.LoadThreshold {
 	return preset.Thresholds(w.Test.Spec.Preset)
 }
 
-// isOver reports whether nothing becomes of a run any more.
+// isOver reports whether nothing happens to a run any more.
 func isOver(run *v1alpha1.LoadTestRun) bool {
 	return run.DecodeError != "" || run.Status.Phase == v1alpha1.LoadTestRunPhaseCompleted || run.Status.Phase == v1alpha1.LoadTestRunPhaseFailed
 }

@@ -71,7 +71,7 @@ func TestStaleCachesMakeOneSetPerTemplate(t *testing.T) {
 		f.upgrade("v1.37.0")
 		f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(f.deployment), &cache.deployment)).To(Succeed())
 		for range 5 {
-			f.reconcile() // The cache shows neither set nor what became of the first.
+			f.reconcile() // The cache shows neither set nor what happened to the first.
 			f.reconcileSets()
 		}
 		f.Expect(f.list()).To(HaveLen(2))

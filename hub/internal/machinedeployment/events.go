@@ -37,7 +37,7 @@ func adoptedEvent(set *v1alpha1.MachineSet) reconciler.Event {
 
 func collisionEvent(set *v1alpha1.MachineSet) reconciler.Event {
 	return reconciler.WarningEvent("TemplateHashCollision", "Create", fmt.Sprintf(
-		"MachineSet %s has the name but not the template of the one to be made: taking another name", set.Name)).With(aboutSet(set))
+		"MachineSet %s has the name of the next MachineSet but another template: using another name", set.Name)).With(aboutSet(set))
 }
 
 func failedEvent(err error) reconciler.Event {
@@ -48,7 +48,7 @@ func failedEvent(err error) reconciler.Event {
 func rolloutEvent(s *scope, d decision) reconciler.Event {
 	note := fmt.Sprintf("Rolling out revision %d with strategy %s", d.revision, s.deployment.Spec.Strategy.Type)
 	if d.renewed > 0 {
-		note = fmt.Sprintf("Going back to the template of revision %d, as revision %d, with strategy %s", d.renewed, d.revision, s.deployment.Spec.Strategy.Type)
+		note = fmt.Sprintf("Rolling back to the template of revision %d, as revision %d, with strategy %s", d.renewed, d.revision, s.deployment.Spec.Strategy.Type)
 	}
 	if s.current != nil {
 		note += ", to MachineSet " + s.current.Name
@@ -88,17 +88,17 @@ func frozenEvent(condition metav1.Condition) reconciler.Event {
 
 func movedEvent(machine *v1alpha1.Machine, set *v1alpha1.MachineSet) reconciler.Event {
 	return reconciler.NormalEvent("InPlaceUpdateStarted", "Update", fmt.Sprintf(
-		"Moved Machine %s to MachineSet %s to be updated in place", machine.Name, set.Name)).With(&v1alpha1.Machine{ObjectMeta: objectName(machine)})
+		"Moved Machine %s to MachineSet %s for an update in place", machine.Name, set.Name)).With(&v1alpha1.Machine{ObjectMeta: objectName(machine)})
 }
 
 func replacedEvent(namespace string, pick plan.Pick) reconciler.Event {
 	return reconciler.NormalEvent("MachineReplaced", "Delete", fmt.Sprintf(
-		"Deleted Machine %s: its provider cannot update it in place, so MachineSet %s makes another", pick.Name, pick.Set)).With(aboutPick(namespace, pick))
+		"Deleted Machine %s: its provider cannot update it in place, so MachineSet %s replaces it", pick.Name, pick.Set)).With(aboutPick(namespace, pick))
 }
 
 func removedEvent(namespace string, pick plan.Pick) reconciler.Event {
 	return reconciler.NormalEvent("MachineRemoved", "Delete", fmt.Sprintf(
-		"Deleted Machine %s of MachineSet %s, which is not available: a scale-down would have taken one that is", pick.Name, pick.Set)).With(aboutPick(namespace, pick))
+		"Deleted Machine %s of MachineSet %s, which is not available: a scale-down would have deleted an available one", pick.Name, pick.Set)).With(aboutPick(namespace, pick))
 }
 
 // emitEvent sends an event about a deployment. Events that have reason and related object in common are one event with a

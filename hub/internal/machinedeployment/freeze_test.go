@@ -172,7 +172,7 @@ func (f *fixture) agree() bool {
 	return reason == frozen.Reason
 }
 
-// another is another process that works on the same deployment; broken is what becomes of its writes.
+// another is another process that works on the same deployment; broken is what happens to its writes.
 func (f *fixture) another(broken interceptor.Funcs) reconcile.Reconciler {
 	f.t.Helper()
 	through := interceptor.NewClient(f.writes.Count(f.direct), broken)

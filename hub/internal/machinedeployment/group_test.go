@@ -163,7 +163,7 @@ func TestPoolsThatWaitAreNotLate(t *testing.T) {
 	p.Expect(waiting.Status).To(Equal(metav1.ConditionTrue))
 	p.Expect(waiting.Reason).To(Equal(v1alpha1.ReasonAwaitingSurge))
 	p.Expect(waiting.Message).To(Equal(
-		"0 of 2 machines have the current template: surge group zones is used up by MachineDeployment a, and this one waits for it"))
+		"0 of 2 machines have the current template: surge group zones is used up by MachineDeployment a, which this one is waiting for"))
 	p.Expect(p.look("a", time.Hour).Reason).To(Equal(v1alpha1.ReasonProgressDeadlineExceeded))
 	p.Expect(p.look("b", time.Hour).Reason).To(Equal(v1alpha1.ReasonAwaitingSurge))
 	p.Expect(p.told()).To(ContainElement(ContainSubstring("RolloutAwaitsSurge")))

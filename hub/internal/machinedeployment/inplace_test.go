@@ -129,13 +129,13 @@ func TestUpdatesMachinesInPlaceWithinTheBudget(t *testing.T) {
 	}
 	f.Expect(f.refresh().Status.UpdatedReplicas).To(BeEquivalentTo(3))
 	f.Expect(f.told()).To(ContainElements(ContainSubstring("Rolling out revision 2 with strategy InPlace"),
-		ContainSubstring("to be updated in place"), ContainSubstring("RolloutCompleted")))
+		ContainSubstring("for an update in place"), ContainSubstring("RolloutCompleted")))
 
 	f.upgrade("v1.36.2")
 	f.roll(fine, func() { f.Expect(f.uids()).To(Equal(before), "a machine was replaced by the rollback") })
 	f.Expect(f.list()).To(HaveLen(2), "going back makes no third set")
 	f.Expect(f.refresh().Annotations).To(HaveKeyWithValue(v1alpha1.RevisionAnnotation, "3"))
-	f.Expect(f.told()).To(ContainElement(ContainSubstring("Going back to the template of revision 1, as revision 3")))
+	f.Expect(f.told()).To(ContainElement(ContainSubstring("Rolling back to the template of revision 1, as revision 3")))
 }
 
 func TestReplacesWhatCannotBeUpdatedInPlace(t *testing.T) {

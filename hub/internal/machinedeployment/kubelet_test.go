@@ -37,7 +37,7 @@ func TestANodeWithAnotherKubeletIsNotAvailable(t *testing.T) {
 	f.Expect([]int32{status.UpdatedReplicas, status.ReadyReplicas, status.AvailableReplicas}).To(Equal([]int32{1, 3, 2}), "the two of the old template stay")
 	progress := f.condition(v1alpha1.ProgressingCondition)
 	f.Expect(progress.Reason).To(Equal(v1alpha1.ReasonRollingOut))
-	f.Expect(progress.Message).To(ContainSubstring("the Node reports another kubelet version than was asked for: "))
+	f.Expect(progress.Message).To(ContainSubstring("the Node reports a kubelet version other than the requested one: "))
 	report("v1.37.0")
 	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
 }

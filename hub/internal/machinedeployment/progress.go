@@ -109,17 +109,17 @@ func currentProgress(s *scope, before *v1alpha1.MachineDeploymentStatus) metav1.
 		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonPaused
 		condition.Message = "spec.paused is set: no machine is replaced until it is unset"
 		if refused := s.describeRefused(); refused != "" {
-			condition.Message += ". Nor would any be then: " + refused
+			condition.Message += ". After that it would not continue either: " + refused
 		}
 	case s.heldBack():
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonUnsupportedKubeletVersion
-		condition.Message = describeStanding(s) + ", and no more will get it: " + s.describeRefused()
+		condition.Message = describeStanding(s) + ", and no others will get it: " + s.describeRefused()
 	case byRequest(s.deployment) && status.Replicas == want && status.AvailableReplicas >= want:
 		condition.Reason = v1alpha1.ReasonAwaitingRequest
 		condition.Message = describeStanding(s) + ": " + describeRequest(s.deployment)
 	case len(s.heldBy) > 0:
 		condition.Reason = v1alpha1.ReasonAwaitingSurge
-		condition.Message = fmt.Sprintf("%s: surge group %s is used up by MachineDeployment %s, and this one waits for it",
+		condition.Message = fmt.Sprintf("%s: surge group %s is used up by MachineDeployment %s, which this one is waiting for",
 			describeStanding(s), s.deployment.Spec.Strategy.SurgeGroup(), reconciler.ListFew(s.heldBy))
 	default:
 		condition.Reason = v1alpha1.ReasonRollingOut
@@ -134,7 +134,7 @@ func (s *scope) describeRefused() string {
 	if problem == "" {
 		return ""
 	}
-	return fmt.Sprintf("spec.template.spec.versions.kubelet: %s: choose another, or allow it with the annotation %s=true in spec.template.metadata.annotations",
+	return fmt.Sprintf("spec.template.spec.versions.kubelet: %s: use another version, or allow it with the annotation %s=true in spec.template.metadata.annotations",
 		problem, v1alpha1.AllowKubeletVersionSkewAnnotation)
 }
 
@@ -156,7 +156,7 @@ func describeStanding(s *scope) string {
 	}
 	text += describeFailures(s.machines[s.current.UID].failed)
 	if other := s.machines[s.current.UID].otherKubelet; len(other) > 0 {
-		text += "; the Node reports another kubelet version than was asked for: " + reconciler.ListFew(slices.Sorted(slices.Values(other)))
+		text += "; the Node reports a kubelet version other than the requested one: " + reconciler.ListFew(slices.Sorted(slices.Values(other)))
 	}
 	var failed []string
 	for _, machine := range s.machines[s.current.UID].facts {
@@ -187,9 +187,9 @@ func describeRequest(deployment *v1alpha1.MachineDeployment) string {
 	strategy := deployment.Spec.Strategy
 	switch {
 	case strategy.Type == v1alpha1.OnDelete:
-		return "each of the others is replaced when a user deletes it"
+		return "the others are replaced when a user deletes them"
 	case strategy.Type == v1alpha1.InPlace && strategy.InPlace != nil && strategy.InPlace.Trigger == v1alpha1.InPlaceManual:
-		return fmt.Sprintf("each of the others is updated when it has the label %s=true", v1alpha1.UpdateInPlaceLabel)
+		return fmt.Sprintf("the others are updated when they have the label %s=true", v1alpha1.UpdateInPlaceLabel)
 	}
 	return ""
 }

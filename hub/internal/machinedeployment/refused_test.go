@@ -42,7 +42,7 @@ func refusedRollout(t *testing.T, strategy v1alpha1.MachineDeploymentStrategy) *
 	f.told()
 	f.upgrade("v1.99.0")
 	f.rest()
-	f.Expect(f.kubelets()).To(Equal(before), "all machines of before are there, and no other")
+	f.Expect(f.kubelets()).To(Equal(before), "all earlier machines exist, and no others")
 	return f
 }
 
@@ -154,7 +154,7 @@ func TestMachinesThatRunStayWhenTheClusterMovesOn(t *testing.T) {
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(4)) })
 	f.rest()
 	f.Expect(f.kubelets()).To(Equal(before))
-	f.Expect(f.condition(v1alpha1.ProgressingCondition).Message).To(ContainSubstring("2 of 4 machines have the current template, and no more will get it"))
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Message).To(ContainSubstring("2 of 4 machines have the current template, and no others will get it"))
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(1)) })
 	f.rest()
 	f.Expect(f.machines()).To(HaveLen(1))

@@ -207,7 +207,7 @@ func (s *scope) leftBehind() []string {
 	}
 	if len(names) > 0 {
 		notes = append(notes, fmt.Sprintf("MachineSet %s has the label %s=%s and no owner, and spec.selector does not match its labels, "+
-			"so it keeps its machines beside those of this deployment: delete it, or give it labels that match to have it adopted",
+			"so it keeps its machines in addition to those of this deployment: delete it, or give it matching labels to have it adopted",
 			reconciler.ListFew(names), v1alpha1.MachineDeploymentNameLabel, s.deployment.Name))
 	}
 	names = nil
@@ -215,8 +215,8 @@ func (s *scope) leftBehind() []string {
 		names = append(names, set.Name)
 	}
 	if len(names) > 0 {
-		notes = append(notes, fmt.Sprintf("MachineSet %s has no owner, and spec.selector matches it: adopting it would take machines away, "+
-			"so it keeps them beside those of this deployment: delete it, or give it the label %s=%s to have it adopted",
+		notes = append(notes, fmt.Sprintf("MachineSet %s has no owner, and spec.selector matches it: adopting it would remove machines, "+
+			"so it keeps them in addition to those of this deployment: delete it, or give it the label %s=%s to have it adopted",
 			reconciler.ListFew(names), v1alpha1.MachineDeploymentNameLabel, s.deployment.Name))
 	}
 	return notes

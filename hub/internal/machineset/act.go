@@ -34,7 +34,7 @@ const (
 
 // errOutdated says that a plan was not carried out to its end because it had become too old, or because a Machine has
 // changed since the plan was made.
-var errOutdated = &outcome.Wait{After: outdatedRetry, Reason: "Outdated", Message: "the decision is too old to be carried out"}
+var errOutdated = &outcome.Wait{After: outdatedRetry, Reason: "Outdated", Message: "the decision is too old to carry out"}
 
 // checkCurrent says whether what s was decided on is recent enough to act on.
 func (c *Controller) checkCurrent(s *scope) error {

@@ -100,7 +100,7 @@ func (b *failureBackoff) verdictAt(replicas int, now time.Time) backoffState {
 	limit := creationsPerReplica*replicas + creationsExtra
 	if made >= limit {
 		return backoffState{
-			why: fmt.Sprintf("%d machines were made within %s for %d replicas: creation waits, look for what removes "+
+			why: fmt.Sprintf("%d machines were created within %s for %d replicas: creation is paused; find out what removes "+
 				"them or changes their labels", made, creationWindow, replicas),
 			after: b.changes[0].at.Add(creationWindow).Sub(now), runaway: true,
 		}
@@ -194,9 +194,9 @@ var (
 	machinesCreated = clustermetrics.NewCounter("hollowfleet_hub_machines_created_total",
 		"Machines that the hub has created, by cluster.")
 	machinesDeleted = clustermetrics.NewCounter("hollowfleet_hub_machines_deleted_total",
-		"Machines whose deletion the hub has ordered, by cluster.")
+		"Machines that the hub has deleted, by cluster.")
 	machinesReplaced = clustermetrics.NewCounter("hollowfleet_hub_machines_replaced_total",
-		"Failed Machines whose deletion the hub has ordered so that others are created, by cluster.")
+		"Failed Machines that the hub has deleted to replace them, by cluster.")
 	createFailures = clustermetrics.NewCounter("hollowfleet_hub_machine_create_failures_total",
-		"Batches of Machines that could not all be created, by cluster.")
+		"Batches of Machines of which some could not be created, by cluster.")
 )

@@ -56,7 +56,7 @@ func TestACeilingBoundsWhatASetMakesInATime(t *testing.T) {
 	g.Expect(made).To(Equal(creationsPerReplica*5 + creationsExtra))
 	held := b.verdictAt(5, noon)
 	g.Expect(held.runaway).To(BeTrue())
-	g.Expect(held.why).To(ContainSubstring("20 machines were made within 10m0s for 5 replicas"))
+	g.Expect(held.why).To(ContainSubstring("20 machines were created within 10m0s for 5 replicas"))
 	g.Expect(held.after).To(Equal(creationWindow))
 	g.Expect(b.verdictAt(5, noon.Add(creationWindow)).most).To(BeNumerically(">", 0))
 

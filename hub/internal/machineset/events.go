@@ -32,7 +32,7 @@ func replacedEvent(count int, failed []plan.Victim) reconciler.Event {
 
 // remediatedEvent is about a Machine that failed; replacedEvent tells the same of its set.
 func remediatedEvent(set, why string) reconciler.Event {
-	return reconciler.WarningEvent("Remediated", "Replace", fmt.Sprintf("MachineSet %s deletes this machine and makes another for it: %s", set, why))
+	return reconciler.WarningEvent("Remediated", "Replace", fmt.Sprintf("MachineSet %s replaces this machine: %s", set, why))
 }
 
 func updatedEvent(count int) reconciler.Event {
@@ -45,13 +45,13 @@ func unmarkedEvent(stale []plan.Machine) reconciler.Event {
 		names = append(names, machine.Name)
 	}
 	return reconciler.WarningEvent("StaleMark", "Unmark", fmt.Sprintf(
-		"Took the mark for deletion off %s: no scale-down has followed within %s; for a lasting preference use the annotation %s",
+		"Removed the mark for deletion from %s: no scale-down has followed within %s; for a lasting preference use the annotation %s",
 		reconciler.ListFew(names), plan.MarkLifetime, v1alpha1.DeletionPriorityAnnotation))
 }
 
 func staleTransferEvent() reconciler.Event {
 	return reconciler.WarningEvent("StaleTransfer", "Reconcile", fmt.Sprintf(
-		"Ignoring the annotation %s: no MachineDeployment controls this set, so no controller would take it off again",
+		"Ignoring the annotation %s: no MachineDeployment controls this set, so no controller would remove it again",
 		v1alpha1.TransferAnnotation))
 }
 
@@ -64,7 +64,7 @@ func overshootEvent(message string) reconciler.Event {
 }
 
 func overshootEndedEvent() reconciler.Event {
-	return reconciler.NormalEvent("OvershootEnded", "Freeze", "There are no longer far too many machines: this alone keeps the set frozen no longer")
+	return reconciler.NormalEvent("OvershootEnded", "Freeze", "The number of machines is within bounds again: this no longer freezes the set")
 }
 
 func runawayEvent(why string) reconciler.Event {

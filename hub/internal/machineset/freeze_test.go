@@ -220,7 +220,7 @@ func labelAndConditionAgreeAfterTheNextLook(t *testing.T) {
 	}
 }
 
-// another is another process that works on the same set; broken, if given, is what becomes of its writes.
+// another is another process that works on the same set; broken, if given, is what happens to its writes.
 func (f *fixture) another(broken *interceptor.Funcs) reconcile.Reconciler {
 	f.t.Helper()
 	through := f.writes.Count(f.direct)

@@ -37,7 +37,7 @@ func failedMachinesAreReplacedOneByOneWithinTheBound(t *testing.T) {
 	f.Expect(f.machine(going).Annotations).To(HaveKey(v1alpha1.RemediationAnnotation))
 	f.Expect(f.told()).To(ConsistOf(
 		And(HavePrefix("Normal MachinesReplaced Replacing 1 machine that failed: "+going), ContainSubstring("Timeout")),
-		And(HavePrefix("Warning Remediated MachineSet workers deletes this machine"), ContainSubstring("Timeout")),
+		And(HavePrefix("Warning Remediated MachineSet workers replaces this machine"), ContainSubstring("Timeout")),
 	))
 	f.reconcile()
 	f.Expect(active(f.machines())).To(HaveLen(4), "one is being replaced, and nothing is made before it is gone")

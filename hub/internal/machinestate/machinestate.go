@@ -105,7 +105,7 @@ func updateState(machine *v1alpha1.Machine) (stands string, since time.Time) {
 	return v1alpha1.ReasonAwaitingUpdate, time.Time{}
 }
 
-// Priority is the deletion priority of a Machine with annotations; one that is no number counts as the default.
+// Priority is the deletion priority of a Machine with annotations; one that is not a number counts as the default.
 func Priority(annotations map[string]string) int {
 	number, err := strconv.Atoi(annotations[v1alpha1.DeletionPriorityAnnotation])
 	if err != nil {

@@ -120,11 +120,11 @@ func Marker(cluster *v1alpha1.Cluster) (wanted *metav1.Condition, known bool) {
 	connected := meta.FindStatusCondition(list, v1alpha1.ClusterAgentConnectedCondition)
 	if connected != nil && connected.Reason == v1alpha1.ReasonNamespaceDeleting {
 		return newMarker(connected.Reason, connected.LastTransitionTime, fmt.Sprintf(
-			"Namespace %s is being deleted, and the agent has no access to it any more: all else here is what it said last", cluster.Name)), true
+			"Namespace %s is being deleted, and the agent no longer has access to it: the rest of this status is the last reported one", cluster.Name)), true
 	}
 	if connected != nil && connected.Status != metav1.ConditionTrue {
 		return newMarker(v1alpha1.ReasonAgentSilent, connected.LastTransitionTime, fmt.Sprintf(
-			"The agent of Cluster %s is silent: all else here is what it said last", cluster.Name)), true
+			"The agent of Cluster %s is silent: the rest of this status is the last reported one", cluster.Name)), true
 	}
 	target := meta.FindStatusCondition(list, v1alpha1.ClusterTargetReachableCondition)
 	if target == nil || target.Status == metav1.ConditionUnknown {
@@ -132,7 +132,7 @@ func Marker(cluster *v1alpha1.Cluster) (wanted *metav1.Condition, known bool) {
 	}
 	if target.Status == metav1.ConditionFalse {
 		return newMarker(v1alpha1.ReasonTargetUnreachable, target.LastTransitionTime, fmt.Sprintf(
-			"The agent of Cluster %s does not reach its API server: all else here is what it saw last", cluster.Name)), true
+			"The agent of Cluster %s cannot reach its API server: the rest of this status is the last observed one", cluster.Name)), true
 	}
 	return nil, !isLooking(list)
 }
@@ -140,7 +140,7 @@ func Marker(cluster *v1alpha1.Cluster) (wanted *metav1.Condition, known bool) {
 // removedMarker is the marker of Machines whose Cluster is gone, or about to be.
 func removedMarker(cluster string, since metav1.Time) *metav1.Condition {
 	return newMarker(v1alpha1.ReasonClusterNotFound, since, fmt.Sprintf(
-		"Cluster %s was removed, so no agent looks after this Machine: all else here is what was known last. Let the cluster join again with kubectl hollow cluster join %s,"+
+		"Cluster %s was removed, so no agent manages this Machine: the rest of this status is the last known one. Let the cluster join again with kubectl hollow cluster join %s,"+
 			" or delete the namespace", cluster, cluster))
 }
 

@@ -65,6 +65,6 @@ func Explain(claim Claim, others []Claim, what string) string {
 		return ""
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("spec.selector.matchLabels: it and that of %s match %s of each other, so nothing is changed for this one, %s: "+
-		"delete it, and create it with a selector that has a label of its own", reconciler.ListFew(slices.Compact(names)), what, because)
+	return fmt.Sprintf("spec.selector.matchLabels: this selector and that of %s match %s of each other, so this object, %s, is not reconciled: "+
+		"delete it, and recreate it with a selector that has a unique label", reconciler.ListFew(slices.Compact(names)), what, because)
 }

@@ -61,8 +61,8 @@ func TestTheMessageNamesWhoIsFirstAndTheRemedy(t *testing.T) {
 	g := NewWithT(t)
 	older, younger := claim("a", 2), claim("b", 1)
 	g.Expect(Explain(older, []Claim{older, younger}, "Machines")).To(BeEmpty())
-	g.Expect(Explain(younger, []Claim{older, younger}, "Machines")).To(Equal("spec.selector.matchLabels: it and that of MachineSet a match Machines of each other, " +
-		"so nothing is changed for this one, the younger: delete it, and create it with a selector that has a label of its own"))
+	g.Expect(Explain(younger, []Claim{older, younger}, "Machines")).To(Equal("spec.selector.matchLabels: this selector and that of MachineSet a match Machines of each other, " +
+		"so this object, the younger, is not reconciled: delete it, and recreate it with a selector that has a unique label"))
 	controlled := change(claim("d", 0), func(c *Claim) { c.Kind, c.First = "MachineDeployment", true })
 	g.Expect(Explain(older, []Claim{controlled, controlled}, "Machines")).To(And(
 		ContainSubstring("that of MachineDeployment d match"), ContainSubstring("which no MachineDeployment controls")), "each once")

@@ -20,8 +20,8 @@ import (
 var (
 	// ErrNotInstalled says that the API server does not have the kinds Placement and PlacementDecision.
 	ErrNotInstalled = errors.New("the kinds Placement and PlacementDecision of Open Cluster Management are not installed")
-	// ErrNotFound says that there is no such Placement.
-	ErrNotFound = errors.New("there is no such Placement")
+	// ErrNotFound says that the Placement does not exist.
+	ErrNotFound = errors.New("the Placement does not exist")
 	// ErrStarting says that this process does not know yet whether the kinds are installed, or has not read the objects yet.
 	ErrStarting = errors.New("the Placements have not been read yet")
 )

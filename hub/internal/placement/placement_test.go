@@ -43,7 +43,7 @@ func deleted(d clusterv1beta1.PlacementDecision) clusterv1beta1.PlacementDecisio
 	return d
 }
 
-// What is being deleted chooses nothing, and is no order either: the fleet is told that there is no such Placement.
+// What is being deleted chooses nothing, and is no order either: the fleet is told that the Placement does not exist.
 func TestAPlacementThatIsBeingDeletedIsNotFound(t *testing.T) {
 	from := &stored{decisions: []clusterv1beta1.PlacementDecision{decision("p", "a")}}
 	from.placement.UID, from.placement.Status.NumberOfSelectedClusters, from.placement.DeletionTimestamp = "p", 1, new(metav1.Now())

@@ -4,7 +4,7 @@
 # usage: build.sh DIRECTORY
 #
 # DIRECTORY keeps the programs and the root file system, each below a hash of what it is made of. The name of the image is the last
-# line of standard output; what is going on is told on standard error. SIMULATOR_LDFLAGS is the Makefile's.
+# line of standard output; progress is reported on standard error. SIMULATOR_LDFLAGS is the Makefile's.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../../.." && pwd)

@@ -34,7 +34,7 @@ const (
 	rounds = 3
 )
 
-// herd is the pool of one cluster: what was asked for, and what has become of it.
+// herd is the pool of one cluster: what was asked for, and what has happened to it.
 type herd struct {
 	member     *localfleet.Member
 	deployment *v1alpha1.MachineDeployment

@@ -49,7 +49,7 @@ func expectNodes(ctx context.Context, pool string, ready bool) {
 }
 
 var _ = Describe("A NodeDisruption", func() {
-	It("should let Nodes fail, and restore them when it is deleted", func(ctx SpecContext) {
+	It("should break Nodes, and restore them when it is deleted", func(ctx SpecContext) {
 		member := fleet.Members[0]
 		fleet.NewDeployment(ctx, member, "disrupted", 1)
 		fleet.NewDeployment(ctx, member, "spared", 1)

@@ -166,7 +166,7 @@ var _ = Describe("A LoadTestRun", func() {
 		Expect(mend(ctx)).To(Succeed())
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
 			g.Expect(fleet.Supervise(ctx)).To(Succeed())
-			g.Expect(status(g, ctx)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed), HaveField("Failure", ContainSubstring("restarted in the middle"))))
+			g.Expect(status(g, ctx)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed), HaveField("Failure", ContainSubstring("restarted during the run"))))
 		}).WithTimeout(2 * fleettest.Patience).Should(Succeed())
 		expectNothingLeft(ctx, run)
 	}, SpecTimeout(7*fleettest.Patience))

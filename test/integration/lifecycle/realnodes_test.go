@@ -199,7 +199,7 @@ var _ = Describe("A Node that Hollowfleet did not make", func() {
 		machine := named(member, found.node.Name)
 		Expect(fleet.HubClient.Create(ctx, machine)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { expectDeleted(ctx, machine) }, NodeTimeout(fleettest.Patience))
-		said := `a Node named "real-worker-1" exists that this Machine did not make`
+		said := `a Node named "real-worker-1" exists and does not belong to this Machine`
 		expectCondition(ctx, machine, v1alpha1.ReadyCondition, v1alpha1.ReasonNodeNameConflict, said)
 		found.expectUntouched(ctx)
 		Eventually(ctx, func(g Gomega, ctx context.Context) {

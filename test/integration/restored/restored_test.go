@@ -163,8 +163,8 @@ var _ = Describe("A hub that has lost all Machines of a cluster", fleettest.Long
 
 		acknowledge(ctx, fleet, busy.Name)
 		expectStill(ctx, fleet, was)
-		deployment = fleet.NewDeployment(ctx, busy, "anew", 1)
-		fleet.ExpectReady(ctx, busy, "anew", 1)
+		deployment = fleet.NewDeployment(ctx, busy, "again", 1)
+		fleet.ExpectReady(ctx, busy, "again", 1)
 		stays(ctx, was)
 
 		By("losing those too that have come since, as soon as they are there")

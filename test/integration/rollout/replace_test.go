@@ -103,7 +103,7 @@ var _ = Describe("A MachineDeployment that replaces its Machines", func() {
 
 		Expect(p.rollout(ctx, "undo")).To(ContainSubstring("rolled back to revision 1"))
 		p.rolledOut(ctx, older)
-		Expect(p.identities(ctx)).To(Equal(before), "the Machines of before are there still")
+		Expect(p.identities(ctx)).To(Equal(before), "the earlier Machines still exist")
 		witness.Machines.CatchUp(ctx)
 		Expect(witness.Machines.Verdict()).To(BeEmpty())
 	}, SpecTimeout(5*fleettest.Patience))

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// answer is what becomes of an attempt.
+// answer is what happens to an attempt.
 type answer string
 
 // The answers, as the page tells them.

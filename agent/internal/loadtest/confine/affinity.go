@@ -34,7 +34,7 @@ func checkAffinity(at string, affinity *corev1.Affinity) error {
 		} else if term.NamespaceSelector == nil {
 			continue
 		}
-		return refuseField(fmt.Sprintf("%s.affinity.%s.%s", at, field, name), "it keeps pods of other namespaces from Nodes: leave it out, which means the namespace of the pod")
+		return refuseField(fmt.Sprintf("%s.affinity.%s.%s", at, field, name), "it keeps pods of other namespaces from Nodes: remove it, which means the namespace of the pod")
 	}
 	return nil
 }

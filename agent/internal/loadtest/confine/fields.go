@@ -28,12 +28,12 @@ var portFields = map[string]bool{"name": true, "protocol": true, "port": true, "
 
 func checkService(_ Limits, object map[string]any) error {
 	if metadata, ok := object["metadata"].(map[string]any); ok && !isUnset(metadata["annotations"]) {
-		return refuseField("metadata.annotations", "load balancers and DNS outside of the cluster act on annotations of Services: leave them out")
+		return refuseField("metadata.annotations", "load balancers and DNS outside of the cluster act on annotations of Services: remove them")
 	}
 	spec, _ := object["spec"].(map[string]any)
 	for _, field := range sortedKeys(spec) {
 		if !serviceFields[field] && !isUnset(spec[field]) {
-			return refuseField("spec."+field, "it reaches beyond the namespaces of the run: leave it out")
+			return refuseField("spec."+field, "it reaches beyond the namespaces of the run: remove it")
 		}
 	}
 	if kind := spec["type"]; !isUnset(kind) && kind != string(corev1.ServiceTypeClusterIP) {
@@ -42,7 +42,7 @@ func checkService(_ Limits, object map[string]any) error {
 	addresses, _ := spec["clusterIPs"].([]any)
 	for _, address := range append(addresses, spec["clusterIP"]) {
 		if !isUnset(address) && address != corev1.ClusterIPNone {
-			return refuseField("spec.clusterIP", "it takes an address that another Service may need: leave it out, or use None")
+			return refuseField("spec.clusterIP", "it takes an address that another Service may need: remove it, or use None")
 		}
 	}
 	ports, _ := spec["ports"].([]any)
@@ -50,7 +50,7 @@ func checkService(_ Limits, object map[string]any) error {
 		port, _ := each.(map[string]any)
 		for _, field := range sortedKeys(port) {
 			if !portFields[field] && !isUnset(port[field]) {
-				return refuseField(fmt.Sprintf("spec.ports[%d].%s", i, field), "it reaches beyond the namespaces of the run: leave it out")
+				return refuseField(fmt.Sprintf("spec.ports[%d].%s", i, field), "it reaches beyond the namespaces of the run: remove it")
 			}
 		}
 	}
@@ -65,7 +65,7 @@ func checkCopies(_ Limits, object map[string]any) error {
 	for _, key := range sortedKeys(annotations) {
 		domain, _, hasDomain := strings.Cut(key, "/")
 		if hasDomain && domain != v1alpha1.GroupVersion.Group && domain != "kubectl.kubernetes.io" {
-			return refuseField("metadata.annotations["+key+"]", "programs that copy Secrets and ConfigMaps to other namespaces act on such annotations: leave it out, or use a key without a domain")
+			return refuseField("metadata.annotations["+key+"]", "programs that copy Secrets and ConfigMaps to other namespaces act on such annotations: remove it, or use a key without a domain")
 		}
 	}
 	return nil
@@ -85,10 +85,10 @@ func checkJob(_ Limits, object map[string]any) error {
 	for _, path := range [][]string{{"spec"}, {"spec", "jobTemplate", "spec"}} {
 		spec, _, _ := unstructured.NestedMap(object, path...)
 		if manager := spec["managedBy"]; !isUnset(manager) && manager != batchv1.JobControllerName {
-			return refuseField(strings.Join(path, ".")+".managedBy", "another controller would carry the Job out, also in another cluster: leave it out")
+			return refuseField(strings.Join(path, ".")+".managedBy", "another controller would carry the Job out, also in another cluster: remove it")
 		}
 		if !isUnset(spec["scheduling"]) {
-			return refuseField(strings.Join(path, ".")+".scheduling", "it takes devices and places of the cluster for all pods of the Job: leave it out")
+			return refuseField(strings.Join(path, ".")+".scheduling", "it takes devices and places of the cluster for all pods of the Job: remove it")
 		}
 	}
 	return nil
@@ -121,7 +121,7 @@ func checkKnownFields(object *unstructured.Unstructured) error {
 		return refuseField("object", "%s", err)
 	}
 	if unknown, err := kjson.UnmarshalStrict(content, typed); err == nil && len(unknown) > 0 {
-		return refuseField("object", "%s: the agent does not know what it reaches: leave it out", unknown[0])
+		return refuseField("object", "%s: the agent does not know its effect: remove it", unknown[0])
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ var leaves = map[reflect.Type]any{
 	reflect.TypeFor[[]byte]():             "eA==",
 }
 
-// fieldWalk sets one field after the other, and notes what becomes of it.
+// fieldWalk sets one field after the other, and notes what happens to it.
 type fieldWalk struct {
 	t      *testing.T
 	kind   string

@@ -81,7 +81,7 @@ func (l Limits) Apply(object *unstructured.Unstructured) error {
 		return checkKnownFields(object)
 	}
 	if count := podsOf(known, object.Object); count > mostPods {
-		return refuseField("spec", "the object asks for %d pods, and one may ask for %d at most: use more replicas of the phase", count, mostPods)
+		return refuseField("spec", "the object asks for %d pods, and one may ask for %d at most: use more replicas in the phase", count, mostPods)
 	}
 	if err := l.applyToPods(object.Object, known.podTemplate); err != nil {
 		return err

@@ -32,12 +32,12 @@ var podFields = map[string]bool{
 
 // why some of the others are refused.
 var why = map[string]string{
-	"nodeName":            "it binds a pod to a Node past the scheduler: use nodeSelector or affinity",
-	"priorityClassName":   "a pod with a priority evicts pods of others: leave it out",
-	"priority":            "a pod with a priority evicts pods of others: leave it out",
-	"runtimeClassName":    "a runtime class is the cluster's: leave it out",
-	"ephemeralContainers": "they cannot be part of a new pod: use containers",
-	"resourceClaims":      "they take devices of the cluster: leave them out",
+	"nodeName":            "it binds a pod to a Node without the scheduler: use nodeSelector or affinity",
+	"priorityClassName":   "a pod with a priority evicts other pods: remove it",
+	"priority":            "a pod with a priority evicts other pods: remove it",
+	"runtimeClassName":    "runtime classes belong to the cluster: remove it",
+	"ephemeralContainers": "a new pod cannot have them: use containers",
+	"resourceClaims":      "they take devices of the cluster: remove them",
 }
 
 // volumeSources are the sources of volumes that are in the namespace.
@@ -91,7 +91,7 @@ func (l Limits) checkPodFields(at string, spec map[string]any) error {
 		}
 		reason := why[field]
 		if reason == "" {
-			reason = "load tests do not support it: leave it out"
+			reason = "load tests do not support it: remove it"
 		}
 		return refuseField(at+"."+field, "%s", reason)
 	}
@@ -134,11 +134,11 @@ func (l Limits) checkVolume(at, source string, value any) error {
 func (l Limits) checkPod(at string, spec *corev1.PodSpec) error {
 	for field, name := range map[string]string{"serviceAccountName": spec.ServiceAccountName, "serviceAccount": spec.DeprecatedServiceAccount} {
 		if name != "" && name != "default" {
-			return refuseField(at+"."+field, "pods of a load test have no rights in the cluster: leave it out")
+			return refuseField(at+"."+field, "pods of a load test have no rights in the cluster: remove it")
 		}
 	}
 	if spec.AutomountServiceAccountToken != nil && *spec.AutomountServiceAccountToken {
-		return refuseField(at+".automountServiceAccountToken", "pods of a load test have no rights in the cluster: leave it out")
+		return refuseField(at+".automountServiceAccountToken", "pods of a load test have no rights in the cluster: remove it")
 	}
 	if seconds := spec.TerminationGracePeriodSeconds; seconds != nil && *seconds > mostGraceSeconds {
 		return refuseField(at+".terminationGracePeriodSeconds", "the removal of the run would wait %d seconds for its pods: %d at most", *seconds, mostGraceSeconds)
@@ -164,7 +164,7 @@ func checkWindows(at string, spec *corev1.PodSpec) error {
 	}
 	for field, of := range options {
 		if of != nil && (of.GMSACredentialSpec != nil || of.GMSACredentialSpecName != nil) {
-			return refuseField(at+"."+field+".windowsOptions.gmsaCredentialSpec", "pods of a load test get no identity of the cluster's domain: leave it out")
+			return refuseField(at+"."+field+".windowsOptions.gmsaCredentialSpec", "pods of a load test get no identity of the cluster's domain: remove it")
 		}
 	}
 	return nil
@@ -178,7 +178,7 @@ func (l Limits) checkStandard(at string, metadata *metav1.ObjectMeta, spec *core
 	if result.Allowed {
 		return nil
 	}
-	return refuseField(at, "violates the Pod Security Standard %q: %s: leave it out, or let an administrator of the cluster allow it with loadTests.podSecurity of the agent's chart (--load-test-pod-security)",
+	return refuseField(at, "violates the Pod Security Standard %q: %s: remove it, or let an administrator of the cluster allow it with loadTests.podSecurity of the agent's chart (--load-test-pod-security)",
 		l.PodSecurity, result.ForbiddenDetail())
 }
 
@@ -198,7 +198,7 @@ func (l Limits) pinToHollow(at string, spec map[string]any) error {
 		selector = map[string]any{}
 	}
 	if wanted, has := selector[v1alpha1.HollowNodeLabel]; has && wanted != "true" {
-		return refuseField(at+".nodeSelector", "pods of a load test go to hollow Nodes, which have the label %s: \"true\": leave it out, or let an administrator of the cluster allow others with loadTests.nodes of the agent's chart (--load-test-nodes)", v1alpha1.HollowNodeLabel)
+		return refuseField(at+".nodeSelector", "pods of a load test go to hollow Nodes, which have the label %s: \"true\": remove it, or let an administrator of the cluster allow others with loadTests.nodes of the agent's chart (--load-test-nodes)", v1alpha1.HollowNodeLabel)
 	}
 	selector[v1alpha1.HollowNodeLabel] = "true"
 	spec["nodeSelector"] = selector

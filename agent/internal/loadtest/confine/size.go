@@ -69,7 +69,7 @@ func jobPods(spec map[string]any) int64 {
 	return max(parallel, readNumber(spec["completions"], parallel))
 }
 
-// readNumber reads an amount. What is no number is refused by the API server.
+// readNumber reads an amount. What is not a number is refused by the API server.
 func readNumber(value any, otherwise int64) int64 {
 	switch value := value.(type) {
 	case int64:

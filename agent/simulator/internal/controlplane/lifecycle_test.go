@@ -85,7 +85,7 @@ func TestCluster(t *testing.T) {
 			t.Errorf("the admin kubeconfig has changed (%v)", err)
 		}
 		if _, err := again.admin(t).CoreV1().ConfigMaps("default").Get(ctx, "kept", metav1.GetOptions{}); err != nil {
-			t.Errorf("the object of before: %v", err)
+			t.Errorf("the earlier object: %v", err)
 		}
 	})
 }

@@ -301,7 +301,7 @@ func TestOwnCertificatesAreRenewedWhileTheClusterRuns(t *testing.T) {
 		}
 		return err
 	})
-	for name, client := range map[string]kubernetes.Interface{"the administrator": c.admin(t), "a client of before": client, "a new client": kubernetes.NewForConfigOrDie(c.config(t, file))} {
+	for name, client := range map[string]kubernetes.Interface{"the administrator": c.admin(t), "an earlier client": client, "a new client": kubernetes.NewForConfigOrDie(c.config(t, file))} {
 		if _, err := client.CoreV1().Namespaces().List(context.Background(), metav1.ListOptions{}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

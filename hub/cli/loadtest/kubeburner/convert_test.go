@@ -91,7 +91,7 @@ func TestIterationsThatShareANamespaceKeepWhatTheyShare(t *testing.T) {
 	}
 }
 
-// What becomes of each thing that a configuration may ask for. Nothing is changed without a word.
+// What happens to each thing that a configuration may ask for. Nothing is changed without a word.
 // Claim: Imports carry out or name everything. Broken: the rate is shared evenly. Also: TestIterationsThatShareANamespaceKeepWhatTheyShare; hub/cli TestAnImportThatLeavesSomethingOutFailsAndWritesTheRest.
 func TestWhatALoadTestDoesNotDoIsNamed(t *testing.T) {
 	const gc, secret = "global: {gc: true}\n", "{objectTemplate: templates/secret.yml}"
@@ -129,7 +129,7 @@ func TestWhatALoadTestDoesNotDoIsNamed(t *testing.T) {
 		"a high rate":                  {gc + "jobs: [{name: a, qps: 5000, burst: 1, objects: [{objectTemplate: templates/pairs.yml, replicas: 5000}]}]", "5000 requests a second become 1000"},
 		"a burst":                      {gc + "jobs: [{name: a, qps: 5, burst: 50, objects: [" + secret + "]}]", "changed: jobs[0].burst: the first 50 requests are made at the rate of qps"},
 		"a rate without burst":         {gc + "jobs: [{name: a, qps: 50, objects: [" + secret + "]}]", "without both of them kube-burner uses 5 and 10"},
-		"a rate that is no number":     {gc + "jobs: [{name: a, qps: fast, burst: 1, objects: [" + secret + "]}]", "changed: jobs[0].qps: fast is not a number"},
+		"a rate that is not a number":  {gc + "jobs: [{name: a, qps: fast, burst: 1, objects: [" + secret + "]}]", "changed: jobs[0].qps: fast is not a number"},
 		"waiting for each iteration":   {rated("podWait: true, waitWhenFinished: false, objects: [" + secret + "]"), "changed: jobs[0].podWait: "},
 		"waiting for claims":           {beside("bound-claim.yml"), "waits until each PersistentVolumeClaim is there, and not until it is ready"},
 		"a pause in each iteration":    {rated("jobIterationDelay: 1s, objects: [" + secret + "]"), "changed: jobs[0].jobIterationDelay: "},

@@ -7,7 +7,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// NoteKind says what became of something that a configuration asks for.
+// NoteKind says what happened to something that a configuration asks for.
 type NoteKind string
 
 // The kinds of notes, the gravest first.

@@ -53,7 +53,7 @@ func (in Input) readGates(clusters []Cluster) ([]*gates, error) {
 		promise = *in.Promise
 	}
 	if read, err = newRules(promise.Strategy, promise.Groups, len(members)); err != nil {
-		return nil, fmt.Errorf("rolloutStrategy: what was kept of it when the rollout started cannot be used (%w): set spec.retriedAt to start it again", err)
+		return nil, fmt.Errorf("rolloutStrategy: the copy from the start of the rollout cannot be used (%w): set spec.retriedAt to start the rollout again", err)
 	}
 	now.promised = &gates{rules: read, groups: maps.Clone(now.groups), members: members, policy: cmp.Or(promise.UnreachablePolicy, in.UnreachablePolicy)}
 	for _, c := range clusters {

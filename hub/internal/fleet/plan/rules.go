@@ -111,7 +111,7 @@ func onlyItsOwn(s ocm.RolloutStrategy) error {
 		{s.ProgressivePerGroup != nil, ocm.ProgressivePerGroup, "progressivePerGroup"},
 	} {
 		if part.set && part.of != chosen {
-			return fmt.Errorf("rolloutStrategy.%s: it does nothing with type %s; remove it, or set type to %s", part.field, chosen, part.of)
+			return fmt.Errorf("rolloutStrategy.%s: it has no effect with type %s; remove it, or set type to %s", part.field, chosen, part.of)
 		}
 	}
 	return nil
@@ -119,7 +119,7 @@ func onlyItsOwn(s ocm.RolloutStrategy) error {
 
 func progressiveRules(s ocm.RolloutStrategy, groups []string, total int) (rules, error) {
 	if s.Progressive == nil {
-		return rules{}, fmt.Errorf("rolloutStrategy.progressive: it is missing; set at least its maxConcurrency")
+		return rules{}, fmt.Errorf("rolloutStrategy.progressive: missing; set at least its maxConcurrency")
 	}
 	p := s.Progressive
 	r, err := readSettings("progressive", p.RolloutConfig)
@@ -196,11 +196,11 @@ func (r *rules) addMandatory(field string, wanted []ocm.MandatoryDecisionGroup, 
 		at := fmt.Sprintf("rolloutStrategy.%s.mandatoryDecisionGroups[%d]", field, i)
 		switch {
 		case m.GroupName == "":
-			return nil, fmt.Errorf("%s.groupName: it is empty; name the group, because an index changes its meaning with the groups", at)
+			return nil, fmt.Errorf("%s.groupName: empty; name the group, because an index changes its meaning when groups change", at)
 		case !slices.Contains(groups, m.GroupName):
-			return nil, fmt.Errorf("%s.groupName: there is no group %q; the groups are %q", at, m.GroupName, groups)
+			return nil, fmt.Errorf("%s.groupName: unknown group %q; the groups are %q", at, m.GroupName, groups)
 		case slices.Contains(names, m.GroupName):
-			return nil, fmt.Errorf("%s.groupName: %q is there twice; remove one", at, m.GroupName)
+			return nil, fmt.Errorf("%s.groupName: %q is listed twice; remove one", at, m.GroupName)
 		}
 		names = append(names, m.GroupName)
 		r.waves = append(r.waves, wave{groups: []string{m.GroupName}, mandatory: true})

@@ -145,5 +145,5 @@ func isShown(cluster *v1alpha1.Cluster) bool { return cluster.DeletionTimestamp 
 
 func conflictEvent(namespace, name string) reconciler.Event {
 	return reconciler.WarningEvent("ClusterProfileConflict", "Show", fmt.Sprintf(
-		"ClusterProfile %s/%s exists and was not made by the hub, so it is left alone: the cluster has no ClusterProfile. If it is a copy of one that the hub made, delete it", namespace, name))
+		"ClusterProfile %s/%s exists and was not created by the hub, so it is unchanged: the cluster has no ClusterProfile. If it is a copy of one that the hub created, delete it", namespace, name))
 }

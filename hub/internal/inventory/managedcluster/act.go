@@ -105,9 +105,9 @@ func isMirrored(cluster *v1alpha1.Cluster) bool {
 func originOf(name string) string { return Definition + "/" + name }
 
 func conflictEvent(name string, wanted bool) reconciler.Event {
-	note := fmt.Sprintf("ManagedCluster %s exists and was not made by the hub, so it is left alone: the cluster is not shown in Open Cluster Management. If it is a copy of one that the hub made, delete it there", name)
+	note := fmt.Sprintf("ManagedCluster %s exists and was not created by the hub, so it is unchanged: the cluster is not shown in Open Cluster Management. If it is a copy of one that the hub created, delete it there", name)
 	if wanted {
-		note += fmt.Sprintf(", and the ManagedCluster is not taken on, because Cluster %s was there before", name)
+		note += fmt.Sprintf(", and the ManagedCluster is ignored, because Cluster %s existed before", name)
 	}
 	return reconciler.WarningEvent(v1alpha1.ReasonManagedClusterConflict, "Mirror", note)
 }
@@ -115,13 +115,13 @@ func conflictEvent(name string, wanted bool) reconciler.Event {
 // mirrorRefusedEvent has the remedy before the answer, which may be so long that it is cut.
 func mirrorRefusedEvent(err error) reconciler.Event {
 	return reconciler.WarningEvent(v1alpha1.ReasonMirrorRefused, "Mirror",
-		"The API server refuses the hub's mirror in Open Cluster Management, which is tried again every minute. "+
+		"The API server refuses the hub's mirror in Open Cluster Management, which is retried every minute. "+
 			"If the hub lacks a right, 'hub install' gives it back; else change the webhook or policy that refuses: "+err.Error())
 }
 
 func releasedEvent(name string) reconciler.Event {
 	return reconciler.WarningEvent("MirrorReleased", "Mirror", fmt.Sprintf(
-		"ManagedCluster %s was accepted in Open Cluster Management, so it is left to it and shows the state of the Cluster no longer; delete it there to have a mirror again", name))
+		"ManagedCluster %s was accepted in Open Cluster Management, so the hub no longer writes the state of the Cluster to it; delete it there to get a mirror again", name))
 }
 
 func importedEvent(name string) reconciler.Event {
@@ -136,10 +136,10 @@ func importRefusedEvent(name string, cause error) reconciler.Event {
 
 func originGoneEvent(name string) reconciler.Event {
 	return reconciler.WarningEvent("ImportOriginGone", "Import", fmt.Sprintf(
-		"ManagedCluster %s, from which this Cluster was made, is gone. That is no order: the Cluster stays as it is until a user deletes it", name))
+		"ManagedCluster %s, from which this Cluster was made, was deleted. The Cluster stays unchanged until a user deletes it", name))
 }
 
 func importEndedEvent(name string) reconciler.Event {
 	return reconciler.NormalEvent("ImportEnded", "Import", fmt.Sprintf(
-		"ManagedCluster %s has no label %s=true any more: its labels are not followed, and the Cluster stays as it is until a user deletes it", name, v1alpha1.ImportLabel))
+		"ManagedCluster %s has no label %s=true any more: its labels are no longer copied, and the Cluster stays unchanged until a user deletes it", name, v1alpha1.ImportLabel))
 }

@@ -34,7 +34,7 @@ func TestACopyOfAMirrorIsTheUsers(t *testing.T) {
 	another.cluster()
 	another.reconcile()
 	another.Expect(another.managed().ResourceVersion).To(Equal(replica.ResourceVersion), "it was written, because a Cluster has its name")
-	another.Expect(another.told()).To(ContainElement(ContainSubstring("If it is a copy of one that the hub made, delete it there")))
+	another.Expect(another.told()).To(ContainElement(ContainSubstring("If it is a copy of one that the hub created, delete it there")))
 	another.Expect(f.direct.Delete(t.Context(), another.managed())).To(Succeed())
 	another.reconcile()
 	another.Expect(another.managed().Annotations).To(HaveKeyWithValue(v1alpha1.PictureUIDAnnotation, string(another.managed().UID)))

@@ -109,7 +109,7 @@ func Expand(wanted *v1alpha1.LoadPreset, nodes int32) (v1alpha1.Load, *v1alpha1.
 		return v1alpha1.Load{}, nil, err
 	}
 	if nodes < 1 {
-		return v1alpha1.Load{}, nil, fmt.Errorf("the pods of preset %s run on hollow Nodes only, and none is Ready: make Machines there", wanted.Name)
+		return v1alpha1.Load{}, nil, fmt.Errorf("the pods of preset %s run on hollow Nodes only, and none is Ready: create Machines there", wanted.Name)
 	}
 	pods := set.Pods
 	if set.PodsPerNode > 0 {
@@ -152,7 +152,7 @@ func Thresholds(wanted *v1alpha1.LoadPreset) []v1alpha1.LoadThreshold {
 func fillPreset(wanted *v1alpha1.LoadPreset) (preset, *v1alpha1.LoadPreset, error) {
 	known, is := presets[wanted.Name]
 	if !is {
-		return preset{}, nil, fmt.Errorf("there is no preset %q: want one of %s", wanted.Name, strings.Join(Names(), ", "))
+		return preset{}, nil, fmt.Errorf("unknown preset %q: want one of %s", wanted.Name, strings.Join(Names(), ", "))
 	}
 	if wanted.Pods > 0 && wanted.PodsPerNode > 0 {
 		return preset{}, nil, fmt.Errorf("preset.pods and preset.podsPerNode: set one of them")

@@ -202,7 +202,7 @@ func (w *work) toPlan(in Input) Plan {
 	if in.Paused {
 		p.Why, p.Rolling = "scaling while paused", false
 	} else if in.Refused {
-		p.Why, p.Rolling = "scaling without the current template, which is refused", false
+		p.Why, p.Rolling = "scaling without the current template, which was refused", false
 	} else if !slices.ContainsFunc(w.old, func(s *pool) bool { return s.before > 0 || len(s.Machines) > 0 }) {
 		p.Why, p.Rolling = "scaling", false
 	}

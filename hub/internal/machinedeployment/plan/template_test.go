@@ -108,7 +108,7 @@ func TestHashIsAName(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !regexp.MustCompile(`^[a-z0-9]{1,10}$`).MatchString(hash) {
-			t.Errorf("%q is no part of a name", hash)
+			t.Errorf("%q is not a part of a name", hash)
 		}
 		seen[hash] = true
 	}

@@ -15,7 +15,7 @@ func FuzzAnnotations(f *testing.F) {
 	f.Add(" m=", "{\"labels\":{}}")
 	f.Fuzz(func(t *testing.T, mark, keys string) {
 		if at, ok := MarkTime(mark); !ok && !at.Equal(time.Time{}) {
-			t.Errorf("%q is no time, and is %s", mark, at)
+			t.Errorf("%q is not a time, and is %s", mark, at)
 		}
 		machine := &v1alpha1.Machine{}
 		machine.Labels = map[string]string{"kept": "yes"}

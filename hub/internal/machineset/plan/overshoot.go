@@ -79,9 +79,9 @@ func (l OvershootLimits) Message(name string, facts OvershootFacts) string {
 	if !l.Frozen(facts) {
 		return ""
 	}
-	return fmt.Sprintf("MachineSet %s has %d machines that are not being deleted, and at most %d were asked for: find out what makes them, "+
-		"and delete those that are too many; the work continues when %d or fewer are left. "+
-		"With the annotation %s=true a scale-down takes them",
+	return fmt.Sprintf("MachineSet %s has %d machines that are not being deleted, but at most %d are wanted: find out what creates them, "+
+		"and delete the surplus; the set resumes when %d or fewer are left. "+
+		"With the annotation %s=true a scale-down deletes them",
 		name, facts.Machines, facts.Asked, l.Low(facts.Asked), v1alpha1.AllowOvershootAnnotation)
 }
 

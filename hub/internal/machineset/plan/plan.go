@@ -216,7 +216,7 @@ func untilTurn(in Input, after time.Duration) time.Duration {
 // planCreations plans for missing Machines, as far as they may be created now.
 func (p Plan) planCreations(in Input, missing int) Plan {
 	if in.LeftToNew {
-		p.Why += ": the deployment makes the others with its current template"
+		p.Why += ": the deployment creates the others with its current template"
 		return p
 	}
 	if in.NoCreation != "" {

@@ -124,7 +124,7 @@ func containsAll(all, given map[string]string) bool {
 	return true
 }
 
-// What says of one Machine alone what has become of it, or is to become of it. From a template it would come back each
+// What says of one Machine alone what has happened to it, or must happen to it. From a template it would come back each
 // time that it is taken off.
 var (
 	reservedLabels      = []string{v1alpha1.UpdateInPlaceLabel}
@@ -178,8 +178,8 @@ func (t Template) SelectorProblem(set *v1alpha1.MachineSet) string {
 	machine := &v1alpha1.Machine{}
 	t.Give(machine)
 	if !labels.SelectorFromSet(selector).Matches(labels.Set(machine.Labels)) {
-		return fmt.Sprintf("spec.selector.matchLabels %s asks for labels that spec.template does not give to machines, or that "+
-			"the hub gives another value: they get %s", labels.Set(selector), labels.Set(machine.Labels))
+		return fmt.Sprintf("spec.selector.matchLabels %s has labels that spec.template does not set on machines, or that "+
+			"the hub sets to another value: machines get %s", labels.Set(selector), labels.Set(machine.Labels))
 	}
 	return ""
 }

@@ -44,7 +44,7 @@ type Command struct {
 	Dir  string
 }
 
-// Event tells what has become of a process.
+// Event tells what has happened to a process.
 type Event struct {
 	// PID is the started process, 0 if it could not be started.
 	PID int
