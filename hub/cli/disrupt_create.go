@@ -63,8 +63,7 @@ everything that was expected, or, without --timeout, no hub has worked for two m
 	}
 	d.flags.addFlags(command)
 	command.Flags().StringVarP(&d.file, "filename", "f", "", "file with the NodeDisruption, instead of the flags that describe one")
-	command.Flags().BoolVar(&d.wait, "wait", false, "follow it to its end")
-	command.Flags().DurationVar(&d.timeout, "timeout", 0, "longest time to wait; default with --wait: to the end of the disruption, with --dry-run: 30s")
+	cmdutil.AddWait(command, &d.wait, &d.timeout, false, "the disruption is over", 0, "to its end; with --dry-run 30s")
 	d.output = cmdutil.NewOutput(command)
 	d.dryRun = cmdutil.NewDryRun(command)
 	return command

@@ -44,8 +44,7 @@ Nodes too.`,
   kubectl hollow disrupt stop outage --wait=false`, Args: cmdutil.OneName,
 		RunE: func(command *cobra.Command, args []string) error { return d.run(command.Context(), args[0]) },
 	}
-	command.Flags().BoolVar(&d.wait, "wait", true, "wait until the Nodes are healthy again, and the runs are gone from all clusters")
-	command.Flags().DurationVar(&d.timeout, "timeout", restoreTimeout, "longest time to wait for the Nodes before the deletion")
+	cmdutil.AddWait(command, &d.wait, &d.timeout, true, "the Nodes are healthy again and the runs are gone", restoreTimeout, "")
 	d.dryRun = cmdutil.NewDryRun(command)
 	return command
 }

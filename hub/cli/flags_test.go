@@ -45,6 +45,37 @@ func TestFlagsHaveTheSameNamesEverywhere(t *testing.T) {
 	g.Expect(flags).To(BeNumerically(">", 100))
 }
 
+// Claim: Every command that can wait has the same two flags. Broken: a command with a --timeout and no --wait; another text.
+// It waits by default where the command itself brings the result about, and not where that is up to others.
+func TestCommandsWaitByOneRule(t *testing.T) {
+	g := NewWithT(t)
+	waits := map[string]bool{}
+	var check func(*cobra.Command)
+	check = func(command *cobra.Command) {
+		path := strings.TrimPrefix(command.CommandPath(), "kubectl hollow ")
+		wait, timeout := command.Flags().Lookup("wait"), command.Flags().Lookup("timeout")
+		switch {
+		case wait != nil:
+			waits[path] = wait.DefValue == "true"
+			g.Expect(wait.Usage).To(HavePrefix("wait until "), path)
+			g.Expect(strings.HasSuffix(wait.Usage, "; --wait=false returns immediately")).To(Equal(waits[path]), path)
+			g.Expect(timeout).NotTo(BeNil(), path)
+			g.Expect(timeout.Usage).To(HavePrefix("longest time to wait"), path)
+		case timeout != nil: // They have nothing else to do than to wait.
+			g.Expect(path).To(BeElementOf("status", "rollout status", "local up", "local down"))
+		}
+		for _, child := range command.Commands() {
+			check(child)
+		}
+	}
+	check(newCommand(cmdutil.NewHub(genericiooptions.NewTestIOStreamsDiscard())))
+	g.Expect(waits).To(Equal(map[string]bool{
+		"cluster acknowledge": true, "cluster deny": true, "cluster remove": true, "cluster remove-finalizers": true,
+		"freeze": true, "unfreeze": true, "loadtest run": true, "disrupt stop": true,
+		"cluster join": false, "cluster accept": false, "upgrade": false, "disrupt create": false,
+	}))
+}
+
 // A flag with an earlier name works, and says what to write in its place.
 func TestFlagsOfEarlierNamesWork(t *testing.T) {
 	g := NewWithT(t)

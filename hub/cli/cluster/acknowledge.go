@@ -51,8 +51,7 @@ func newAcknowledge(hub *cmdutil.Hub) *cobra.Command {
 		RunE: func(command *cobra.Command, args []string) error { return o.run(command.Context(), hub, args[0]) },
 	}
 	command.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	command.Flags().BoolVar(&o.wait, "wait", true, "wait until the agent has confirmed it")
-	command.Flags().DurationVar(&o.timeout, "timeout", defaultWait, "longest time to wait")
+	cmdutil.AddWait(command, &o.wait, &o.timeout, true, "the agent has confirmed it", defaultWait, "")
 	o.output, o.dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
 	return command
 }

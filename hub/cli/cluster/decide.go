@@ -27,9 +27,8 @@ type decision struct {
 	dryRun  *cmdutil.DryRun
 }
 
-func (d *decision) addFlags(command *cobra.Command, waitByDefault bool, waitUsage string) {
-	command.Flags().BoolVar(&d.wait, "wait", waitByDefault, waitUsage)
-	command.Flags().DurationVar(&d.timeout, "timeout", defaultWait, "longest time to wait")
+func (d *decision) addFlags(command *cobra.Command, waitByDefault bool, result string) {
+	cmdutil.AddWait(command, &d.wait, &d.timeout, waitByDefault, result, defaultWait, "")
 	d.output, d.dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
 }
 
@@ -80,7 +79,7 @@ A denied cluster gets its access back the same way.`,
 			})
 		},
 	}
-	d.addFlags(command, false, "wait until the cluster is ready")
+	d.addFlags(command, false, "the cluster is ready")
 	return command
 }
 
@@ -126,7 +125,7 @@ CustomResourceDefinitions.`,
 		},
 	}
 	command.Flags().BoolVar(&ending, "end-watches", false, "also terminate all open watches, for every client; for a stolen credential")
-	d.addFlags(command, true, "wait until the hub has revoked the cluster's access")
+	d.addFlags(command, true, "the hub has revoked the cluster's access")
 	return command
 }
 

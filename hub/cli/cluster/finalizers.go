@@ -58,8 +58,7 @@ func newRemoveFinalizers(hub *cmdutil.Hub) *cobra.Command {
 		RunE: func(command *cobra.Command, args []string) error { return o.run(command.Context(), hub, args[0]) },
 	}
 	command.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	command.Flags().BoolVar(&o.wait, "wait", true, "wait until the namespace is gone")
-	command.Flags().DurationVar(&o.timeout, "timeout", defaultWait, "longest time to wait")
+	cmdutil.AddWait(command, &o.wait, &o.timeout, true, "the namespace is gone", defaultWait, "")
 	o.output, o.dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
 	return command
 }

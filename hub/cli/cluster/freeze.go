@@ -46,8 +46,7 @@ type freezeOptions struct {
 }
 
 func (o *freezeOptions) addTo(command *cobra.Command) {
-	command.Flags().BoolVar(&o.wait, "wait", true, "wait until the hub has confirmed it")
-	command.Flags().DurationVar(&o.timeout, "timeout", defaultTimeout, "longest time to wait")
+	cmdutil.AddWait(command, &o.wait, &o.timeout, true, "the hub has confirmed it", defaultTimeout, "")
 	o.output, o.dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
 }
 

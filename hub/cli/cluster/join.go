@@ -87,8 +87,7 @@ func newJoin(hub *cmdutil.Hub) *cobra.Command {
 	flags.StringVar(&o.server.url, "agent-server", "", "URL of the hub's API server as the agent reaches it (default: that of your kubeconfig)")
 	flags.StringVar(&o.server.caFile, "agent-certificate-authority", "", "file with the certificate authority of the hub's API server (default: that of your kubeconfig)")
 	flags.StringVar(&o.outputDir, "output-dir", "", "write the kubeconfig to NAME.bootstrap.kubeconfig in this directory")
-	flags.BoolVar(&o.wait, "wait", false, "wait until the agent has joined and the cluster is ready")
-	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "longest time to wait")
+	cmdutil.AddWait(command, &o.wait, &o.timeout, false, "the agent has joined and the cluster is ready", 10*time.Minute, "")
 	o.output, o.dryRun = cmdutil.NewOutput(command, formatKubeconfig), cmdutil.NewDryRun(command)
 	return command
 }

@@ -34,6 +34,7 @@ you acknowledge the hub: see kubectl hollow cluster acknowledge.`
 func newRemove(hub *cmdutil.Hub) *cobra.Command {
 	var (
 		yes     bool
+		wait    bool
 		timeout time.Duration
 		output  *cmdutil.Output
 		dryRun  *cmdutil.DryRun
@@ -72,14 +73,14 @@ func newRemove(hub *cmdutil.Hub) *cobra.Command {
 					return err
 				}
 			}
-			if err := removeCluster(command.Context(), dryRun.Telling(output.Telling(hub)), c, cluster, total, timeout, !dryRun.Active()); err != nil {
+			if err := removeCluster(command.Context(), dryRun.Telling(output.Telling(hub)), c, cluster, total, timeout, wait && !dryRun.Active()); err != nil {
 				return err
 			}
 			return output.Result(hub, cluster, acceptanceFacts(cluster, cluster)...)
 		},
 	}
 	command.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	command.Flags().DurationVar(&timeout, "timeout", defaultWait, "longest time to wait until the hub has revoked the agent's access")
+	cmdutil.AddWait(command, &wait, &timeout, true, "the hub has revoked the agent's access", defaultWait, "")
 	output, dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
 	return command
 }

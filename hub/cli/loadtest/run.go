@@ -57,10 +57,9 @@ report of the test has a failure or an error if and only if the exit code of a f
 	r.flags.addFlags(command)
 	command.Flags().StringVarP(&r.file, "filename", "f", "", "file with the LoadTest, instead of a preset and its flags")
 	command.Flags().StringVar(&r.name, "name", "", "name of the LoadTest (default: made from the name of the preset, or the name in the file)")
-	command.Flags().BoolVar(&r.wait, "wait", true, "follow it to its end")
+	cmdutil.AddWait(command, &r.wait, &r.timeout, true, "the test is over", 0, "to its end")
 	command.Flags().BoolVar(&r.noWait, "no-wait", false, "do not follow it")
 	cmdutil.KeepOldFlag(command, "no-wait", "wait=false")
-	command.Flags().DurationVar(&r.timeout, "timeout", 0, "longest time to wait (default: to its end)")
 	r.output = cmdutil.NewOutput(command)
 	r.dryRun = cmdutil.NewDryRun(command)
 	return command

@@ -52,7 +52,7 @@ has worked for two minutes.`,
 		return nil, s.followRollout(ctx, timeout)
 	})
 	c.Flags().BoolVarP(&follow, "watch", "w", true, "wait until the rollout is complete")
-	c.Flags().DurationVar(&timeout, "timeout", 0, "longest time to wait; 0 waits for as long as the rollout makes progress")
+	c.Flags().DurationVar(&timeout, "timeout", 0, "longest time to wait (default for as long as the rollout makes progress)")
 	return c
 }
 

@@ -59,9 +59,8 @@ Interrupting --wait does not stop the upgrade.`,
 		})
 	})
 	c.Flags().StringVar(&o.kubelet, "kubelet", "", "the kubelet version, such as v1.37.1 (required)")
-	c.Flags().BoolVar(&o.wait, "wait", false, "follow the rollout until it is complete or has failed")
+	cmdutil.AddWait(c, &o.wait, &o.timeout, false, "the rollout is complete or has failed", 0, "for as long as the rollout makes progress")
 	c.Flags().BoolVar(&o.force, "force", false, "write the version even if no cluster can start with it for now")
-	c.Flags().DurationVar(&o.timeout, "timeout", 0, "with --wait: longest time to wait; 0 waits for as long as the rollout makes progress")
 	output, o.dryRun = cmdutil.NewOutput(c), cmdutil.NewDryRun(c)
 	return c
 }
