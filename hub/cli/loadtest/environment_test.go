@@ -79,7 +79,7 @@ func TestNothingIsJudgedOfTestsThatDiffer(t *testing.T) {
 }
 
 // A CI system that reads one of the two comes to the same result as one that reads the other.
-// Claim: JUnit fails exactly with the exit code. Broken: not broken alone.
+// Claim: JUnit fails exactly with the exit code. Broken: the verdict has no case; a scope or an invalid run is not looked at; the numbers are not those of the cases.
 func TestJUnitFailsExactlyIfTheExitCodeIsNotZero(t *testing.T) {
 	missed := func(r *report, cluster int, scope v1alpha1.LoadThresholdScope) {
 		r.Runs[cluster].Threshold[0].Met, r.Runs[cluster].Threshold[0].Scope = false, scope

@@ -105,7 +105,7 @@ func TestAFleetThatIsBeingDeletedChangesNothing(t *testing.T) {
 }
 
 // A label that is gone for a moment deletes nothing.
-// Claim: `removalPolicy: Delete` waits 30 seconds and keeps bounds. Broken: neither is looked at. Also: TestDeletionsKeepToTheBoundsOfARollout.
+// Claim: `removalPolicy: Delete` waits 30 seconds and keeps bounds. Broken: each of its bounds is not looked at. Also: TestDeletionsKeepToTheBoundsOfARollout, TestEachBoundOfADeletion, TestADeletionIsLookedAtWhenItsWindowOpens.
 func TestAClusterThatComesBackSoonKeepsItsMachineDeployment(t *testing.T) {
 	f := newFixture(t, 3, both(inSteps(2, 0), deleting))
 	f.settle()
