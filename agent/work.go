@@ -17,6 +17,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -236,19 +237,7 @@ func (w *worker) addControllers(ctx context.Context, c clusters) error {
 		return err
 	}
 	recorder := c.hub.GetEventRecorder("hollowfleet-agent")
-	machines, err := machine.New(machine.Deps{
-		Hub: machine.Hub{
-			ClusterName: w.ClusterName, Client: hub, Reader: undecodable.Reader(c.hub.GetAPIReader()), Refresh: w.hubIdentity.Verify,
-		},
-		Target: machine.Target{
-			Client: target, Reader: c.target.GetAPIReader(), Drain: drain.New(clientset, w.clock, w.monitor), Requests: requests, Version: w.targetVersion,
-		},
-		Drivers:   drivers,
-		Freeze:    machine.Freeze{Checker: w.monitor, Downtime: w.monitor, ThawLimiter: w.thawLimiter},
-		Wake:      waker.Wake,
-		Reporting: machine.Reporting{Recorder: recorder, Metrics: w.parts.machineMetrics, Tracing: w.exporter.Tracers},
-		Clock:     w.clock,
-	})
+	machines, err := w.newMachines(c, clientset, drivers, requests, recorder, waker)
 	if err != nil {
 		return err
 	}
@@ -277,6 +266,23 @@ func (w *worker) addControllers(ctx context.Context, c clusters) error {
 		c.hub.Add(w.hubIdentity.Continuity()),
 		c.hub.Add(w.denial.Admission()),
 	)
+}
+
+// newMachines makes the controller of Machines.
+func (w *worker) newMachines(c clusters, clientset kubernetes.Interface, drivers map[string]driver.Driver, requests *csrapprover.Controller, recorder events.EventRecorder, waker *machine.Waker) (*machine.Controller, error) {
+	return machine.New(machine.Deps{
+		Hub: machine.Hub{
+			ClusterName: w.ClusterName, Client: c.hub.GetClient(), Reader: undecodable.Reader(c.hub.GetAPIReader()), Refresh: w.hubIdentity.Verify,
+		},
+		Target: machine.Target{
+			Client: c.target.GetClient(), Reader: c.target.GetAPIReader(), Drain: drain.New(clientset, w.clock, w.monitor), Requests: requests, Version: w.targetVersion,
+		},
+		Drivers:   drivers,
+		Freeze:    machine.Freeze{Checker: w.monitor, Downtime: w.monitor, ThawLimiter: w.thawLimiter},
+		Wake:      waker.Wake,
+		Reporting: machine.Reporting{Recorder: recorder, Metrics: w.parts.machineMetrics, Tracing: w.exporter.Tracers},
+		Clock:     w.clock,
+	})
 }
 
 // newChecker makes what reads for the hub's checks.

@@ -8,7 +8,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
@@ -56,11 +55,11 @@ func (r *removal) finalizeMachine(ctx context.Context, s *scope) (seen bool, nex
 	err = r.orders.patchMachine(ctx, s.Machine, func(machine *v1alpha1.Machine) {
 		controllerutil.RemoveFinalizer(machine, v1alpha1.MachineFinalizer)
 	})
-	if client.IgnoreNotFound(err) != nil {
-		return false, next, fmt.Errorf("removing the finalizer: %w", err)
+	if apierrors.IsNotFound(err) {
+		return false, next, nil
 	}
 	if err != nil {
-		return false, next, nil // It is gone.
+		return false, next, fmt.Errorf("removing the finalizer: %w", err)
 	}
 	seen, err = r.observeHolders(ctx, s)
 	return seen, next, err
