@@ -40,7 +40,7 @@ func newJob(number int, s settings) *job {
 	j.iterations = s.readCount("jobIterations", 1)
 	if j.iterations < 1 {
 		s.c.addNote(LeftOut, s.path, "jobIterations: %d: kube-burner refuses the job too", j.iterations)
-		j.kind = ""
+		j.kind, j.action = "", ""
 	}
 	j.namespaced = s.readBool("namespacedIterations", true)
 	j.inEach = max(s.readCount("iterationsPerNamespace", 1), 1)
