@@ -205,7 +205,7 @@ func TestADryRunShowsWhatWouldBeHitAndLeavesNothing(t *testing.T) {
 		status.Preview = []v1alpha1.DisruptionPreview{{Cluster: f.name, NodePreview: v1alpha1.NodePreview{Selected: 12, Nodes: []string{"m1", "m2"}, Warnings: []string{"a threshold is crossed"}}}}
 	})
 	cluster := f.cluster()
-	cluster.Labels = map[string]string{"x": f.name}
+	cluster.Labels, cluster.Spec.Acceptance = map[string]string{"x": f.name}, v1alpha1.AcceptanceAccepted
 	f.Expect(f.client.Update(t.Context(), cluster)).To(Succeed())
 	f.Expect(f.succeeds("disrupt create NAME --clusters x=NAME --fault Kill --for 1m --dry-run")).To(And(
 		ContainSubstring(f.name+": 12 Nodes: m1, m2 and 10 more"), ContainSubstring("warning: a threshold is crossed"), ContainSubstring("would hit 12 Nodes in 1 of 1 clusters (dry run)")))

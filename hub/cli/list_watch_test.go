@@ -37,7 +37,7 @@ func TestListsAreChosenAndWatched(t *testing.T) {
 	f := newFixture(t)
 	for name, labels := range map[string]map[string]string{f.name + "-a": {"list": f.name}, f.name + "-b": nil} {
 		one := &v1alpha1.NodeDisruption{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-		one.Spec.Faults = []disrupt.Fault{{Type: disrupt.NotReady}}
+		one.Spec.ClusterSelector, one.Spec.Faults = &metav1.LabelSelector{}, []disrupt.Fault{{Type: disrupt.NotReady}}
 		one.Spec.Timing.Duration.Duration = 60e9
 		hubtest.Create(t, f.client, one)
 	}
@@ -51,7 +51,7 @@ func TestListsAreChosenAndWatched(t *testing.T) {
 	go func() { ended <- f.hollowOn(ctx, shown, "disrupt list -w -l list=NAME") }()
 	f.Eventually(shown.String).WithTimeout(patience).Should(MatchRegexp(`(?s)^NAME .*` + f.name + `-a +\S+ .*`))
 	late := &v1alpha1.NodeDisruption{ObjectMeta: metav1.ObjectMeta{Name: f.name + "-c", Labels: map[string]string{"list": f.name}}}
-	late.Spec.Faults = []disrupt.Fault{{Type: disrupt.NotReady}}
+	late.Spec.ClusterSelector, late.Spec.Faults = &metav1.LabelSelector{}, []disrupt.Fault{{Type: disrupt.NotReady}}
 	late.Spec.Timing.Duration.Duration = 60e9
 	hubtest.Create(t, f.client, late)
 	f.Eventually(shown.String).WithTimeout(patience).Should(MatchRegexp(`(?m)^` + f.name + `-c +Pending `))

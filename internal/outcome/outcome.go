@@ -13,7 +13,7 @@ import (
 const ConflictRetry = time.Second
 
 // Wait is expected: nothing has failed, so no condition, event or error log tells of it.
-type Wait struct {
+type Wait struct { //nolint:errname // It is named by how a step ends.
 	// After is when to try again. 0 means at the next event.
 	After time.Duration
 	// Reason and Message say what is waited for.
@@ -23,12 +23,12 @@ type Wait struct {
 func (w *Wait) Error() string { return w.Message }
 
 // Terminal cannot succeed until a user changes something: a condition says so, and it is not tried again before the next event.
-type Terminal struct{ Reason, Message string }
+type Terminal struct{ Reason, Message string } //nolint:errname // See Wait.
 
 func (t *Terminal) Error() string { return t.Message }
 
 // Failure is an error with the reason by which a condition and an event tell of it. It is tried again with back-off, as every error.
-type Failure struct {
+type Failure struct { //nolint:errname // See Wait.
 	Reason string
 	Err    error
 }

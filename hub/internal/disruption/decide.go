@@ -69,7 +69,11 @@ func Decide(w *World) Decision {
 	}
 	previews, current, earlier := w.sortRuns(due)
 	d.previewRuns(w, chosen, previews, cmp.Or(next, w.Disruption.CreationTimestamp.Time))
-	if unknown == nil && due != nil && !w.Disruption.Spec.DryRun && !w.Disruption.Spec.Paused {
+	switch {
+	case unknown != nil: // Nothing starts, and nothing is given up, until the clusters are known.
+	case due == nil:
+		d.giveUp(w, chosen, current)
+	case !w.Disruption.Spec.DryRun && !w.Disruption.Spec.Paused:
 		d.createRuns(w, chosen, *due, current)
 		for _, run := range earlier {
 			if w.WhyNotStart(run.Namespace) == "" { // Else it goes when the next ones start.
@@ -77,11 +81,18 @@ func Decide(w *World) Decision {
 			}
 		}
 	}
-	if unknown == nil && due == nil {
-		d.giveUp(w, chosen, current)
+	d.pauseRuns(w, slices.Concat(current, earlier))
+	d.summarizeRuns(w, current, next)
+	if unknown != nil && (due != nil || w.Disruption.Spec.DryRun) && !w.Disruption.Spec.Paused {
+		d.setPhase(w, v1alpha1.NodeDisruptionPending, unknown.Message)
 	}
-	for _, run := range slices.Concat(current, earlier) {
-		run := &run
+	return d
+}
+
+// pauseRuns pauses or resumes the runs that are not over, as the spec says.
+func (d *Decision) pauseRuns(w *World, runs []v1alpha1.NodeDisruptionRun) {
+	for i := range runs {
+		run := &runs[i]
 		switch over := run.Status.Phase == v1alpha1.NodeDisruptionCompleted || run.Status.Phase == v1alpha1.NodeDisruptionFailed; {
 		case over || run.DecodeError != "" || run.Spec.Paused == w.Disruption.Spec.Paused:
 		case w.Disruption.Spec.Paused:
@@ -90,11 +101,6 @@ func Decide(w *World) Decision {
 			d.Resume = append(d.Resume, run)
 		}
 	}
-	d.summarizeRuns(w, current, next)
-	if unknown != nil && (due != nil || w.Disruption.Spec.DryRun) && !w.Disruption.Spec.Paused {
-		d.setPhase(w, v1alpha1.NodeDisruptionPending, unknown.Message)
-	}
-	return d
 }
 
 // parentOf is what the runs of a disruption belong to. Its deletion restores the Nodes: the agents take the plans off.

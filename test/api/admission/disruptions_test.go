@@ -27,7 +27,7 @@ func TestOfADisruptionOnlyThePauseIsChanged(t *testing.T) {
 	run := &v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "fixed"}}
 	run.Spec.Disruption = disruption
 	disrupted := &v1alpha1.NodeDisruption{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}}
-	disrupted.Spec.Disruption = disruption
+	disrupted.Spec.ClusterSelector, disrupted.Spec.Disruption = &metav1.LabelSelector{}, disruption
 	for _, object := range []client.Object{run, disrupted} {
 		g.Expect(c.Create(t.Context(), object)).To(Succeed())
 		change := func(patch string) error {
