@@ -165,17 +165,14 @@ func (d *disruptCreate) previewNodes(ctx context.Context, c client.WithWatch, wa
 	if err != nil {
 		return err
 	}
-	const mostShown = 20
 	bounded, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	err = cmdutil.Until(bounded, c, &v1alpha1.NodeDisruptionList{}, client.ObjectKeyFromObject(shown), &v1alpha1.NodeDisruption{}, func(now *v1alpha1.NodeDisruption) (bool, error) {
-		shown.Status = now.Status
-		if wanted.Spec.PlacementRef != nil { // The hub makes all runs at once, when it knows the Placement's clusters.
-			if clusters, err = countChosen(ctx, c, now); err != nil || clusters == 0 {
-				return false, err
-			}
+		var err error
+		if shown.Status = now.Status; now.Spec.PlacementRef != nil { // The hub makes all runs at once, when it knows the Placement's clusters.
+			clusters, err = countChosen(ctx, c, now)
 		}
-		return len(now.Status.Preview) >= min(clusters, mostShown) && now.Status.ObservedGeneration > 0 || now.Status.Phase == v1alpha1.NodeDisruptionFailed, nil
+		return hasPreviews(now, clusters), err
 	})
 	if shown.Status.Phase == v1alpha1.NodeDisruptionFailed {
 		return cmdutil.Refusal("%s", shown.Status.Message)
@@ -195,6 +192,13 @@ func (d *disruptCreate) previewNodes(ctx context.Context, c client.WithWatch, wa
 		return cmdutil.Timeout("not every cluster has reported within %s what it would hit: %s", d.timeout, cmdutil.DescribeStoppedHub(ctx, c, err.Error()))
 	}
 	return nil
+}
+
+// hasPreviews reports whether the hub shows all that it can of so many clusters, or never will.
+func hasPreviews(shown *v1alpha1.NodeDisruption, clusters int) bool {
+	const mostShown = 20
+	unknown := shown.Spec.PlacementRef != nil && clusters == 0
+	return !unknown && shown.Status.ObservedGeneration > 0 && len(shown.Status.Preview) >= min(clusters, mostShown) || shown.Status.Phase == v1alpha1.NodeDisruptionFailed
 }
 
 // countChosen is how many clusters a dry run chooses. Those of a Placement are those that it has runs in, or says that it leaves out.
