@@ -33,7 +33,7 @@ func TestInvalidity(t *testing.T) {
 		"a busy machine, a late request": {simulatorFacts{Requests: 100, LateRequests: 1, CPUSeconds: 30, SaturatedPercent: 91}, []string{"processors"}},
 		"busy for 90 % of the time":      {simulatorFacts{Nodes: 100, LateNodes: 1, CPUSeconds: 30, SaturatedPercent: 90}, nil},
 		"busy, but not watched for long": {simulatorFacts{Nodes: 100, LateNodes: 1, CPUSeconds: 29, SaturatedPercent: 100}, nil},
-		"the agent stood still":          {simulatorFacts{Requests: 100, Stalls: 1, LongestStall: 9 * time.Second}, []string{"the agent stood still once, for up to 9s"}},
+		"the agent stood still":          {simulatorFacts{Requests: 100, Stalls: 1, LongestStall: 9 * time.Second}, []string{"the agent stalled once, for up to 9s"}},
 		"a watch was interrupted":        {simulatorFacts{Requests: 100, Interruptions: 2}, []string{"a watch of the agent was interrupted 2 times"}},
 		"a watch was behind":             {simulatorFacts{Requests: 100, WatchLag: 2500 * time.Millisecond}, []string{"watch of pods was up to 2.5s behind"}},
 		"a watch may have been behind":   {simulatorFacts{Requests: 100, WatchLag: longestLag}, nil},

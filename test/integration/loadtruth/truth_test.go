@@ -173,10 +173,10 @@ var _ = Describe("The report of a load test", func() {
 		Expect(got.Count).To(BeEquivalentTo(ready))
 		Expect(got.Max.Duration).To(BeNumerically(">=", longest/2-time.Second), "a backlog of the watch is no speed")
 		Expect(run.Status.Verdict).To(Equal(v1alpha1.LoadInvalid), run.Status.Message)
-		Expect(run.Status.Invalid).To(ContainElement(ContainSubstring("the agent stood still")))
+		Expect(run.Status.Invalid).To(ContainElement(ContainSubstring("the agent stalled")))
 		Expect(run.Status.Simulator).To(And(HaveField("Stalls", BeNumerically(">=", 1)), HaveField("LongestStall.Duration", BeNumerically(">", 4*time.Second))))
 		Expect(test.Status.Verdict).To(Equal(v1alpha1.LoadInvalid), test.Status.Message)
-		Expect(test.Status.Message).To(And(ContainSubstring("c1"), ContainSubstring("stood still")))
+		Expect(test.Status.Message).To(And(ContainSubstring("c1"), ContainSubstring("stalled")))
 	}, SpecTimeout(fleettest.Patience))
 
 	It("should notice hollow nodes that are stopped nine tenths of the time", func(ctx SpecContext) {
