@@ -53,7 +53,9 @@ type upOptions struct {
 	clusters  int
 	machines  int
 	versions  []string
-	timeout   time.Duration
+	// nodesPerPack is how many hollow nodes of a cluster share a process.
+	nodesPerPack int
+	timeout      time.Duration
 	// owner is the ID of the process that the fleet is for; 0 if the fleet is to stay.
 	owner     int
 	hubArgs   []string
@@ -91,6 +93,7 @@ With -o the command prints the output of "local status" in that format, and its 
 	flags.BoolVar(&o.temporary, "temporary-dir", false, "remove the directory with the fleet if nothing else is in it, even if it existed before")
 	addOwner(command, &o.owner)
 	addProgramArgs(command, &o.hubArgs, &o.agentArgs)
+	addNodesPerPack(command, &o.nodesPerPack)
 	cmdutil.ChoiceP(command, &o.output, "output", "o", cmdutil.OutputUsage(formats...), formats...)
 	return command
 }
@@ -113,6 +116,9 @@ func (o *upOptions) validateFlags() error {
 	}
 	if o.machines < 0 || o.machines > mostMachines {
 		return cmdutil.Usage("--machines: want 0 to %d, got %d", mostMachines, o.machines)
+	}
+	if o.nodesPerPack < 1 {
+		return cmdutil.Usage("--nodes-per-pack: want at least 1, got %d", o.nodesPerPack)
 	}
 	for _, text := range o.versions {
 		if _, err := version.ParseSemantic(text); err != nil {
@@ -239,7 +245,7 @@ func (o *upOptions) startKeeper(id string) (*process.Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
-	args := []string{"local", keepName, "--dir", o.dir, "--" + dirIDFlag, id, "--bin-dir", o.binDir}
+	args := []string{"local", keepName, "--dir", o.dir, "--" + dirIDFlag, id, "--bin-dir", o.binDir, "--" + nodesPerPackFlag, strconv.Itoa(o.nodesPerPack)}
 	for _, name := range o.clusterNames() {
 		args = append(args, "--cluster", name)
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
 	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
@@ -53,7 +54,7 @@ func exitCode(err error) int {
 }
 
 func newCommand() *cobra.Command {
-	var options hollownode.Options
+	options := hollownode.Options{KillProcess: true}
 	cmd := &cobra.Command{
 		Use:   "hollow-node --config-dir DIR --state-dir DIR",
 		Short: "One hollow kubelet: a real Node whose pods only seem to run",
@@ -79,15 +80,9 @@ Exit codes: 0 ended by SIGTERM or SIGINT, 2 bad usage or bad configuration,
 		},
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
-	flags := cmd.Flags()
-	flags.StringVar(&options.ConfigDir, "config-dir", "", "directory with the configuration and the bootstrap kubeconfig (required)")
-	flags.StringVar(&options.StateDir, "state-dir", "", "directory for key, certificate and everything else that is written (required)")
-	flags.StringVar(&options.BindAddress, "bind-address", "0.0.0.0", "IP address to serve health on; unless it is 0.0.0.0 or ::, also the Node's internal address")
-	flags.IntVar(&options.HealthPort, "health-port", contract.HealthPort, "port of /healthz and /readyz")
-	flags.StringVar(&options.DisruptionsFile, "disruptions-file", "", "file with the plan of what goes wrong on the node; it need not be there, and is followed")
-	flags.BoolVar(&options.Profiling, "profiling", false, "serve /debug/pprof/ on the health port")
-	_ = flags.MarkHidden("profiling")
+	addFlags(cmd.Flags(), &options)
 	addVerbosity(cmd)
+	cmd.AddCommand(newPackCommand())
 	cmd.AddCommand(&cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the kubelet code inside",
@@ -98,6 +93,17 @@ Exit codes: 0 ended by SIGTERM or SIGINT, 2 bad usage or bad configuration,
 	})
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	return cmd
+}
+
+// addFlags adds what describes one node.
+func addFlags(flags *pflag.FlagSet, options *hollownode.Options) {
+	flags.StringVar(&options.ConfigDir, "config-dir", "", "directory with the configuration and the bootstrap kubeconfig (required)")
+	flags.StringVar(&options.StateDir, "state-dir", "", "directory for key, certificate and everything else that is written (required)")
+	flags.StringVar(&options.BindAddress, "bind-address", "0.0.0.0", "IP address to serve health on; unless it is 0.0.0.0 or ::, also the Node's internal address")
+	flags.IntVar(&options.HealthPort, "health-port", contract.HealthPort, "port of /healthz and /readyz")
+	flags.StringVar(&options.DisruptionsFile, "disruptions-file", "", "file with the plan of what goes wrong on the node; it need not be there, and is followed")
+	flags.BoolVar(&options.Profiling, "profiling", false, "serve /debug/pprof/ on the health port")
+	_ = flags.MarkHidden("profiling")
 }
 
 // addVerbosity adds klog's -v and none of its other flags.

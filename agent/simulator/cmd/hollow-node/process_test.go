@@ -92,6 +92,11 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 }
 
+// arguments are the hollow-node's command line.
+func (p *process) arguments() []string {
+	return []string{"--config-dir", p.configDir(), "--state-dir", p.stateDir(), "--bind-address", bindAddress, "--health-port", p.port, "--disruptions-file", p.planPath()}
+}
+
 // start runs the hollow-node until the test ends, at the latest.
 func (p *process) start(t *testing.T) {
 	t.Helper()
@@ -100,8 +105,7 @@ func (p *process) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	line := []string{binary(t, "hollow-node"), "--config-dir", p.configDir(), "--state-dir", p.stateDir(),
-		"--bind-address", bindAddress, "--health-port", p.port, "--disruptions-file", p.planPath()}
+	line := append([]string{binary(t, "hollow-node")}, p.arguments()...)
 	attributes := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if p.withoutEtc {
 		line = append([]string{"/bin/sh", "-c", `mount -t tmpfs none /etc && exec "$0" "$@"`}, line...)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -42,7 +43,7 @@ const defaultPodhostNamespace = "hollowfleet"
 
 // podhostArgs are the arguments of the podhost that come from the command line
 // of a start. They are checked here, so that a mistake is one of usage.
-func podhostArgs(images []string, capacity, namespace string) ([]string, error) {
+func podhostArgs(images []string, capacity, namespace string, nodesPerPack int) ([]string, error) {
 	directories, err := parseImages(images)
 	if err != nil {
 		return nil, err
@@ -53,7 +54,10 @@ func podhostArgs(images []string, capacity, namespace string) ([]string, error) 
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
 		return nil, usageError(fmt.Errorf("--podhost-namespace: %q: %s", namespace, problems[0]))
 	}
-	args := []string{"capacity=" + capacity, "hollow-nodes-of=" + namespace}
+	if nodesPerPack < 1 {
+		return nil, usageError(fmt.Errorf("--nodes-per-pack: want at least 1, got %d", nodesPerPack))
+	}
+	args := []string{"capacity=" + capacity, "hollow-nodes-of=" + namespace, "nodes-per-pack=" + strconv.Itoa(nodesPerPack)}
 	for name, directory := range directories {
 		args = append(args, "image="+name+"="+directory)
 	}
@@ -71,6 +75,7 @@ func runPodhost(args []string) error {
 	flags.StringVar(&options.HollowNodesOf, "hollow-nodes-of", defaultPodhostNamespace, "the namespace whose hollow-node pods run, and no others")
 	socket := flags.String("health-socket", "", "the unix socket to serve health on")
 	images := flags.StringArray("image", nil, "an image NAME=DIR (repeatable)")
+	flags.IntVar(&options.NodesPerPack, "nodes-per-pack", 1, "how many hollow nodes share a process")
 	capacity := flags.String("capacity", "", "what the Node offers")
 	err := flags.Parse(args)
 	if err != nil {

@@ -61,6 +61,7 @@ type startFlags struct {
 	clients          []string
 	capacity         string
 	podhostNamespace string
+	nodesPerPack     int
 }
 
 func newStartCommand() *cobra.Command {
@@ -106,6 +107,7 @@ func (f *startFlags) registerFlags(command *cobra.Command) {
 	}
 	set.StringArrayVar(&f.images, "image", nil, "an image NAME=DIR that the podhost can run: DIR plays its root file system (repeatable)")
 	set.StringVar(&options.PodhostNode, "podhost-node-name", "", "the name of the podhost's node (default NAME-podhost)")
+	set.IntVar(&f.nodesPerPack, "nodes-per-pack", 1, "how many hollow nodes the podhost runs in one process; a failure of the process fails them all")
 	set.StringVar(&f.podhostNamespace, "podhost-namespace", defaultPodhostNamespace, "the namespace whose hollow-node pods the podhost runs, as an agent makes them; it runs no other pod, and only clients of group hollowfleet:agents may create pods there")
 	set.StringVar(&f.capacity, "podhost-capacity", "", "what pods may request of the podhost's node, such as cpu=4,memory=8Gi,pods=110 (default: 10 times the machine's CPUs, 4 times its memory and 1000 pods, because a hollow-node takes a fraction of what it requests)")
 }
@@ -136,7 +138,7 @@ func (f *startFlags) completeOptions(command *cobra.Command) (controlplane.Optio
 	for component, args := range f.extra {
 		options.ExtraArgs[component] = *args
 	}
-	if options.ExtraArgs[controlplane.Podhost], err = podhostArgs(f.images, f.capacity, f.podhostNamespace); err != nil {
+	if options.ExtraArgs[controlplane.Podhost], err = podhostArgs(f.images, f.capacity, f.podhostNamespace, f.nodesPerPack); err != nil {
 		return options, err
 	}
 	options.PodhostNamespace = f.podhostNamespace

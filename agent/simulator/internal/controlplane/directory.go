@@ -64,8 +64,8 @@ func (l Layout) filePatterns() []string {
 		"etcd/member/wal/"+hex+"-"+hex+".wal", "etcd/member/wal/"+hex+"-"+hex+".wal.broken", "etcd/member/wal/[0-9]*.tmp",
 		"etcd/member/wal.tmp/"+hex+"-"+hex+".wal", "etcd/member/wal.tmp/[0-9]*.tmp", "etcd/.touch", "etcd/member/.touch",
 	)
-	// The podhost has removed what is in its own two.
-	return append(files, "run/", "etcd/member/snap/", "podhost/pods/", "podhost/logs/")
+	// The podhost has removed what is in its own three.
+	return append(files, "run/", "etcd/member/snap/", "podhost/pods/", "podhost/logs/", "podhost/packs/")
 }
 
 // isEmpty reports whether nothing is in the data directory, or there is none.

@@ -12,10 +12,15 @@ import (
 	"slices"
 )
 
+// PackCommand is the command that runs many nodes in one process.
+const PackCommand = "pack"
+
 // ProfilingFlag is the command line flag that leaves the memory profiler on.
 const ProfilingFlag = "--profiling"
 
 const (
+	// packProcessors is how many processors a pack uses: when its nodes start at once it has work for two.
+	packProcessors = 2
 	// startingGCPercent collects more often than usual while packages initialise, so that what they leave
 	// behind lies closer together: a third of a megabyte for ten milliseconds.
 	startingGCPercent = 50
@@ -26,8 +31,12 @@ const (
 
 func init() {
 	debug.SetGCPercent(startingGCPercent)
-	// Go keeps caches for every processor it may use. There is no work here for more than one.
-	runtime.GOMAXPROCS(1)
+	// Go keeps caches for every processor it may use. One node has no work for more than one.
+	if len(os.Args) < 2 || os.Args[1] != PackCommand {
+		runtime.GOMAXPROCS(1)
+	} else {
+		runtime.GOMAXPROCS(min(packProcessors, runtime.NumCPU()))
+	}
 	// The profiler's tables are more than a megabyte.
 	if !slices.Contains(os.Args, ProfilingFlag) {
 		runtime.MemProfileRate = 0

@@ -1,6 +1,7 @@
 package hollownode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -29,6 +31,7 @@ import (
 	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"
 )
 
 // node is a hollow kubelet in the making.
@@ -41,6 +44,7 @@ type node struct {
 	pods          *podIndex
 	registration  *registration
 	disruption    *disruption
+	life          *life
 }
 
 // newNode puts together what does not need the API server.
@@ -49,8 +53,8 @@ func newNode(c contract.Configuration, options Options) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := setFeatureGates(c); err != nil {
-		return nil, fmt.Errorf("setting feature gates: %w", err)
+	if err := shared.setGates(c); err != nil {
+		return nil, err
 	}
 	pods := &podIndex{}
 	runtime := newRuntime(c, options, pods)
@@ -62,6 +66,7 @@ func newNode(c contract.Configuration, options Options) (*node, error) {
 		images:        newImages(c, options.StateDir),
 		pods:          pods,
 		disruption:    newDisruption(c.NodeName, runtime.Gate()),
+		life:          newLife(),
 	}, nil
 }
 
@@ -81,6 +86,9 @@ func (n *node) makeClients(config *rest.Config) (clients, error) {
 	events.QPS, events.Burst = float32(n.settings.EventRecordQPS), int(n.settings.EventBurst)
 	if n.settings.EventRecordQPS == 0 {
 		events.QPS = -1 // No limit, as for a kubelet; the client takes 0 for its default.
+	}
+	for _, config := range []*rest.Config{main, heartbeat, events} {
+		config.Wrap(n.life.guardRequests)
 	}
 	main.Wrap(n.disruption.api.Client(plan.ClientMain))
 	heartbeat.Wrap(n.disruption.api.Client(plan.ClientHeartbeat))
@@ -128,6 +136,9 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	if err := n.disruption.attachTo(built); err != nil {
 		return nil, nil, fmt.Errorf("preparing the kubelet for disruptions: %w", err)
 	}
+	if err := addStatusSetter(built, n.setVersion); err != nil {
+		return nil, nil, fmt.Errorf("reporting the version of the configuration: %w", err)
+	}
 	queue, err := watchWorkQueue(built, n.runtime.Gate())
 	if err == nil {
 		err = addStatusSetter(built, queue.setCondition)
@@ -144,7 +155,7 @@ func (n *node) kubeletDependencies(ctx context.Context, made clients) *kubelet.D
 		KubeClient:                n.registration.wrapClient(made.main),
 		HeartbeatClient:           n.registration.wrapClient(made.heartbeat),
 		EventClient:               made.events,
-		RemoteRuntimeService:      n.runtime,
+		RemoteRuntimeService:      guardedRuntime{n.runtime, n.life},
 		RemoteImageService:        n.images,
 		CAdvisorInterface:         newMachine(n.configuration, n.images.UsedBytes),
 		ContainerManager:          newResources(n.configuration),
@@ -171,7 +182,7 @@ func (n *node) runsProbes() bool {
 // newKubelet calls the kubelet's constructor, most of whose arguments are options of its command line.
 func (n *node) newKubelet(ctx context.Context, dependencies *kubelet.Dependencies) (*kubelet.Kubelet, error) {
 	capabilities.Initialize(capabilities.Capabilities{AllowPrivileged: true})
-	kubelet.ContainerLogsDir = filepath.Join(n.options.StateDir, "container-logs")
+	kubelet.ContainerLogsDir = filepath.Join(cmp.Or(n.options.SharedDir, n.options.StateDir), "container-logs")
 	const (
 		minimumGCAge            = time.Minute
 		deadContainersPerPod    = 1
@@ -184,12 +195,23 @@ func (n *node) newKubelet(ctx context.Context, dependencies *kubelet.Dependencie
 		seccompDefault          = false
 	)
 	s := n.settings
-	return kubelet.NewMainKubelet(ctx, s, dependencies, &kubeletconfig.ContainerRuntimeOptions{},
-		n.configuration.NodeName, types.NodeName(n.configuration.NodeName), []net.IP{n.internalAddress()},
-		s.ProviderID, noCloudProvider, certificateDir(n.options.StateDir), filepath.Join(n.options.StateDir, "kubelet"), s.PodLogsDir,
-		"", "", s.RegisterNode, s.RegisterWithTaints, nil, noMounterPath, noKernelNotification, ignoreEvictionThreshold,
-		metav1.Duration{Duration: minimumGCAge}, deadContainersPerPod, deadContainersTotal,
-		nodeLabels(n.configuration), imagesInStatus, seccompDefault)
+	var built *kubelet.Kubelet
+	err := shared.build(n.life, func() (err error) {
+		built, err = kubelet.NewMainKubelet(ctx, s, dependencies, &kubeletconfig.ContainerRuntimeOptions{},
+			n.configuration.NodeName, types.NodeName(n.configuration.NodeName), []net.IP{n.internalAddress()},
+			s.ProviderID, noCloudProvider, certificateDir(n.options.StateDir), filepath.Join(n.options.StateDir, "kubelet"), s.PodLogsDir,
+			"", "", s.RegisterNode, s.RegisterWithTaints, nil, noMounterPath, noKernelNotification, ignoreEvictionThreshold,
+			metav1.Duration{Duration: minimumGCAge}, deadContainersPerPod, deadContainersTotal,
+			nodeLabels(n.configuration), imagesInStatus, seccompDefault)
+		return err
+	})
+	return built, err
+}
+
+// setVersion lets the Node have the version of its configuration. A kubelet reports that of its process, which may be others' too.
+func (n *node) setVersion(_ context.Context, node *corev1.Node) error {
+	node.Status.NodeInfo.KubeletVersion = cmp.Or(n.configuration.KubeletVersion, kubeletversion.BuiltIn())
+	return nil
 }
 
 // internalAddress is the Node's internal address: the one health is served on, else that of the interface with
@@ -205,11 +227,11 @@ func (n *node) internalAddress() net.IP {
 	return nodeAddress(bind).AsSlice()
 }
 
-// startKubelet runs the kubelet. It cannot be stopped but with the process.
+// startKubelet runs the kubelet until its node's life ends.
 func startKubelet(ctx context.Context, k *kubelet.Kubelet, dependencies *kubelet.Dependencies) {
 	k.BirthCry()
 	k.StartGarbageCollection(ctx)
-	go k.Run(ctx, dependencies.PodConfig.Updates())
+	shared.start(func() { k.Run(ctx, dependencies.PodConfig.Updates()) })
 }
 
 // certificateDir is where the node's key and certificate are kept.

@@ -35,22 +35,15 @@ import (
 	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"
 )
 
 // TestKubelet builds a kubelet, without an API server, and so pins everything private that tuning touches.
-// A process can build only one.
 // Claim: A Ready pod is not reported Pending. Broken: the kubelet's own order; the status set in a goroutine; set in the cache itself.
 // Claim: A late kubelet says so. Broken: no pod is late; late just after a runtime that was made to fail; a disrupted Node counts. Also: agent/internal/loadtest TestLateKubelets, TestLateHeartbeats, TestInvalidity.
 // Edge case: HTTP hooks reached real machines.
 func TestKubelet(t *testing.T) {
 	klog.SetOutput(io.Discard) // it complains that there is no API server
 	klog.LogToStderr(false)
-	for _, version := range []string{"v1.29.4", "v1.40.0"} {
-		if err := kubeletversion.Report(version); err != nil {
-			t.Fatal(err)
-		}
-	}
 	restoreFeatures(t)
 	configuration := testConfiguration()
 	// Fast has its own prober instead of the kubelet's, and changes nothing else that is private.
@@ -244,7 +237,7 @@ func TestFieldsThatAreNotThereAreErrors(t *testing.T) {
 }
 
 // TestPrivateFieldsAreInOnePlace keeps the work that a new version of Kubernetes makes in one file: no other one reaches past
-// Go's rules, but the one that sets the version, and one that calls the kernel.
+// Go's rules, but one that calls the kernel.
 // Edge case: Private Kubernetes fields were used everywhere. Also: TestFieldsThatAreNotThereAreErrors, TestKubelet.
 func TestPrivateFieldsAreInOnePlace(t *testing.T) {
 	var found []string
@@ -266,7 +259,7 @@ func TestPrivateFieldsAreInOnePlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"../../internal/hollownode/private.go", "../../internal/kubeletversion/kubeletversion.go", "../../internal/podhost/keeper/family.go"}
+	want := []string{"../../internal/hollownode/private.go", "../../internal/podhost/keeper/family.go"}
 	if !slices.Equal(found, want) {
 		t.Errorf("package unsafe is imported by %q, want %q", found, want)
 	}

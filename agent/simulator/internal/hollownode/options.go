@@ -30,6 +30,14 @@ type Options struct {
 	HealthPort int
 	// DisruptionsFile has the plan of what goes wrong on the node, and need not be there. Empty means that nothing does.
 	DisruptionsFile string
+	// SharedDir is a directory for what all nodes of a process have in common; it may be relative. Empty if this is the only node of its process.
+	SharedDir string
+	// Kill lets the node end as if its process were killed, with ErrKilled, when it is closed. May be nil.
+	Kill <-chan struct{}
+	// Started is called once the process can run the node. May be nil.
+	Started func()
+	// KillProcess lets a disruption of type Kill end the whole process, and not only the node.
+	KillProcess bool
 	// Profiling adds /debug/pprof/ to the health port.
 	Profiling bool
 }

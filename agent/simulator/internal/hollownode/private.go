@@ -17,7 +17,7 @@ type private struct {
 	why string
 }
 
-// All private fields of Kubernetes that this module reaches into. Package kubeletversion sets one private variable.
+// All private fields of Kubernetes that this module reaches into.
 var (
 	nodeIPValidator = private{"nodeIPValidator",
 		"the address of a hollow node need not be on an interface of the machine, and may be a loopback one"}
@@ -47,6 +47,10 @@ var (
 		"it guards the queue of the pods that are due"}
 	workQueueItems = private{"workQueue.queue",
 		"a kubelet whose queue is late measures its machine, and says so on its Node"}
+	volumeCollector = private{"statsProvider",
+		"a collector of metrics that is not used any more would keep the kubelet of a node that has ended"}
+	logCollector = private{"podStats",
+		"a collector of metrics that is not used any more would keep the kubelet of a node that has ended"}
 	enabledFeatures = private{"enabled",
 		"the feature gates refuse to turn off user namespaces, for which a kubelet reads /etc/passwd, which an image from scratch does not have"}
 )
@@ -72,6 +76,15 @@ func (p private) fieldOf(target any) (reflect.Value, error) {
 // lacksError is the error for a field that is not as this version of Kubernetes has it.
 func (p private) lacksError(what string) error {
 	return fmt.Errorf("%s: a hollow kubelet needs it, because %s", what, p.why)
+}
+
+// clearField sets a private field of what target points at to zero.
+func clearField(target any, p private) error {
+	field, err := p.fieldOf(target)
+	if err == nil {
+		field.SetZero()
+	}
+	return err
 }
 
 // setField sets a private field of what target points to.

@@ -1,7 +1,6 @@
 package hollownode
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -9,7 +8,6 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/footprint"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/identity"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"
 )
@@ -17,12 +15,12 @@ import (
 // settling is how long a kubelet takes to start, on a busy machine.
 const settling = 15 * time.Second
 
-// Run makes this process the hollow kubelet of one Node and returns nil when ctx ends. A kubelet lives as
-// long as its process: Run is called once, and the process must end soon after.
+// Run is the hollow kubelet of one Node, and returns nil when ctx ends. A process may run several nodes, one after another
+// and at the same time, as far as they need the same of it (ErrOtherProcess). Of a node whose Run has returned nothing is written
+// any more; some memory and some goroutines stay until the process ends.
 //
-// The Node stays when the process ends. If the Node is deleted while the process runs, it is registered
-// again within seconds: end the process first to be rid of it. If another machine registers under the Node's name, Run
-// returns an error, and nothing is written to that machine's Node.
+// The Node stays when Run ends. If the Node is deleted before, it is registered again within seconds. If another machine registers
+// under the Node's name, Run returns an error, and nothing is written to that machine's Node.
 func Run(ctx context.Context, options Options) error {
 	configuration, err := options.loadConfiguration()
 	if err != nil {
@@ -31,32 +29,40 @@ func Run(ctx context.Context, options Options) error {
 	if options.StateDir, err = filepath.Abs(options.StateDir); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	if err := kubeletversion.Report(cmp.Or(configuration.KubeletVersion, kubeletversion.BuiltIn())); err != nil {
-		return err
-	}
 	n, err := newNode(configuration, options)
 	if err != nil {
 		return err
 	}
+	if options.Started != nil {
+		options.Started()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer n.life.end() // Before ctx, so that nothing more is written by what ends with it.
+	return n.run(ctx)
+}
+
+func (n *node) run(ctx context.Context) error {
 	monitor := &health{gate: n.runtime.Gate()}
 	follower, err := n.followPlan(ctx, monitor)
 	if err != nil {
 		return err
 	}
-	if !pauseFor(ctx, configuration.StartupDelay.Duration) || !follower.AwaitPresence(ctx) {
-		return nil
+	joining, cancel := n.untilKilled(ctx)
+	defer cancel()
+	if !pauseFor(joining, n.configuration.StartupDelay.Duration) || !follower.AwaitPresence(joining) {
+		return n.unlessEnded(ctx, nil)
 	}
-
 	logger := klog.FromContext(ctx)
-	logger.Info("Joining", "node", configuration.NodeName, "kubelet", kubeletversion.BuiltIn())
-	config, err := identity.Join(ctx, identity.Options{
-		NodeName:            configuration.NodeName,
-		BootstrapKubeconfig: options.bootstrapKubeconfig(),
-		Directory:           certificateDir(options.StateDir),
+	logger.Info("Joining", "node", n.configuration.NodeName, "kubelet", kubeletversion.BuiltIn())
+	config, err := identity.Join(joining, identity.Options{
+		NodeName:            n.configuration.NodeName,
+		BootstrapKubeconfig: n.options.bootstrapKubeconfig(),
+		Directory:           certificateDir(n.options.StateDir),
 		UserAgent:           "hollow-node/" + kubeletversion.BuiltIn(),
 	})
 	if err != nil {
-		return unlessEnded(ctx, err)
+		return n.unlessEnded(ctx, err)
 	}
 	k, dependencies, err := n.buildKubelet(ctx, config)
 	if err != nil {
@@ -70,23 +76,42 @@ func Run(ctx context.Context, options Options) error {
 	settled := time.After(settling)
 	for {
 		select {
-		case <-settled:
-			footprint.Rest()
+		case now := <-settled:
+			shared.rest(now)
 		case err := <-n.registration.lost:
-			return unlessEnded(ctx, err)
+			return n.unlessEnded(ctx, err)
+		case <-n.life.ended:
+			return ErrKilled
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// unlessEnded is err, or nil when ctx has ended: what an end that was asked for breaks is no failure.
-func unlessEnded(ctx context.Context, err error) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	default:
+// untilKilled returns a context that ends when the node is killed as well.
+func (n *node) untilKilled(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		select {
+		case <-n.options.Kill:
+			n.life.end()
+		case <-n.life.ended:
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// unlessEnded is err, nil when ctx has ended, or ErrKilled: what an end that was asked for breaks is no failure.
+func (n *node) unlessEnded(ctx context.Context, err error) error {
+	switch {
+	case n.life.hasEnded():
+		return ErrKilled
+	case context.Cause(ctx) == nil:
 		return err
+	default:
+		return nil
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/kubernetes/pkg/features"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/apis/config/v1beta1"
@@ -29,12 +28,8 @@ const (
 // kubeletSettings is the kubelet's configuration: its own defaults, but for what needs a real machine,
 // costs time or memory without being seen in the API, or would slow down many pods at once.
 func kubeletSettings(c contract.Configuration, stateDir string) (*kubeletconfig.KubeletConfiguration, error) {
-	var versioned kubeletconfigv1beta1.KubeletConfiguration
-	// An empty set, unlike none, means no eviction thresholds: nothing of the machine is ever used up.
-	versioned.EvictionHard = map[string]string{}
-	v1beta1.SetDefaults_KubeletConfiguration(&versioned)
 	settings := &kubeletconfig.KubeletConfiguration{}
-	if err := v1beta1.Convert_v1beta1_KubeletConfiguration_To_config_KubeletConfiguration(&versioned, settings, nil); err != nil {
+	if err := v1beta1.Convert_v1beta1_KubeletConfiguration_To_config_KubeletConfiguration(kubeletDefaults().DeepCopy(), settings, nil); err != nil {
 		return nil, fmt.Errorf("making the kubelet's configuration: %w", err)
 	}
 
@@ -85,10 +80,9 @@ func setKubelet(settings *kubeletconfig.KubeletConfiguration, k contract.Kubelet
 
 // setFeatureGates turns off what holds a watch open for something that hardly any pod uses, unless the configuration
 // asks for it, and user namespaces, for which a kubelet wants to read /etc/passwd: an image made from scratch has none.
-func setFeatureGates(c contract.Configuration) error {
+func setFeatureGates(wanted featureGates) error {
 	gates := utilfeature.DefaultMutableFeatureGate
-	watched := c.EffectiveFidelity().Kubelet.PodCertificateRequests
-	if err := gates.SetFromMap(map[string]bool{string(features.PodCertificateRequest): watched}); err != nil {
+	if err := gates.SetFromMap(map[string]bool{string(features.PodCertificateRequest): wanted.podCertificateRequests}); err != nil {
 		return err
 	}
 	return disableLocked(gates, features.UserNamespacesSupport)

@@ -3,7 +3,6 @@ package hollownode
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -34,7 +33,7 @@ type workQueueWatch struct {
 	// paused is that the sync loop was made to pause at the last look, so that what is late now is late for that reason.
 	paused bool
 	// processors reports whether the process gets any.
-	processors processorWait
+	processors *sampledWait
 	// standstill reports whether the process is stopped most of the time.
 	standstill *standstill
 }
@@ -42,9 +41,7 @@ type workQueueWatch struct {
 func watchWorkQueue(k *kubelet.Kubelet, gate *fakecri.Gate) (*workQueueWatch, error) {
 	lock, lockErr := pointerTo[sync.Mutex](k, workQueueLock)
 	due, err := pointerTo[map[types.UID]time.Time](k, workQueueItems)
-	still := &standstill{}
-	go still.watchClock()
-	return &workQueueWatch{standstill: still, gate: gate, lock: lock, due: due, processors: processorWait{tasks: os.DirFS("/proc/self/task")}}, errors.Join(lockErr, err)
+	return &workQueueWatch{standstill: shared.watchClock(), gate: gate, lock: lock, due: due, processors: &shared.processors}, errors.Join(lockErr, err)
 }
 
 // isLate reports whether the kubelet does not keep up with its queue.

@@ -123,6 +123,9 @@ func (h *host) run(ctx context.Context) error {
 	if err := process.KillMarked(h.marker); err != nil {
 		return err
 	}
+	if err := takePackDirectory(filepath.Join(h.options.DataDir, packDirectory)); err != nil {
+		return err
+	}
 	logger := klog.FromContext(ctx).WithName("podhost").WithValues("node", h.options.Name)
 	ctx, fail := context.WithCancelCause(klog.NewContext(ctx, logger))
 	cancel := func() { fail(nil) }

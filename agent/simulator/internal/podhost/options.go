@@ -36,6 +36,8 @@ type Options struct {
 	HollowNodesOf string
 	// Images maps image names to directories that play their root file systems.
 	Images map[string]string
+	// NodesPerPack is how many hollow nodes share a process. With 0 or 1 each has its own.
+	NodesPerPack int
 	// Capacity is what the Node has to offer: how much may be requested, of
 	// which the podhost enforces nothing. What it leaves out is cpuOvercommit
 	// times the machine's CPUs, memoryOvercommit times its memory, and 1000

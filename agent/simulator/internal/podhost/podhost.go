@@ -40,6 +40,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/poddir"
@@ -54,8 +55,9 @@ const (
 	clientQPS   = 100
 	clientBurst = 200
 	// markerName names the variable that marks the processes of a podhost.
-	markerName   = "HOLLOWFLEET_PODHOST"
-	logDirectory = "logs"
+	markerName    = "HOLLOWFLEET_PODHOST"
+	logDirectory  = "logs"
+	packDirectory = "packs"
 	// controllersTimeout bounds the wait for the controllers at the end. They
 	// may be waiting for an API server that does not answer.
 	controllersTimeout = 2 * time.Second
@@ -81,5 +83,6 @@ func Run(ctx context.Context, options Options) (err error) {
 func Clean(dataDir string) (left []string, err error) {
 	left, err = volume.Clean(dataDir)
 	logs, logsErr := poddir.Clean(filepath.Join(dataDir, logDirectory))
-	return append(left, logs...), errors.Join(err, logsErr)
+	packs, packsErr := poddir.Clean(filepath.Join(dataDir, packDirectory))
+	return slices.Concat(left, logs, packs), errors.Join(err, logsErr, packsErr)
 }

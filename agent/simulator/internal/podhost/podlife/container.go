@@ -206,7 +206,7 @@ func (c *container) supervise(running *running, launch *launch) {
 	terminate(running.process, own, c.pod.stop)
 }
 
-func (c *container) recordStart(p *process.Process, launch *launch) {
+func (c *container) recordStart(p process.Running, launch *launch) {
 	c.pod.change(func() {
 		launch.describe(&c.status)
 		c.status.RestartCount = launch.attempt

@@ -136,7 +136,7 @@ func (l *launch) describe(status *corev1.ContainerStatus) {
 
 // running is a started run.
 type running struct {
-	process        *process.Process
+	process        process.Running
 	log            *logfile.Writer
 	stdout, stderr *logfile.Stream
 }
@@ -153,7 +153,7 @@ func (l *launch) start() (*running, error) {
 	r := &running{log: log, stdout: log.Stream("stdout"), stderr: log.Stream("stderr")}
 	spec := l.process
 	spec.Stdout, spec.Stderr = r.stdout, r.stderr
-	if r.process, err = l.runtime.Launcher.Start(spec); err != nil {
+	if r.process, err = l.runtime.Packs.Start(spec); err != nil {
 		r.close()
 		return nil, err
 	}

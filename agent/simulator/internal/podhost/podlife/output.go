@@ -39,7 +39,7 @@ func removeLog(path string) {
 }
 
 // terminated describes the end of a process.
-func terminated(p *process.Process, exit process.Exit, launch *launch) corev1.ContainerStateTerminated {
+func terminated(p process.Running, exit process.Exit, launch *launch) corev1.ContainerStateTerminated {
 	state := corev1.ContainerStateTerminated{
 		ExitCode:   int32(exit.Code),
 		Signal:     int32(exit.Signal),

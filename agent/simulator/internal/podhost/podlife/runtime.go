@@ -15,6 +15,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/backoff"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/environment"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/image"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/packs"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/process"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/support"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/volume"
@@ -26,11 +27,13 @@ type Runtime struct {
 	Host   support.HostUser
 	// HollowNodesOf is the namespace whose hollow-node pods run, and no others; empty for any pod.
 	HollowNodesOf string
-	Launcher      *process.Launcher
-	Addresses     *address.Pool
-	Volumes       *volume.Manager
-	Objects       environment.Objects
-	Services      environment.ServiceLister
+	// Launcher starts the processes of containers, and Packs does so for hollow nodes that may share one.
+	Launcher  *process.Launcher
+	Packs     *packs.Launcher
+	Addresses *address.Pool
+	Volumes   *volume.Manager
+	Objects   environment.Objects
+	Services  environment.ServiceLister
 	// APIHost and APIPort are where pods find the API server.
 	APIHost, APIPort string
 	// Allocatable is what the node has to offer.

@@ -57,7 +57,7 @@ func (s *stopper) isRequested() bool {
 
 // terminate asks the process to end, kills it when the earlier of the two
 // deadlines has come, and returns when it has ended.
-func terminate(p *process.Process, own, pod *stopper) {
+func terminate(p process.Running, own, pod *stopper) {
 	p.Signal(syscall.SIGTERM)
 	for {
 		deadline, ownChanged := own.current()

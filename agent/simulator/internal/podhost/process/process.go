@@ -21,6 +21,18 @@ type Exit struct {
 	At time.Time
 }
 
+// Running is something that was started: a process, or what is to its pod like one.
+type Running interface {
+	// StartedAt returns when it was started.
+	StartedAt() time.Time
+	// Done is closed when it has ended and its output has been read.
+	Done() <-chan struct{}
+	// Exit tells how it ended. It must not be called before Done is closed.
+	Exit() Exit
+	// Signal sends a signal to it. It does nothing once it has ended.
+	Signal(syscall.Signal)
+}
+
 // Process is a started process.
 type Process struct {
 	kept      *keeper.Process

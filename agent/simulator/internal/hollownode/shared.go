@@ -1,0 +1,165 @@
+package hollownode
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/component-base/metrics/legacyregistry"
+	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config/v1beta1"
+
+	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/footprint"
+)
+
+// ErrOtherProcess is returned by Run for a node that needs a process of its own, because what it needs of its process differs
+// from what an earlier node of it needed.
+var ErrOtherProcess = errors.New("the node needs another process")
+
+// process is what all nodes of a process share: Kubernetes keeps it in variables of packages.
+type process struct {
+	// building is held while a kubelet is built, and until it has registered its metrics.
+	building   sync.Mutex
+	forgetOnce sync.Once
+	registered chan struct{}
+
+	mu sync.Mutex
+	// gates are those of the first node.
+	gates      *featureGates
+	processors sampledWait
+	standstill *standstill
+	rested     time.Time
+}
+
+// shared is the process that this code runs in.
+var shared = &process{registered: make(chan struct{}), processors: sampledWait{wait: processorWait{tasks: os.DirFS("/proc/self/task")}}}
+
+// featureGates are the feature gates that a configuration can set.
+type featureGates struct{ podCertificateRequests bool }
+
+// setGates sets the gates of the process for its first node, and refuses a later one that needs others.
+func (p *process) setGates(c contract.Configuration) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	wanted := featureGates{podCertificateRequests: c.EffectiveFidelity().Kubelet.PodCertificateRequests}
+	switch {
+	case p.gates == nil:
+		// The gates refuse to compute defaults once one is off that they lock.
+		kubeletDefaults()
+		if err := setFeatureGates(wanted); err != nil {
+			return fmt.Errorf("setting feature gates: %w", err)
+		}
+		p.gates = &wanted
+	case *p.gates != wanted:
+		return fmt.Errorf("%w: fidelity.kubelet.podCertificateRequests is %t, and %t for the nodes that it has",
+			ErrOtherProcess, wanted.podCertificateRequests, p.gates.podCertificateRequests)
+	}
+	return nil
+}
+
+// kubeletDefaults are the kubelet's own, which can be computed only before feature gates are set.
+var kubeletDefaults = sync.OnceValue(func() *kubeletconfigv1beta1.KubeletConfiguration {
+	var defaults kubeletconfigv1beta1.KubeletConfiguration
+	// An empty set, unlike none, means no eviction thresholds: nothing of the machine is ever used up.
+	defaults.EvictionHard = map[string]string{}
+	v1beta1.SetDefaults_KubeletConfiguration(&defaults)
+	return &defaults
+})
+
+// build calls construct, which builds a kubelet. The informers that it starts end with the node: what they wait for is a variable of
+// a package.
+func (p *process) build(l *life, construct func() error) error {
+	p.building.Lock()
+	defer p.building.Unlock()
+	never := wait.NeverStop
+	wait.NeverStop = l.ended
+	defer func() { wait.NeverStop = never }()
+	return construct()
+}
+
+// start runs a kubelet, and returns when it has registered its collectors of metrics, of which there may be one of each in a process.
+func (p *process) start(run func()) {
+	p.building.Lock()
+	defer p.building.Unlock()
+	p.forgetOnce.Do(func() { prometheus.DefaultRegisterer = forgetful{prometheus.DefaultRegisterer, p.registered} })
+	go run()
+	for range collectorsOfKubelet {
+		<-p.registered
+	}
+}
+
+// collectorsOfKubelet are the collectors that a kubelet registers when it runs, by type, with what leads from them to the kubelet.
+var collectorsOfKubelet = map[string]private{
+	"*collectors.volumeStatsCollector": volumeCollector,
+	"*collectors.logMetricsCollector":  logCollector,
+}
+
+// forgetful is the registry into which a kubelet puts its collectors after it has put them into that of Kubernetes, where those of a
+// second kubelet would be a panic. It takes them out of there, and keeps none: a hollow node serves no metrics.
+type forgetful struct {
+	prometheus.Registerer
+	registered chan<- struct{}
+}
+
+// MustRegister forgets the collectors of kubelets, and registers all others.
+func (f forgetful) MustRegister(all ...prometheus.Collector) {
+	for _, collector := range all {
+		leads, ok := collectorsOfKubelet[fmt.Sprintf("%T", collector)]
+		if !ok {
+			f.Registerer.MustRegister(collector)
+			continue
+		}
+		legacyregistry.Registerer().Unregister(collector)
+		// That registry remembers what was in it, and the kubelet must not live as long.
+		if err := clearField(collector, leads); err != nil {
+			panic(err)
+		}
+		f.registered <- struct{}{}
+	}
+}
+
+// watchClock returns the one watch of the clock, which is the same for all nodes.
+func (p *process) watchClock() *standstill {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.standstill == nil {
+		p.standstill = &standstill{}
+		go p.standstill.watchClock()
+	}
+	return p.standstill
+}
+
+// rest gives memory back that the start of nodes needed, once for all that start at about the same time.
+func (p *process) rest(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now.Sub(p.rested) >= settling/2 {
+		p.rested = now
+		footprint.Rest()
+	}
+}
+
+// sampledWait looks at the processors once for all nodes that ask at about the same time.
+type sampledWait struct {
+	mu      sync.Mutex
+	wait    processorWait
+	starved bool
+}
+
+// samplePeriod is a little less than the time between two reports of a kubelet.
+const samplePeriod = 9 * time.Second
+
+func (s *sampledWait) isStarved(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.wait.at) >= samplePeriod {
+		s.starved = s.wait.isStarved(now)
+	}
+	return s.starved
+}
