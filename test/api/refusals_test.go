@@ -139,7 +139,7 @@ func badValues(t *testing.T, rule schemaRule, good any, bad map[string][]any) (v
 
 // breakBound is the nearest value that a rule refuses; nil for a pattern or a CEL rule.
 func breakBound(rule schemaRule, good any) any {
-	bound, _ := strconv.ParseInt(rule.value, 10, 64) // 0 for what is no number.
+	bound, _ := strconv.ParseInt(rule.value, 10, 64) // 0 if it is not a number.
 	switch rule.name {
 	case "required":
 		return removed{}

@@ -144,7 +144,7 @@ func rulesOfField(schema apiextensionsv1.JSONSchemaProps) (rules []schemaRule) {
 
 const inventory = "testdata/rules/inventory.txt"
 
-var update = flag.Bool("update", false, "write "+inventory+" anew")
+var update = flag.Bool("update", false, "rewrite "+inventory)
 
 // Whoever changes a schema sees in the inventory which rules come and go.
 // Claim: Every rule of every kind's schema refuses a bad object, with its message at its field. Broken: all 95 CEL rules always true. Also: TestEveryRuleRefusesABadObject.

@@ -137,7 +137,7 @@ func (m *model) get() {
 	m.rewait(request.Namespace)
 }
 
-// rewait starts to count anew for what is left of namespace.
+// rewait starts counting again for what is left of namespace.
 func (m *model) rewait(namespace string) {
 	for request := range m.waiting {
 		if request.Namespace == namespace {
