@@ -74,10 +74,10 @@ func TestTheCheckAndTheEvictionAPIAgree(t *testing.T) {
 	}{
 		"a Pending pod that is wanted":                 {[]podState{isPending}, policyv1.PodDisruptionBudgetSpec{MinAvailable: one}, ""},
 		"Pending pods, all wanted":                     {[]podState{isPending, isPending, isPending, isPending}, policyv1.PodDisruptionBudgetSpec{MinAvailable: four}, ""},
-		"a Ready pod beside a Pending one":             {[]podState{isPending, isReady}, policyv1.PodDisruptionBudgetSpec{MinAvailable: two}, "wants 2 healthy pods of 2"},
-		"a pod that is not Ready":                      {[]podState{isUnready}, policyv1.PodDisruptionBudgetSpec{MinAvailable: one}, "wants 1 healthy pods of 1"},
+		"a Ready pod beside a Pending one":             {[]podState{isPending, isReady}, policyv1.PodDisruptionBudgetSpec{MinAvailable: two}, "requires 2 healthy pods of 2"},
+		"a pod that is not Ready":                      {[]podState{isUnready}, policyv1.PodDisruptionBudgetSpec{MinAvailable: one}, "requires 1 healthy pods of 1"},
 		"a pod that is not Ready, which is allowed":    {[]podState{isUnready}, policyv1.PodDisruptionBudgetSpec{MinAvailable: one, UnhealthyPodEvictionPolicy: always}, ""},
-		"a Ready one beside one that is allowed to go": {[]podState{isUnready, isReady}, policyv1.PodDisruptionBudgetSpec{MinAvailable: two, UnhealthyPodEvictionPolicy: always}, "wants 2 healthy pods of 2"},
+		"a Ready one beside one that is allowed to go": {[]podState{isUnready, isReady}, policyv1.PodDisruptionBudgetSpec{MinAvailable: two, UnhealthyPodEvictionPolicy: always}, "requires 2 healthy pods of 2"},
 		"a pod that has ended beside a Pending one":    {[]podState{isSucceeded, isPending}, policyv1.PodDisruptionBudgetSpec{MinAvailable: one}, ""},
 		"a pod that is leaving beside a Pending one":   {[]podState{isLeaving, isPending}, policyv1.PodDisruptionBudgetSpec{MinAvailable: two}, ""},
 		"a budget that cannot count its pod":           {[]podState{isReady}, policyv1.PodDisruptionBudgetSpec{MinAvailable: percent}, "without a controller"},

@@ -210,7 +210,7 @@ func TestAMachineThatIsReplacedIsNotWaitedFor(t *testing.T) {
 	w.join("b")
 	w.work()
 	g.Expect(run.Status.Phase).To(Equal(v1alpha1.NodeDisruptionCompleted))
-	g.Expect(run.Status.Message).To(Equal("2 of 2 Nodes were disrupted, 2 seen so, 1 recovered"))
+	g.Expect(run.Status.Message).To(Equal("2 of 2 Nodes were disrupted, 2 observed, 1 recovered"))
 }
 
 // A run hits 500 Nodes at most, however many Machines are created.

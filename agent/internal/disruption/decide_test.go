@@ -104,7 +104,7 @@ func TestARunBeginsIsObservedAndEnds(t *testing.T) {
 	w.ready("m00", corev1.ConditionTrue)
 	w.work()
 	g.Expect(run.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionCompleted), HaveField("Recovered", BeEquivalentTo(1))))
-	g.Expect(run.Status.Message).To(Equal("2 of 2 Nodes were disrupted, 1 seen so, 1 recovered"))
+	g.Expect(run.Status.Message).To(Equal("2 of 2 Nodes were disrupted, 1 observed, 1 recovered"))
 	w.work()
 	g.Expect(w.planned()).To(BeEmpty(), "what is over is taken off the pods")
 }

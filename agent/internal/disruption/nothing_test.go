@@ -63,7 +63,7 @@ func TestTheEndOfADisruptionIsNoDoubt(t *testing.T) {
 	g.Expect(look(nextAnswer - time.Second)).To(ContainSubstring("checking the Nodes once more"))
 	g.Expect(look(nextAnswer)).To(ContainSubstring("is unknown until the cluster's API server answers"))
 	w.Frozen = true
-	g.Expect(look(time.Second)).To(ContainSubstring("is not known"))
+	g.Expect(look(time.Second)).To(ContainSubstring("is unknown"))
 }
 
 // A message is one line, whatever is wrong: it stands in tables and conditions.

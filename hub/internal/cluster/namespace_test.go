@@ -41,7 +41,7 @@ func TestANamespaceThatIsBeingDeletedIsNamedAsTheCauseOfAllThatFollows(t *testin
 	} {
 		condition := f.condition(kind)
 		f.Expect(condition.Reason).To(Equal(v1alpha1.ReasonNamespaceDeleting), kind)
-		f.Expect(condition.Message).To(And(ContainSubstring("1 Machine keep it"),
+		f.Expect(condition.Message).To(And(ContainSubstring("It is kept by the finalizers of 1 Machine"),
 			ContainSubstring("kubectl hollow cluster remove-finalizers "+f.cluster.Name)), kind)
 		f.Expect(condition.Message).NotTo(Or(ContainSubstring("Lease"), ContainSubstring("silent")), kind)
 	}

@@ -231,7 +231,7 @@ func TestWhatCanNeverBeRightIsDenied(t *testing.T) {
 		"the agent with the group of another":          {requests(agentA, v1alpha1.AgentGroupPrefix+"b"), ReasonWrongRequester, "is an agent of b,"},
 		"the agent with the group of another too":      {requests(agentA, groupA, v1alpha1.AgentGroupPrefix+"b"), ReasonWrongRequester, "is an agent of a, b,"},
 		"the agent without its group":                  {requests(agentA, "system:authenticated"), ReasonWrongRequester, "is an agent of no cluster,"},
-		"the agent with the group of a join token too": {requests(agentA, groupA, joinA), ReasonWrongRequester, "not of Cluster a alone"},
+		"the agent with the group of a join token too": {requests(agentA, groupA, joinA), ReasonWrongRequester, "not of Cluster a only"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

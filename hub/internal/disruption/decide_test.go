@@ -396,5 +396,5 @@ func TestRunsOfATimeThatIsNotDoneArePausedToo(t *testing.T) {
 	g.Expect(d.Pause).To(HaveLen(2))
 	g.Expect(d.Status).To(And(HaveField("LastScheduleTime", HaveValue(HaveField("Time", BeTemporally("==", at.Time)))), HaveField("Clusters", BeEquivalentTo(2)),
 		HaveField("Message", "pausing: the Nodes of 0 of 2 runs are restored")))
-	g.Expect(d.Status.Failures).To(ConsistOf(And(HaveField("Cluster", "c02"), HaveField("Message", ContainSubstring("could not be created")))))
+	g.Expect(d.Status.Failures).To(ConsistOf(And(HaveField("Cluster", "c02"), HaveField("Message", ContainSubstring("could not be made")))))
 }

@@ -41,7 +41,7 @@ func TestAFightForAFieldIsEndedByNoWrites(t *testing.T) {
 	f.status()
 	ready := f.condition(v1alpha1.ReadyCondition)
 	f.Expect(ready).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonFieldsContested)))
-	f.Expect(ready.Message).To(And(ContainSubstring(`field manager argocd sets spec.template.spec.versions.kubelet`), ContainSubstring(f.clusters[1].Name+"/"+f.fleet.Name),
+	f.Expect(ready.Message).To(And(ContainSubstring(`field manager argocd keeps reverting spec.template.spec.versions.kubelet`), ContainSubstring(f.clusters[1].Name+"/"+f.fleet.Name),
 		ContainSubstring("let only one of the two set the field")))
 	f.Expect(f.condition(v1alpha1.StalledCondition).Status).To(Equal(metav1.ConditionTrue))
 

@@ -246,7 +246,7 @@ func TestEveryFieldOfTheSpecIsPromisedOrNoGate(t *testing.T) {
 		return below
 	})
 	for path, field := range all {
-		g.Expect(seen).To(HaveKey(path), "there is no such field")
+		g.Expect(seen).To(HaveKey(path), "there is unknown field")
 		if field.noGate == "" {
 			g.Expect(field.weaken).NotTo(BeNil(), path)
 		}
@@ -293,7 +293,7 @@ func TestNoEditOpensAWindow(t *testing.T) {
 			s := w.read()
 			d := decide(s)
 			w.Expect(s.standingOfWindows(d.plan, func(names []string) string { return strings.Join(names, " ") })).To(And(
-				ContainSubstring("the first of which opens at 2026-01-01T02:00:00Z: c1 c2 c3"), ContainSubstring("when the rollout started"), ContainSubstring(wayOut)))
+				ContainSubstring("the first of which opens at 2026-01-01T02:00:00Z: c1 c2 c3"), ContainSubstring("from the start of the rollout"), ContainSubstring(wayOut)))
 			w.pass(2 * time.Hour)
 			w.Expect(w.step()).To(HaveLen(3), "both are open")
 		})

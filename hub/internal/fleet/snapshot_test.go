@@ -149,7 +149,7 @@ func TestTheSnapshotOfAThousandClustersIsSmall(t *testing.T) {
 	for i := range 4000 {
 		members[fmt.Sprintf("%s%04d", strings.Repeat("d", 59), i)] = ""
 	}
-	g.Expect(setSnapshot(&appsv1.ControllerRevision{}, memory{members: members, promise: &Promise{}})).To(MatchError(ContainSubstring("the names of 5000 clusters have ")))
+	g.Expect(setSnapshot(&appsv1.ControllerRevision{}, memory{members: members, promise: &Promise{}})).To(MatchError(ContainSubstring("the names of 5000 clusters need ")))
 }
 
 // joinMany adds clusters with the longest names.

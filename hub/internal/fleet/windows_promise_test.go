@@ -37,7 +37,7 @@ func TestAWindowThatIsTakenAwayHoldsUntilARetry(t *testing.T) {
 	f.restart()
 	f.reconcile()
 	f.Expect(f.phases()).To(Equal(waiting))
-	f.Expect(f.status().Message).To(And(ContainSubstring("2026-01-10T02:00:00Z"), ContainSubstring("when the rollout started"), ContainSubstring("spec.retriedAt")))
+	f.Expect(f.status().Message).To(And(ContainSubstring("2026-01-10T02:00:00Z"), ContainSubstring("from the start of the rollout"), ContainSubstring("spec.retriedAt")))
 	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonOutsideMaintenanceWindow))
 
 	f.update(func(fleet *v1alpha1.MachineFleet) {

@@ -53,7 +53,7 @@ func TestAWrongWindowNamesFieldAndRemedy(t *testing.T) {
 		window        *v1alpha1.MaintenanceWindow
 		field, remedy string
 	}{
-		{windowOf("0 0 30 2 *", "UTC", time.Hour), "[w].schedule", "never comes"},
+		{windowOf("0 0 30 2 *", "UTC", time.Hour), "[w].schedule", "never occurs"},
 		{windowOf("0 0 * *", "UTC", time.Hour), "[w].schedule", "five fields"},
 		{windowOf("0 2 * * 6#6", "UTC", time.Hour), "[w].schedule", "or L for the last"},
 		{windowOf("0 2 * * 8", "UTC", time.Hour), "[w].schedule", "a day from 0 to 7"},
@@ -119,6 +119,6 @@ func TestNothingIsBegunOutsideOfAWindow(t *testing.T) {
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Progressing v1.37.0"), "what has started continues")
 
 	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.MaintenanceWindows[0].Schedule = "0 0 30 2 *" })
-	f.Expect(f.status().Message).To(ContainSubstring("never comes"))
+	f.Expect(f.status().Message).To(ContainSubstring("never occurs"))
 	f.Expect(f.condition(v1alpha1.StalledCondition).Reason).To(Equal(v1alpha1.ReasonInvalidFleet))
 }

@@ -151,5 +151,5 @@ func TestTheRunOfADeletedTestIsWaitedFor(t *testing.T) {
 	w.Now = begin.Add(time.Minute)
 	w.step()
 	g.Expect(w.Test.Status.Phase).To(Equal(v1alpha1.LoadTestPhaseRunning))
-	g.Expect(w.Test.Status.Failures).To(ConsistOf(HaveField("Message", ContainSubstring("of a deleted load test of the same name still exists"))))
+	g.Expect(w.Test.Status.Failures).To(ConsistOf(HaveField("Message", ContainSubstring("a load test of the same name that was deleted is still there"))))
 }

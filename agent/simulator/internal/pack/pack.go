@@ -30,7 +30,7 @@ type Start struct {
 	Args []string
 }
 
-// Event is what becomes of a node.
+// Event is what happens to a node.
 type Event struct {
 	// Log is a part of what the node logs.
 	Log []byte

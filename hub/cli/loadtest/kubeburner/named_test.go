@@ -12,9 +12,9 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-var update = flag.Bool("update", false, "write testdata/imports.golden anew")
+var update = flag.Bool("update", false, "write testdata/imports.golden again")
 
-// imports are configurations with something that a LoadTest does in another way, at the edges of what it does. All that becomes of each
+// imports are configurations with something that a LoadTest does in another way, at the edges of what it does. What is done with each
 // is in testdata/imports.golden.
 var imports = map[string]string{
 	"all that a job may set": `
@@ -107,7 +107,7 @@ jobs:
 - {name: x, jobType: nothing, objects: [SECRET]}`,
 }
 
-// Claim: All that becomes of a kube-burner file is carried out or named. Broken: 386 conditions, notes and writes of the importer, one after the other; two stay green.
+// Claim: Everything in a kube-burner file is carried out or named. Broken: 386 conditions, notes and writes of the importer, one after the other; two stay green.
 func TestAllThatBecomesOfAnImport(t *testing.T) {
 	g := NewWithT(t)
 	var all strings.Builder
