@@ -114,7 +114,7 @@ func (c *crowd) create(ctx context.Context, name string, canary bool) error {
 	if err != nil {
 		return err
 	}
-	return c.direct.Create(ctx, deployment)
+	return c.direct.Create(ctx, deployment, fieldOwner) // A record without its object's UID counts if the hub wrote it.
 }
 
 // playClusters lets every MachineDeployment say, in two steps, that it is what its spec says, as often as that changes. The
