@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +30,10 @@ func (f *fixture) approvalOf(group string) *v1alpha1.FleetApproval {
 func (f *fixture) approve(groups ...string) {
 	f.t.Helper()
 	list := &v1alpha1.FleetApprovalList{}
-	f.Expect(f.direct.List(f.t.Context(), list, client.MatchingFields{approvalFleet: string(f.fleet.UID)})).To(Succeed())
+	// An API server may take a moment to know the selectable fields of a kind that was just installed.
+	f.Eventually(func() error {
+		return f.direct.List(f.t.Context(), list, client.MatchingFields{approvalFleet: string(f.fleet.UID)})
+	}).WithTimeout(time.Minute).Should(Succeed())
 	for i := range list.Items {
 		f.Expect(f.direct.Delete(f.t.Context(), &list.Items[i])).To(Succeed())
 	}
