@@ -115,8 +115,8 @@ func (p *pressure) setConditions(conditions []corev1.NodeConditionType) {
 	*p.conditions = slices.Clone(conditions)
 }
 
-// die ends the node as if its process were killed.
-func (n *node) die(run string, fault plan.FaultType) {
+// endForDisruption ends the node as if its process were killed.
+func (n *node) endForDisruption(run string, fault plan.FaultType) {
 	if n.options.KillProcess {
 		killProcess(run, fault)
 	}
@@ -156,7 +156,7 @@ func ownEntry(c contract.Configuration, stateDir string, now time.Time) (plan.En
 // followPlan starts carrying out the plan of the node's disruptions, and serves its health.
 func (n *node) followPlan(ctx context.Context, monitor *health) (*disrupt.Follower, error) {
 	follower := disrupt.New(ctx, disrupt.Options{
-		Node: n.configuration.NodeName, Path: n.options.DisruptionsFile, Apply: n.disruption.applyState, Die: n.die,
+		Node: n.configuration.NodeName, Path: n.options.DisruptionsFile, Apply: n.disruption.applyState, Die: n.endForDisruption,
 	})
 	if err := monitor.serveHealth(ctx, n.options, serveStatus(follower)); err != nil {
 		return nil, err

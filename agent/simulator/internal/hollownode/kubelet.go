@@ -196,7 +196,7 @@ func (n *node) newKubelet(ctx context.Context, dependencies *kubelet.Dependencie
 	)
 	s := n.settings
 	var built *kubelet.Kubelet
-	err := shared.build(n.life, func() (err error) {
+	err := shared.buildAlone(n.life, func() (err error) {
 		built, err = kubelet.NewMainKubelet(ctx, s, dependencies, &kubeletconfig.ContainerRuntimeOptions{},
 			n.configuration.NodeName, types.NodeName(n.configuration.NodeName), []net.IP{n.internalAddress()},
 			s.ProviderID, noCloudProvider, certificateDir(n.options.StateDir), filepath.Join(n.options.StateDir, "kubelet"), s.PodLogsDir,
@@ -231,7 +231,7 @@ func (n *node) internalAddress() net.IP {
 func startKubelet(ctx context.Context, k *kubelet.Kubelet, dependencies *kubelet.Dependencies) {
 	k.BirthCry()
 	k.StartGarbageCollection(ctx)
-	shared.start(func() { k.Run(ctx, dependencies.PodConfig.Updates()) })
+	shared.startAlone(func() { k.Run(ctx, dependencies.PodConfig.Updates()) })
 }
 
 // certificateDir is where the node's key and certificate are kept.

@@ -77,7 +77,7 @@ func (n *node) run(ctx context.Context) error {
 	for {
 		select {
 		case now := <-settled:
-			shared.rest(now)
+			shared.releaseMemory(now)
 		case err := <-n.registration.lost:
 			return n.unlessEnded(ctx, err)
 		case <-n.life.ended:

@@ -72,9 +72,9 @@ var kubeletDefaults = sync.OnceValue(func() *kubeletconfigv1beta1.KubeletConfigu
 	return &defaults
 })
 
-// build calls construct, which builds a kubelet. The informers that it starts end with the node: what they wait for is a variable of
+// buildAlone calls construct, which builds a kubelet. The informers that it starts end with the node: what they wait for is a variable of
 // a package.
-func (p *process) build(l *life, construct func() error) error {
+func (p *process) buildAlone(l *life, construct func() error) error {
 	p.building.Lock()
 	defer p.building.Unlock()
 	never := wait.NeverStop
@@ -83,8 +83,8 @@ func (p *process) build(l *life, construct func() error) error {
 	return construct()
 }
 
-// start runs a kubelet, and returns when it has registered its collectors of metrics, of which there may be one of each in a process.
-func (p *process) start(run func()) {
+// startAlone runs a kubelet, and returns when it has registered its collectors of metrics, of which there may be one of each in a process.
+func (p *process) startAlone(run func()) {
 	p.building.Lock()
 	defer p.building.Unlock()
 	p.forgetOnce.Do(func() { prometheus.DefaultRegisterer = forgetful{prometheus.DefaultRegisterer, p.registered} })
@@ -135,8 +135,8 @@ func (p *process) watchClock() *standstill {
 	return p.standstill
 }
 
-// rest gives memory back that the start of nodes needed, once for all that start at about the same time.
-func (p *process) rest(now time.Time) {
+// releaseMemory gives memory back that the start of nodes needed, once for all that start at about the same time.
+func (p *process) releaseMemory(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now.Sub(p.rested) >= settling/2 {

@@ -245,7 +245,7 @@ func (o Options) rotatingConfig(ctx context.Context, target *rest.Config) (*rest
 	if err != nil {
 		return nil, fmt.Errorf("starting the renewal of the node's certificate: %w", err)
 	}
-	_, err = kubeletcertificate.UpdateTransport(klog.FromContext(ctx), ctx.Done(), config, manager, exitAfterExpiry)
+	closeConnections, err := kubeletcertificate.UpdateTransport(klog.FromContext(ctx), ctx.Done(), config, manager, exitAfterExpiry)
 	if err != nil {
 		return nil, fmt.Errorf("preparing connections with the node's certificate: %w", err)
 	}
@@ -257,5 +257,10 @@ func (o Options) rotatingConfig(ctx context.Context, target *rest.Config) (*rest
 	renewal.Transport = config.Transport
 	renewal.TLSClientConfig = config.TLSClientConfig
 	manager.Start()
+	// Other nodes of the process live on when this one ends: it must not renew its certificate then.
+	context.AfterFunc(ctx, func() {
+		manager.Stop()
+		closeConnections()
+	})
 	return config, nil
 }

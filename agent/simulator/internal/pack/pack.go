@@ -70,19 +70,19 @@ func Dial(directory string, start Start, log io.Writer) (*Node, error) {
 	if err := n.encoder.Encode(start); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting a node in the pack in %s: %w", directory, err), connection.Close())
 	}
-	first, err := n.next(decoder, log)
+	first, err := n.nextEvent(decoder, log)
 	switch {
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("starting a node in the pack in %s: %w", directory, err), connection.Close())
 	case first.Refused != "":
 		return nil, errors.Join(fmt.Errorf("%w: %s", ErrRefused, first.Refused), connection.Close())
 	}
-	go n.follow(first, decoder, log)
+	go n.followLog(first, decoder, log)
 	return n, nil
 }
 
-// next writes the log until something else happens.
-func (n *Node) next(decoder *gob.Decoder, log io.Writer) (Event, error) {
+// nextEvent writes the log until something else happens.
+func (n *Node) nextEvent(decoder *gob.Decoder, log io.Writer) (Event, error) {
 	for {
 		var event Event
 		if err := decoder.Decode(&event); err != nil {
@@ -95,13 +95,13 @@ func (n *Node) next(decoder *gob.Decoder, log io.Writer) (Event, error) {
 	}
 }
 
-// follow writes the log until the node has ended.
-func (n *Node) follow(event Event, decoder *gob.Decoder, log io.Writer) {
+// followLog writes the log until the node has ended.
+func (n *Node) followLog(event Event, decoder *gob.Decoder, log io.Writer) {
 	defer close(n.done)
 	defer n.connection.Close()
 	for !event.Ended {
 		var err error
-		if event, err = n.next(decoder, log); err != nil {
+		if event, err = n.nextEvent(decoder, log); err != nil {
 			n.exit, n.err = ExitKilled, ErrGone
 			return
 		}

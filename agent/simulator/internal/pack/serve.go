@@ -38,7 +38,7 @@ func Serve(ctx context.Context, most int, run Run) error {
 		return errors.Join(fmt.Errorf("protecting the socket: %w", err), listener.Close())
 	}
 	s := &server{run: run, most: most, listener: listener}
-	stop := context.AfterFunc(ctx, s.close)
+	stop := context.AfterFunc(ctx, s.closeListener)
 	defer stop()
 	var nodes sync.WaitGroup
 	defer nodes.Wait()
@@ -64,7 +64,7 @@ type server struct {
 	running int
 }
 
-func (s *server) close() { _ = s.listener.Close() }
+func (s *server) closeListener() { _ = s.listener.Close() }
 
 // admit counts a node in, and says why there may be no more.
 func (s *server) admit() string {
@@ -84,7 +84,7 @@ func (s *server) dismiss() {
 	defer s.mu.Unlock()
 	s.running--
 	if s.running == 0 {
-		s.close()
+		s.closeListener()
 	}
 }
 
