@@ -71,7 +71,7 @@ func TestWhatAPlacementHasChosen(t *testing.T) {
 	}
 }
 
-// Claim: Fleets, disruptions and load tests choose clusters by one rule: exactly one of selector and Placement, accepted clusters only. Broken: a selector that is missing chooses all; clusters that are not accepted are chosen.
+// Claim: Disruptions and load tests choose clusters by one rule: exactly one of selector and Placement, accepted clusters only. Broken: a selector that is missing chooses all; clusters that are not accepted are chosen.
 func TestChosenClusters(t *testing.T) {
 	selector := func(value string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"stage": value}}

@@ -114,9 +114,9 @@ func OfCluster(name, namespace string, cluster *v1alpha1.Cluster) Verdict {
 	return First(notAccepted(cluster), OfAnnotation("Cluster", cluster), OfCondition("Cluster", cluster, cluster.Status.Conditions), OfAgent(cluster))
 }
 
-// OfStart is the one rule for whether anything may start in a cluster: a rollout, a load test, a disruption. It asks for a cluster that
-// is there, decoded, accepted, not being deleted and not frozen, and whose agent is connected. What is under way is the matter of
-// OfCluster, and what needs more of a cluster, as a fleet needs it Ready, asks for that besides.
+// OfStart is the one rule for whether a load test or a disruption may start in a cluster. It asks for a cluster that is there, decoded,
+// accepted, not being deleted and not frozen, and whose agent is connected. What is under way is the matter of OfCluster. Fleets have a
+// rule of their own, because they also need the cluster Ready.
 func OfStart(name string, cluster *v1alpha1.Cluster) Verdict {
 	if cluster != nil {
 		if undecoded := OfDecoding(cluster); undecoded.Frozen {
