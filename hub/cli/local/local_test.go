@@ -36,7 +36,7 @@ func options(t *testing.T) *upOptions {
 		NewWithT(t).Expect(os.WriteFile(filepath.Join(bin, name), nil, 0o755)).To(Succeed())
 	}
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
-	return &upOptions{hub: cmdutil.NewHub(streams), dir: filepath.Join(t.TempDir(), "fleet"), binDir: bin, clusters: 2, machines: 1, timeout: time.Minute}
+	return &upOptions{hub: cmdutil.NewHub(streams), dir: filepath.Join(t.TempDir(), "fleet"), binDir: bin, clusters: 2, machines: 1, nodesPerPack: 1, timeout: time.Minute}
 }
 
 func TestWhatCannotBeStarted(t *testing.T) {
@@ -49,6 +49,7 @@ func TestWhatCannotBeStarted(t *testing.T) {
 		"no machines":       {func(o *upOptions) { o.machines = 0 }, cmdutil.OK, ""},
 		"no cluster":        {func(o *upOptions) { o.clusters = 0 }, cmdutil.BadUsage, "--clusters"},
 		"negative machines": {func(o *upOptions) { o.machines = -1 }, cmdutil.BadUsage, "--machines"},
+		"no node in a pack": {func(o *upOptions) { o.nodesPerPack = 0 }, cmdutil.BadUsage, "--nodes-per-pack"},
 		"no version":        {func(o *upOptions) { o.versions = []string{"v1.36.2", "latest"} }, cmdutil.BadUsage, `"latest" is not a version`},
 		"program missing":   {func(o *upOptions) { o.binDir = t.TempDir() }, cmdutil.Failed, "run make build"},
 	} {
