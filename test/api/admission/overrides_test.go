@@ -39,30 +39,44 @@ func TestOverridesOfFleetsAreBounded(t *testing.T) {
 	g.Expect(c.Create(t.Context(), storedDeep)).To(Succeed())
 	applyPolicies(t, "overrides")
 	tooLong := MatchError(ContainSubstring("spec.overrides[east].template: is longer than 32768 characters: write only what differs"))
+	unwieldy := MatchError(ContainSubstring("spec.overrides[east].template: has more than 10 levels, or a list or map with more than 4096 entries: write only"))
 	g.Eventually(func() error { return c.Create(t.Context(), overridden(keys(20_000)), client.DryRunAll) }).
-		WithTimeout(time.Minute).Should(tooLong, "the policy counts")
+		WithTimeout(time.Minute).Should(unwieldy, "the policy counts")
 	for what, config := range map[string]string{
-		"many keys":      keys(20_000),
+		"many keys":      `{"a":` + keys(4_000) + `,"b":` + keys(4_000) + `}`,
 		"a long text":    `{"a":"` + strings.Repeat("x", 40_000) + `"}`,
 		"a megabyte":     `{"a":"` + strings.Repeat("x", 1<<20) + `"}`,
 		"a long key":     `{"` + strings.Repeat("x", 40_000) + `":null}`,
-		"numbers":        `{"a":[` + strings.Repeat("1,", 20_000) + `1.5]}`,
-		"empty lists":    `{"a":[` + strings.Repeat("[],", 20_000) + `{}]}`,
-		"much in depth":  `{"a":[[{"b":` + keys(3_000) + `}]]}`,
-		"true and nulls": `[` + strings.Repeat("true,null,", 5_000) + `false]`,
+		"numbers":        `{"a":[[` + strings.Repeat("1,", 4_000) + `1.5],[` + strings.Repeat("1000000,", 4_000) + `1.5]]}`,
+		"empty lists":    `[` + strings.Repeat(`[`+strings.Repeat("[],", 200)+`{}],`, 100) + `{}]`,
+		"much in depth":  `{"a":[[{"b":` + keys(3_500) + `}]]}`,
+		"true and nulls": `[` + `"` + strings.Repeat("x", 32_700) + `",` + strings.Repeat("true,null,", 1_000) + `false]`,
 	} {
 		begun := time.Now()
 		g.Expect(c.Create(t.Context(), overridden(config), client.DryRunAll)).To(tooLong, what)
 		t.Log(what, time.Since(begun))
 	}
+	// Edge case: 100,000 numbers in an override kept the API server busy for longer than a request may take.
+	for what, config := range map[string]string{
+		"many keys":     keys(20_000),
+		"4,097 entries": `{"a":[` + strings.Repeat("1,", 4_096) + `1]}`,
+		"numbers":       `{"a":[` + strings.Repeat("1,", 500_000) + `1.5]}`,
+		"empty lists":   `[{"b":[` + strings.Repeat("[],", 200_000) + `{}]}]`,
+	} {
+		begun := time.Now()
+		g.Expect(c.Create(t.Context(), overridden(config), client.DryRunAll)).To(unwieldy, what)
+		t.Log(what, time.Since(begun))
+	}
+	g.Expect(c.Create(t.Context(), overridden(`[`+strings.Repeat(`[`+strings.Repeat("1,", 100)+`{}],`, 999)+`{}]`), client.DryRunAll)).
+		To(MatchError(ContainSubstring("'hollowfleet-fleet-overrides' denied request")), "100,000 entries in short lists cost more than a policy may")
 	expectTooDeep(t)
 	for what, config := range map[string]string{
-		"nothing": `{}`, "10 levels": nested(4, `{"a":`, `{}`, `}`), "2,000 keys": `{"a":` + keys(1_000) + `,"b":null,"c":[1,2.5,true,"x",{}]}`, "a text": `{"a":"` + strings.Repeat("x", 16_000) + `"}`,
+		"nothing": `{}`, "10 levels": nested(4, `{"a":`, `{}`, `}`), "2,000 keys": `{"a":` + keys(1_000) + `,"l":[` + strings.Repeat("1,", 4_095) + `1],"b":null,"c":[1,2.5,true,"x",{}]}`, "a text": `{"a":"` + strings.Repeat("x", 16_000) + `"}`,
 	} {
 		g.Expect(c.Create(t.Context(), overridden(config), client.DryRunAll)).To(Succeed(), what)
 	}
 	many := overridden(`{}`)
-	many.Spec.Overrides = append(many.Spec.Overrides, v1alpha1.MachineFleetOverride{Name: "west", Replicas: new(int32(1))}, overridden(keys(5_000)).Spec.Overrides[0])
+	many.Spec.Overrides = append(many.Spec.Overrides, v1alpha1.MachineFleetOverride{Name: "west", Replicas: new(int32(1))}, overridden(`{"a":"` + strings.Repeat("x", 40_000) + `"}`).Spec.Overrides[0])
 	many.Spec.Overrides[2].Name = "south"
 	g.Expect(c.Create(t.Context(), many, client.DryRunAll)).To(MatchError(ContainSubstring("spec.overrides[south].template: is longer than")))
 
@@ -75,7 +89,7 @@ func TestOverridesOfFleetsAreBounded(t *testing.T) {
 	g.Expect(c.Delete(t.Context(), storedDeep)).To(Succeed())
 	longer := stored.DeepCopy()
 	longer.Spec.Overrides[0].Template = overridden(keys(20_001)).Spec.Overrides[0].Template
-	g.Expect(c.Update(t.Context(), longer, client.DryRunAll)).To(tooLong, "it can not become longer")
+	g.Expect(c.Update(t.Context(), longer, client.DryRunAll)).To(unwieldy, "it can not become longer")
 	g.Expect(c.Delete(t.Context(), stored)).To(Succeed())
 }
 
@@ -103,7 +117,7 @@ func expectTooDeep(t *testing.T) {
 		}
 		begun := time.Now()
 		g.Expect(c.Create(t.Context(), overridden(config), client.DryRunAll)).
-			To(MatchError(ContainSubstring("spec.overrides[east].template: has more than 10 levels: write only fields of spec.template")), what)
+			To(MatchError(ContainSubstring("spec.overrides[east].template: has more than 10 levels, or a list or map with more than 4096 entries: write only fields of spec.template")), what)
 		t.Log(what, time.Since(begun))
 	}
 }
