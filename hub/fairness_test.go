@@ -39,7 +39,7 @@ func (s *stall) wrap(options *hub.Options) {
 	})
 }
 
-// Claim: A namespace whose objects take forever, and of which there are more than workers, holds up no MachineDeployment and no MachineSet of another one. Broken: the controllers have the queue of controller-runtime. Also: hub/internal/fairqueue TestTheQueueIsFairInAnyOrder.
+// Claim: A namespace of endless objects holds up no MachineDeployment or MachineSet of another. Broken: the controllers have the queue of controller-runtime. Also: hub/internal/fairqueue TestTheQueueIsFairInAnyOrder.
 // Edge case: The editor of one namespace held up every other one for minutes.
 func TestANamespaceFullOfObjectsHoldsUpNoOther(t *testing.T) {
 	stalled := &stall{release: make(chan struct{})}

@@ -98,7 +98,7 @@ func TestEachChosenClusterGetsOneRunOnce(t *testing.T) {
 	g.Expect(w.Runs).To(HaveLen(2))
 }
 
-// Claim: A disruption's clusters are those of its Placement when its runs start, and it waits until these are known. Broken: runs start in the clusters of incomplete decisions; an unknown Placement fails the disruption.
+// Claim: A disruption's clusters are its Placement's when its runs start. Broken: runs start in the clusters of incomplete decisions; an unknown Placement fails the disruption.
 func TestAPlacementChooses(t *testing.T) {
 	g := NewWithT(t)
 	w := world(3)
@@ -141,7 +141,7 @@ func TestAScheduleOutlivesItsPlacement(t *testing.T) {
 	g.Expect(w.Runs).To(ConsistOf(HaveField("Namespace", "c00")))
 }
 
-// Edge case: A disruption of which neither clusterSelector nor placementRef is set, as an older API server may have stored none, chooses no cluster at all.
+// Edge case: A stored disruption without a selection chooses no cluster.
 func TestADisruptionWithoutAChoiceHitsNothing(t *testing.T) {
 	g := NewWithT(t)
 	w := world(2)

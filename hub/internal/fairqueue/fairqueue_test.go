@@ -23,7 +23,7 @@ type workQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 func makeQueue(workers int) workQueue { return NewQueue(workers)("", reconciler.Retries()) }
 
-// Claim: A namespace with any number of slow objects holds up no other one: a worker is left for those. Broken: one namespace may have all workers.
+// Claim: A namespace of slow objects leaves the others a worker. Broken: one namespace may have all workers.
 func TestOneNamespaceLeavesAWorkerToTheOthers(t *testing.T) {
 	const workers = 4
 	g := NewWithT(t)
@@ -159,7 +159,7 @@ func (m *model) done(i int) {
 	}
 }
 
-// Claim: No request is lost or worked on twice at a time, one that changes while it is worked on comes again, no namespace gets more than its share of the workers, and none gets two turns while another one waits for its first. Broken: the namespace with the fewest workers is not the next; its share has no bound.
+// Claim: No request is lost or handled twice at a time, and namespaces take turns. Broken: the namespace with the fewest workers is not the next; its share has no bound.
 func TestTheQueueIsFairInAnyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		workers := rapid.IntRange(1, 5).Draw(t, "workers")
@@ -200,7 +200,7 @@ func TestTheQueueIsFairInAnyOrder(t *testing.T) {
 	})
 }
 
-// Claim: Whatever workers and sources do at the same time, each addition is answered by work that starts after it, and no request is worked on twice at a time. Broken: an end of work does not give the worker back.
+// Claim: Each addition is answered by work that starts after it. Broken: an end of work does not give the worker back.
 func TestWorkersAndSourcesAtOnce(t *testing.T) {
 	g := NewWithT(t)
 	queue := makeQueue(4)

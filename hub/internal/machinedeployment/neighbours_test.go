@@ -41,7 +41,7 @@ func (r *reads) count(c client.WithWatch) client.WithWatch {
 	})
 }
 
-// Claim: What a step of a MachineDeployment reads from the API server does not grow with what else the namespace has: n deployments cost n times what one costs. Broken: each step lists all sets and Machines of the namespace.
+// Claim: A step of a MachineDeployment reads only what is its own. Broken: each step lists all sets and Machines of the namespace.
 func TestAStepReadsOnlyWhatIsItsOwn(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	f.rest()
@@ -68,7 +68,7 @@ func TestAStepReadsOnlyWhatIsItsOwn(t *testing.T) {
 	f.Expect([]int32{seen.requests.Load(), seen.sets.Load(), seen.machines.Load()}).To(Equal([]int32{4, 1, 2}), "requests, sets, Machines")
 }
 
-// Claim: A user who takes the deployment's name off its set and Machines changes nothing about the budget of a rollout. Broken: what carries the name is all that a step reads.
+// Claim: Removed labels change nothing about a rollout's budget. Broken: what carries the name is all that a step reads.
 func TestSetsAndMachinesWithoutTheNameOfTheirDeploymentCount(t *testing.T) {
 	for _, replicas := range []int32{2, machinestate.MostRereads + 1} {
 		t.Run(fmt.Sprint(replicas), func(t *testing.T) {

@@ -20,19 +20,19 @@ var writePage = flag.Bool("update", false, "write docs/tenancy.md from the table
 const introduction = `<!-- Made from the table in test/integration/tenancy by "go test ./test/integration/tenancy -run TestPage -update". -->
 # Who may do what on the hub
 
-**An agent** uses the hub with an identity of its own, which it got by joining. It reads its own Cluster and the Machines, MachineClasses and runs of its own
-namespace. It writes their status, its part of the status of its Cluster, one Lease, events, and the one request that renews its certificate. The
-hub's API server refuses everything else, whatever the agent's code does:
+**An agent** has an identity of its own, which it got by joining. It reads its Cluster and the Machines, MachineClasses and runs of its
+namespace. It writes their status, its part of its Cluster's status, one Lease, events, and the request that renews its certificate. The
+hub's API server refuses everything else:
 
 - **RBAC** knows the roles that the hub gives to the group of each cluster.
-- **The admission policy** ` + "`hollowfleet-agents`" + ` knows fields and names. What it does not list, no agent writes, even with a role for it.
+- **The admission policy** ` + "`hollowfleet-agents`" + ` knows fields and names. No agent writes what it does not list.
 - **The hub's approver** denies each certificate that is not exactly the asker's own identity.
 
 **Users** need roles of your own, but for approvals: [` + "`hollowfleet-approver` and `hollowfleet-fleet-editor`" + `](upgrades.md#approval).
 
-Each attempt below is made by a test against a real API server, with a certificate that was got by joining. There are clusters ` + "`a`, `ab`, `b`, and `s`" + `,
-which uses tokens of a ServiceAccount. The chapters from "An identity of two clusters" on try identities and roles that the hub never gives. What
-RBAC refuses is often only counted; ` + "`test/integration/tenancy`" + ` has each attempt.
+A test makes each attempt below against a real API server. There are clusters ` + "`a`, `ab`, `b`, and `s`" + `, which uses tokens of a
+ServiceAccount. The chapters from "An identity of two clusters" on try identities and roles that the hub never gives. What RBAC refuses
+is often only counted; ` + "`test/integration/tenancy`" + ` has each attempt.
 `
 
 // attack is what somebody may try, what comes of it, and the tests that show that.

@@ -78,7 +78,7 @@ func expectExit(t *testing.T, node *pack.Node, code int, gone error) {
 	}
 }
 
-// Claim: Many real kubelets share a process, each with a version, an identity and an end of its own; one that has ended writes nothing. Broken: requests of a node that has ended are sent; the version of the process is reported; metrics of a second kubelet stay.
+// Claim: Kubelets that share a process have versions and identities of their own; an ended one writes nothing. Broken: requests of a node that has ended are sent; the version of the process is reported; metrics of a second kubelet stay.
 // Edge case: A second kubelet in a process panics over its metrics.
 func TestNodesShareAProcess(t *testing.T) {
 	t.Parallel()
