@@ -42,7 +42,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
-	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement/presence"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
@@ -226,7 +226,7 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	if err != nil {
 		return err
 	}
-	placements := &placement.Kinds{}
+	placements := &presence.Kinds{}
 	if err := placements.SetupWithManager(hub); err != nil {
 		return fmt.Errorf("following Placements: %w", err)
 	}
@@ -291,7 +291,7 @@ func addMetrics(hub manager.Manager, fleets *fleet.Controller) error {
 }
 
 // testControllers are those that break Nodes and load clusters.
-func testControllers(hub manager.Manager, live client.Reader, placements *placement.Kinds) ([]func(ctrl.Manager, controller.Options) error, error) {
+func testControllers(hub manager.Manager, live client.Reader, placements *presence.Kinds) ([]func(ctrl.Manager, controller.Options) error, error) {
 	disruptions, err := disruption.New(disruption.Deps{Client: hub.GetClient(), Live: live, Placements: placements, Clock: clock.RealClock{}})
 	if err != nil {
 		return nil, err

@@ -107,6 +107,9 @@ const (
 	// FleetRolloutAnnotation has that record, as JSON. The hub writes both.
 	FleetRolloutLabel      = "hollowfleet.io/machine-fleet-rollout"
 	FleetRolloutAnnotation = "hollowfleet.io/fleet-rollout"
+	// FleetPendingLabel on a ControllerRevision in HubNamespace names the MachineFleet whose templates it has while groups wait for an
+	// approval and no cluster has started them. Written by the hub.
+	FleetPendingLabel = "hollowfleet.io/machine-fleet-pending"
 	// FleetMembersAnnotation has the clusters that the fleet had when that revision was started, by their groups, as JSON. The hub
 	// sets it.
 	FleetMembersAnnotation = "hollowfleet.io/fleet-members"

@@ -21,7 +21,7 @@ import (
 	hubfleet "github.com/hollowfleet/hollowfleet/hub/internal/fleet"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement/presence"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -70,7 +70,7 @@ func newFleetFixture(t *testing.T) *fleetFixture {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubNamespace}}
 	f.Expect(client.IgnoreAlreadyExists(f.client.Create(t.Context(), namespace))).To(Succeed())
 	logic, err := hubfleet.New(hubfleet.Deps{
-		Client: f.client, Live: f.client, Recorder: events.NewFakeRecorder(1000), Placements: &placement.Kinds{},
+		Client: f.client, Live: f.client, Recorder: events.NewFakeRecorder(1000), Placements: &presence.Kinds{},
 		Agents: &freeze.Agents{}, Clock: f.clock, Namespace: v1alpha1.HubNamespace,
 	})
 	f.Expect(err).NotTo(HaveOccurred())

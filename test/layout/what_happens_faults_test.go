@@ -54,6 +54,6 @@ var invariantTests = map[string]string{
 	"9":  "`test/integration/lifecycle` \"should not be labelled, tainted, drained or deleted for a Machine with its provider ID\"; `internal/owneddir` TestOthersFilesAreLeftAndNamed",
 	"10": "`hub` TestAMachineThatCannotBeDecodedStopsNoOther; `test/api` TestEveryFieldThatDecodesItselfIsBounded",
 	"11": "`agent/internal/loadtest` TestWhatReachesBeyondTheRunIsRefusedBeforeTheFirstRequest; `agent/internal/loadtest/confine` TestPodsThatReachFurther",
-	"12": "`hub/internal/fleet/plan` TestNoEditOpensAGate; `hub/internal/fleet` TestNoEditOpensAWindow",
+	"12": "`hub/internal/fleet/plan` TestNoEditOpensAGate; `hub/internal/fleet/reader` TestNoEditOpensAWindow",
 	"13": "`test/integration/loadtruth` \"should not let two good clusters hide a bad one\", \"should not take a stop of the agent for the cluster, neither for slow nor for fast\"",
 }

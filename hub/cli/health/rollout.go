@@ -10,8 +10,8 @@ import (
 	ocm "open-cluster-management.io/api/cluster/v1alpha1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	hubfleet "github.com/hollowfleet/hollowfleet/hub/internal/fleet"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 )
 
 // longestUnhealthy is how long a cluster whose Machines have a revision may keep a rollout waiting where no progressDeadline says it.
@@ -39,7 +39,7 @@ func (j *Judge) findUnhealthyCluster(s *subject, reason string) (found *judgemen
 // unhealthySince is since when a cluster has been in progress with Machines that are all done; zero if it is not.
 func unhealthySince(of *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) metav1.Time {
 	ready := meta.FindStatusCondition(deployment.Status.Conditions, v1alpha1.ReadyCondition)
-	phase, since := hubfleet.PhaseOf(of, deployment), metav1.NewTime(hubfleet.InPhaseSince(of, deployment))
+	phase, since := reader.PhaseOf(of, deployment), metav1.NewTime(reader.InPhaseSince(of, deployment))
 	switch {
 	case phase != plan.Progressing && phase != plan.RollingBack, since.IsZero():
 		return metav1.Time{}

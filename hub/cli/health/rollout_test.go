@@ -10,14 +10,14 @@ import (
 	ocm "open-cluster-management.io/api/cluster/v1alpha1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	hubfleet "github.com/hollowfleet/hollowfleet/hub/internal/fleet"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 )
 
 // inPhase is a fleet's MachineDeployment in a cluster, whose Machines have been done for that long.
 func inPhase(t *testing.T, of *v1alpha1.MachineFleet, cluster string, phase plan.Phase, since, done time.Duration) *v1alpha1.MachineDeployment {
 	t.Helper()
-	revision, err := hubfleet.Revision(of)
+	revision, err := reader.Revision(of)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	isDone := ready
 	isDone.LastTransitionTime = ago(done)

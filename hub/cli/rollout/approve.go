@@ -16,7 +16,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 )
 
 // hubPatience is how long a command waits for the hub to look at a spec that was just changed.
@@ -66,7 +66,7 @@ func (s *subject) awaitRollout(ctx context.Context) error {
 		defer cancel()
 		err := cmdutil.Until(limited, s.client, &v1alpha1.MachineFleetList{}, client.ObjectKeyFromObject(s.fleet), s.fleet,
 			func(f *v1alpha1.MachineFleet) (bool, error) {
-				if !fleet.HaveSameText(asked, f) {
+				if !reader.HaveSameText(asked, f) {
 					return false, cmdutil.Refusal("%s got other templates in the meantime: check them, and approve again", s.fullName())
 				}
 				s.fleet = f
@@ -84,7 +84,7 @@ func (s *subject) awaitRollout(ctx context.Context) error {
 
 // approversByGroup has who has approved the current rollout, by group. It is empty if the user may not see that.
 func (s *subject) approversByGroup(ctx context.Context) (map[string]string, error) {
-	given, err := fleet.Approvals(ctx, s.client, s.fleet)
+	given, err := reader.Approvals(ctx, s.client, s.fleet)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}

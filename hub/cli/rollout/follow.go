@@ -9,8 +9,8 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 )
 
 // clusterState is how far one cluster of a fleet is.
@@ -68,7 +68,7 @@ func (s *subject) followFleet(ctx context.Context) error {
 
 // stateOf reads how far a cluster is with the revision that the fleet has now; started is false if it has not started there.
 func stateOf(of *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) (state clusterState, begun bool) {
-	phase := fleet.PhaseOf(of, deployment)
+	phase := reader.PhaseOf(of, deployment)
 	if phase == plan.ToApply {
 		return clusterState{}, false
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
-	hubfleet "github.com/hollowfleet/hollowfleet/hub/internal/fleet"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 )
 
 func deployment(change func(*v1alpha1.MachineDeployment)) *v1alpha1.MachineDeployment {
@@ -166,7 +166,7 @@ func TestTheEndOfAFleetsRollout(t *testing.T) {
 func TestEachPhaseOfAClusterIsShown(t *testing.T) {
 	g := NewWithT(t)
 	fleet := &v1alpha1.MachineFleet{ObjectMeta: metav1.ObjectMeta{Name: "fleet", UID: "fleet"}}
-	revision, err := hubfleet.Revision(fleet)
+	revision, err := reader.Revision(fleet)
 	g.Expect(err).NotTo(HaveOccurred())
 	for phase, text := range map[plan.Phase]string{
 		plan.Soaking: "soaking", plan.Succeeded: "updated", plan.Failed: "failed", plan.TimedOut: "timed out", plan.RolledBack: "rolled back",

@@ -11,15 +11,15 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 )
 
 // printWaves prints the clusters of a fleet in the order in which the revision comes to them, and what stands in its way.
-func printWaves(hub *cmdutil.Hub, p *fleet.Preview) error {
+func printWaves(hub *cmdutil.Hub, p *reader.Preview) error {
 	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Wave", "Group", "Cluster", "Kubelet", "To", "Kubernetes", "Begins", "Problem")}
 	members := slices.Clone(p.Members)
-	slices.SortStableFunc(members, func(a, b fleet.Member) int { return cmp.Compare(a.Wave, b.Wave) })
+	slices.SortStableFunc(members, func(a, b reader.ClusterPreview) int { return cmp.Compare(a.Wave, b.Wave) })
 	for _, m := range members {
 		has := "-"
 		if m.Deployment != nil {
@@ -46,7 +46,7 @@ func printWaves(hub *cmdutil.Hub, p *fleet.Preview) error {
 }
 
 // describeStart says when a cluster's turn is.
-func describeStart(m fleet.Member) string {
+func describeStart(m reader.ClusterPreview) string {
 	switch {
 	case m.Phase == plan.Succeeded:
 		return "has it"

@@ -21,7 +21,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
-	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement/presence"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -35,7 +35,7 @@ type Deps struct {
 	// Client reads from the cache and writes; Live reads from the API server.
 	Client     client.Client
 	Live       client.Reader
-	Placements *placement.Kinds
+	Placements *presence.Kinds
 	Clock      clock.PassiveClock
 }
 
@@ -169,7 +169,7 @@ func (c *Controller) ofPlacement(ctx context.Context, changed client.Object) []r
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		if placement.Concerns(changed, list.Items[i].Spec.PlacementRef) {
+		if presence.Concerns(changed, list.Items[i].Spec.PlacementRef) {
 			requests = append(requests, reconciler.Request("", list.Items[i].Name))
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement/presence"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -58,7 +58,7 @@ func newFixture(t *testing.T, clusters int, change func(*v1alpha1.NodeDisruption
 	hubtest.Create(t, f.direct, f.disruption)
 	f.clock = clocktesting.NewFakePassiveClock(f.disruption.CreationTimestamp.Time)
 	intercepted := hubtest.Refuse(f.direct, f.refuse)
-	logic, err := New(Deps{Client: intercepted, Live: f.direct, Placements: &placement.Kinds{}, Clock: f.clock})
+	logic, err := New(Deps{Client: intercepted, Live: f.direct, Placements: &presence.Kinds{}, Clock: f.clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(intercepted, intercepted, logic)
 	return f

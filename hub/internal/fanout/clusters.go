@@ -16,6 +16,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement/presence"
 	"github.com/hollowfleet/hollowfleet/internal/outcome"
 )
 
@@ -75,7 +76,7 @@ type Selection struct {
 }
 
 // Observe reads a Selection from the hub's cache, which keeps what is in it. Ref is nil for a parent without a Placement.
-func Observe(ctx context.Context, c client.Reader, placements *placement.Kinds, ref *v1alpha1.PlacementReference) (Selection, error) {
+func Observe(ctx context.Context, c client.Reader, placements *presence.Kinds, ref *v1alpha1.PlacementReference) (Selection, error) {
 	var s Selection
 	list := &v1alpha1.ClusterList{}
 	if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {

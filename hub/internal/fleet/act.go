@@ -11,26 +11,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
-// fieldOwner is who the API server says wrote what the controller writes.
-const fieldOwner = client.FieldOwner("hollowfleet-fleet")
-
 // act carries a decision out. What rests on nothing is tried in every cluster. rest: something is left over, which rests on how
 // things are now.
-func (c *Controller) act(ctx context.Context, s *scope, d decision) (rest bool, err error) {
-	klog.FromContext(ctx).V(2).Info("Carrying out plan", "revision", s.revision, "wave", d.plan.Wave,
-		"changes", len(d.changes), "corrections", len(d.corrections), "removals", len(d.removals))
+func (c *Controller) act(ctx context.Context, s *reader.Scope, d reader.Decision) (rest bool, err error) {
+	klog.FromContext(ctx).V(2).Info("Carrying out plan", "revision", s.Revision, "wave", d.Plan.Wave,
+		"changes", len(d.Changes), "corrections", len(d.Corrections), "removals", len(d.Removals))
 	b := c.newBatch(s)
-	all := []error{c.writeChanges(ctx, b, d.changes)}
-	for _, correction := range d.corrections {
+	all := []error{c.writeChanges(ctx, b, d.Changes)}
+	for _, correction := range d.Corrections {
 		if b.mayWrite(ctx, correction) {
 			all = append(all, c.writeMember(ctx, s, correction))
 		}
 	}
-	for _, m := range d.removals {
-		if b.mayWrite(ctx, write{member: m, removes: true}) {
+	for _, m := range d.Removals {
+		if b.mayWrite(ctx, reader.Write{Member: m, Removes: true}) {
 			all = append(all, c.deleteDeployment(ctx, s, m))
 		}
 	}
@@ -39,12 +37,12 @@ func (c *Controller) act(ctx context.Context, s *scope, d decision) (rest bool, 
 
 // writeChanges writes the changes of a plan. They rest on each other, so the first that fails is the last of them, and a template is
 // kept before it is applied.
-func (c *Controller) writeChanges(ctx context.Context, b *batch, changes []write) error {
+func (c *Controller) writeChanges(ctx context.Context, b *batch, changes []reader.Write) error {
 	for _, change := range changes {
 		if !b.mayWrite(ctx, change) {
 			return nil
 		}
-		if change.begins {
+		if change.Begins {
 			kept, err := c.keepTemplate(ctx, b.scope)
 			if err != nil {
 				return err
@@ -79,69 +77,69 @@ func joinErrors(all []error) error {
 
 // writeMember writes to one MachineDeployment, template and record in one request: neither is there without the other. The lock
 // keeps it from resting on another version than was read.
-func (c *Controller) writeMember(ctx context.Context, s *scope, w write) error {
-	m, r := w.member, w.record
+func (c *Controller) writeMember(ctx context.Context, s *reader.Scope, w reader.Write) error {
+	m, r := w.Member, w.Record
 	if r == nil {
-		r = m.record
+		r = m.Record
 	}
-	adopted := m.deployment != nil && m.record == nil
-	patch, err := c.sendPatch(ctx, s.fleet, m, w.content, r)
+	adopted := m.Deployment != nil && m.Record == nil
+	patch, err := c.sendPatch(ctx, s.Fleet, m, w.Content, r)
 	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil {
-		c.refused.Record(place{s.fleet.UID, m.cluster.Name}, err, s.now)
+		c.observer.NoteWrite(s.Fleet.UID, m.Cluster.Name, err, s.Now)
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("writing machine deployment %s/%s: %w", m.cluster.Name, s.fleet.Name, err)
+		return fmt.Errorf("writing machine deployment %s/%s: %w", m.Cluster.Name, s.Fleet.Name, err)
 	case adopted:
-		emitEvent(c.Recorder, s.fleet, adoptedEvent(m.deployment))
-	case w.binds:
-	case w.record == nil:
-		c.noteCorrection(s, w, patch)
-		emitEvent(c.Recorder, s.fleet, correctedEvent(m.deployment, changedFields(patch)))
-	case w.rollsBack:
-		emitEvent(c.Recorder, s.fleet, rolledBackEvent(m.deployment, r))
+		emitEvent(c.Recorder, s.Fleet, adoptedEvent(m.Deployment))
+	case w.Binds:
+	case w.Record == nil:
+		c.observer.NoteCorrection(s, w, patch)
+		emitEvent(c.Recorder, s.Fleet, correctedEvent(m.Deployment, reader.ChangedFields(patch)))
+	case w.RollsBack:
+		emitEvent(c.Recorder, s.Fleet, rolledBackEvent(m.Deployment, r))
 	}
-	m.record = r
+	m.Record = r
 	return nil
 }
 
 // sendPatch returns the patch that it sends; nil if the object is created, or nothing is to be changed.
-func (c *Controller) sendPatch(ctx context.Context, fleet *v1alpha1.MachineFleet, m *member, content *applied, r *record) (patch []byte, err error) {
-	if m.deployment == nil {
-		r.Namespace = m.cluster.Name
-		created, err := content.newDeployment(fleet.Name, r)
+func (c *Controller) sendPatch(ctx context.Context, fleet *v1alpha1.MachineFleet, m *reader.Member, content *reader.Applied, r *reader.Record) (patch []byte, err error) {
+	if m.Deployment == nil {
+		r.Namespace = m.Cluster.Name
+		created, err := content.NewDeployment(fleet.Name, r)
 		if err != nil {
 			return nil, err
 		}
 		telemetry.Stamp(ctx, created)
-		return nil, c.Client.Create(ctx, created, fieldOwner)
+		return nil, c.Client.Create(ctx, created, reader.FieldOwner)
 	}
-	r = r.bindTo(m.deployment)
+	r = r.BindTo(m.Deployment)
 	if content != nil {
-		if patch, err = content.mergePatch(m.deployment, r); err == nil && patch != nil {
+		if patch, err = content.MergePatch(m.Deployment, r); err == nil && patch != nil {
 			patch, err = stampPatch(patch, telemetry.Traceparent(ctx))
 		}
 	} else {
-		patch, err = recordPatch(m.deployment, r)
+		patch, err = reader.RecordPatch(m.Deployment, r)
 	}
 	if err != nil || patch == nil {
 		return nil, err
 	}
 	// What comes back goes into an object of its own: that which was read may be the cache's.
-	into := &v1alpha1.MachineDeployment{ObjectMeta: *m.deployment.ObjectMeta.DeepCopy()}
-	return patch, c.Client.Patch(ctx, into, client.RawPatch(types.MergePatchType, patch), fieldOwner)
+	into := &v1alpha1.MachineDeployment{ObjectMeta: *m.Deployment.ObjectMeta.DeepCopy()}
+	return patch, c.Client.Patch(ctx, into, client.RawPatch(types.MergePatchType, patch), reader.FieldOwner)
 }
 
 // deleteDeployment deletes the MachineDeployment of a cluster that has left the fleet, if it is still as it was read.
-func (c *Controller) deleteDeployment(ctx context.Context, s *scope, m *member) error {
-	uid, resourceVersion := m.deployment.UID, m.deployment.ResourceVersion
-	err := c.Client.Delete(ctx, m.deployment.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &resourceVersion})
+func (c *Controller) deleteDeployment(ctx context.Context, s *reader.Scope, m *reader.Member) error {
+	uid, resourceVersion := m.Deployment.UID, m.Deployment.ResourceVersion
+	err := c.Client.Delete(ctx, m.Deployment.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &resourceVersion})
 	if err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("deleting machine deployment %s/%s: %w", m.cluster.Name, s.fleet.Name, err)
+		return fmt.Errorf("deleting machine deployment %s/%s: %w", m.Cluster.Name, s.Fleet.Name, err)
 	}
-	emitEvent(c.Recorder, s.fleet, removedEvent(m.deployment))
+	emitEvent(c.Recorder, s.Fleet, removedEvent(m.Deployment))
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
@@ -116,7 +117,7 @@ func TestTenThousandApprovalsCostNoReconcileItsTime(t *testing.T) {
 	go func() { _ = cached.Start(t.Context()) }()
 	f.Expect(cached.WaitForCacheSync(t.Context())).To(BeTrue())
 	list := func() error {
-		found, err := Approvals(t.Context(), cached, f.fleet)
+		found, err := reader.Approvals(t.Context(), cached, f.fleet)
 		if err == nil && len(found) != 1 {
 			err = fmt.Errorf("%d approvals are found", len(found))
 		}
@@ -124,7 +125,7 @@ func TestTenThousandApprovalsCostNoReconcileItsTime(t *testing.T) {
 	}
 	f.Expect(list()).To(Succeed())
 	size := int(heap()-before) / many
-	took := cpuOf(t, 5, list)
+	took := hubtest.CPUTime(t, 5, list)
 	t.Logf("%d approvals take %d bytes each, and finding those of a rollout %s", many, size, took)
 	f.Expect(size).To(BeNumerically("<", perApproval))
 	f.Expect(took).To(BeNumerically("<", 20*time.Millisecond))

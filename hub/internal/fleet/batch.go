@@ -7,10 +7,10 @@ import (
 	"maps"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 )
 
@@ -30,7 +30,7 @@ const (
 // batch is what may be written of one decision.
 type batch struct {
 	*Controller
-	scope   *scope
+	scope   *reader.Scope
 	started time.Time
 	// leadsUntil is when another hub can be elected at the earliest; nil until it is read.
 	leadsUntil *time.Time
@@ -40,13 +40,13 @@ type batch struct {
 	err  error
 }
 
-func (c *Controller) newBatch(s *scope) *batch {
+func (c *Controller) newBatch(s *reader.Scope) *batch {
 	return &batch{Controller: c, scope: s, started: c.Clock.Now()}
 }
 
 // mayWrite looks again, before each write, whether what it rests on is still so: whoever pauses, freezes or aborts a fleet, changes
 // its spec, freezes a cluster or takes it away is obeyed by the next write.
-func (b *batch) mayWrite(ctx context.Context, w write) bool {
+func (b *batch) mayWrite(ctx context.Context, w reader.Write) bool {
 	if b.over {
 		return false
 	}
@@ -56,7 +56,7 @@ func (b *batch) mayWrite(ctx context.Context, w write) bool {
 		return false
 	}
 	now := b.Clock.Now()
-	same := b.writes < mostWrites && now.Sub(b.started) <= longestBatch && b.started.Sub(b.scope.now) <= longestDecision
+	same := b.writes < mostWrites && now.Sub(b.started) <= longestBatch && b.started.Sub(b.scope.Now) <= longestDecision
 	if same {
 		same, b.err = b.isSame(ctx, w, now)
 	}
@@ -89,13 +89,13 @@ var errNotLeading = errors.New("another hub may have been elected: nothing was w
 
 // isSame reports whether fleet, cluster and maintenance windows still allow a write. Only that of a record alone does without a read
 // of the API server: it changes nothing in the cluster.
-func (b *batch) isSame(ctx context.Context, w write, now time.Time) (bool, error) {
+func (b *batch) isSame(ctx context.Context, w reader.Write, now time.Time) (bool, error) {
 	var reader client.Reader = b.Client
-	acts := w.content != nil || w.removes
+	acts := w.Content != nil || w.Removes
 	if acts {
 		reader = b.Live
 	}
-	before, fleet := b.scope.fleet, &v1alpha1.MachineFleet{}
+	before, fleet := b.scope.Fleet, &v1alpha1.MachineFleet{}
 	if err := reader.Get(ctx, client.ObjectKeyFromObject(before), fleet); err != nil {
 		return false, client.IgnoreNotFound(wrapError("reading the machine fleet before a write", err))
 	}
@@ -106,38 +106,25 @@ func (b *batch) isSame(ctx context.Context, w write, now time.Time) (bool, error
 		return true, nil
 	}
 	cluster := &v1alpha1.Cluster{}
-	if err := b.Live.Get(ctx, client.ObjectKeyFromObject(w.member.cluster), cluster); err != nil {
+	if err := b.Live.Get(ctx, client.ObjectKeyFromObject(w.Member.Cluster), cluster); err != nil {
 		return false, client.IgnoreNotFound(wrapError("reading the cluster before a write", err))
 	}
-	m := w.member
-	if cluster.UID != m.cluster.UID || cluster.Accepted() != m.cluster.Accepted() || !maps.Equal(cluster.Labels, m.cluster.Labels) || freeze.OfCluster(cluster.Name, cluster.Name, cluster).Frozen {
+	m := w.Member
+	if cluster.UID != m.Cluster.UID || cluster.Accepted() != m.Cluster.Accepted() || !maps.Equal(cluster.Labels, m.Cluster.Labels) || freeze.OfCluster(cluster.Name, cluster.Name, cluster).Frozen {
 		return false, nil
 	}
 	return b.isAllowed(ctx, w, fleet, cluster, now)
 }
 
 // isAllowed reports whether maintenance windows and approvals still allow a write.
-func (b *batch) isAllowed(ctx context.Context, w write, fleet *v1alpha1.MachineFleet, cluster *v1alpha1.Cluster, now time.Time) (bool, error) {
-	if !b.isOpen(w, fleet, cluster, now) {
+func (b *batch) isAllowed(ctx context.Context, w reader.Write, fleet *v1alpha1.MachineFleet, cluster *v1alpha1.Cluster, now time.Time) (bool, error) {
+	if !b.scope.IsOpen(w, fleet, cluster, now) {
 		return false, nil
 	}
-	if !w.begins {
+	if !w.Begins {
 		return true, nil
 	}
-	return b.isApproved(ctx, b.scope, w.member)
-}
-
-// isOpen reports whether the maintenance windows of a cluster are as they were for what waits for them.
-func (b *batch) isOpen(w write, fleet *v1alpha1.MachineFleet, cluster *v1alpha1.Cluster, now time.Time) bool {
-	if !w.begins && !w.rollsBack && !w.removes || w.member.closed {
-		return true // It does not wait for one.
-	}
-	windows, invalid := newWindows(fleet, now)
-	if invalid != nil {
-		return false
-	}
-	present := windows.hoursFor(windows.chooseFor(labels.Set(cluster.Labels)))
-	return !openingOf(now, present, b.scope.promisedHours(cluster)).closed
+	return b.observer.IsApproved(ctx, b.scope, w.Member)
 }
 
 func wrapError(what string, err error) error {

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 )
 
 // setBack has another field manager apply a kubelet to the MachineDeployment of a cluster, as GitOps tools do.
@@ -50,8 +50,8 @@ func TestAFightForAFieldIsEndedByNoWrites(t *testing.T) {
 	f.Expect(*f.deployment(1).Spec.Replicas).To(BeEquivalentTo(4), "what the fleet itself changes does not wait")
 
 	f.says(false, 0, 1)
-	f.after(2 * lastRetry)
-	f.after(2 * lastRetry)
+	f.after(2 * reader.LastRetry)
+	f.after(2 * reader.LastRetry)
 	f.says(false, 0, 1)
 	f.reconcile()
 	f.status()
@@ -59,11 +59,4 @@ func TestAFightForAFieldIsEndedByNoWrites(t *testing.T) {
 	f.setBack(1, "v1.36.9")
 	f.reconcile()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"), "a single edit is corrected at once")
-}
-
-func TestFieldsOfManagersAreFound(t *testing.T) {
-	set := map[string]any{"f:spec": map[string]any{"f:replicas": map[string]any{}}, "f:metadata": map[string]any{"f:labels": map[string]any{"f:a.b/c": map[string]any{}}}}
-	for path, is := range map[string]bool{"spec.replicas": true, "spec.paused": false, "metadata.labels[a.b/c]": true, "metadata.labels[a]": false, "spec.replicas.x": false} {
-		NewWithT(t).Expect(hasField(set, path)).To(Equal(is), fmt.Sprint(path))
-	}
 }

@@ -6,7 +6,6 @@ package fleet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -54,8 +54,7 @@ type Deps struct {
 
 // Placements reads Placements, or says that their kind is not installed, or that this is not known yet.
 type Placements interface {
-	Cached() (client.Reader, error)
-	Live() (client.Reader, error)
+	reader.Placements
 	// News tells of their changes; without a name, of one of all.
 	News() <-chan event.GenericEvent
 }
@@ -63,28 +62,25 @@ type Placements interface {
 // Controller is the logic of one MachineFleet: observe, decide, act, report.
 type Controller struct {
 	Deps
-	throttle reconciler.StatusThrottle
-	refused  refusals
-	contests contests
-	// proven tells, by MachineDeployment, whether the record of an older hub is of that very object.
-	proven     byUID[bool]
-	seen       sightings
-	validated  validations
-	remembered byUID[memory]
-	spellings  byUID[spelling]
-	ledgers    byUID[*ledger]
-	standings  byUID[standing]
-	tracer     *telemetry.Tracer
-	// preview: it only looks, with the rights of a user.
-	preview bool
+	throttle  reconciler.StatusThrottle
+	observer  *reader.Reader
+	ledgers   reader.ByUID[*ledger]
+	standings reader.ByUID[standing]
+	// pending has the revision of each fleet that is kept until it is approved.
+	pending reader.ByUID[string]
+	tracer  *telemetry.Tracer
 }
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
-	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Placements == nil || deps.Agents == nil || deps.Clock == nil || deps.Namespace == "" {
+	if deps.Recorder == nil || deps.Placements == nil || deps.Agents == nil || deps.Clock == nil {
 		return nil, errors.New("making the MachineFleet controller: a dependency is missing")
 	}
-	return &Controller{Deps: deps, tracer: telemetry.NewTracer(deps.Tracing)}, nil
+	observer, err := reader.New(reader.Deps{Client: deps.Client, Live: deps.Live, Placements: deps.Placements, Agents: deps.Agents, Namespace: deps.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	return &Controller{Deps: deps, observer: observer, tracer: telemetry.NewTracer(deps.Tracing)}, nil
 }
 
 // Status implements reconciler.Logic.
@@ -93,18 +89,18 @@ func (c *Controller) Status(fleet *v1alpha1.MachineFleet) any { return &fleet.St
 // Reconcile implements reconciler.Logic.
 func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet) (reconciler.Next, error) {
 	before, now := fleet.Status.DeepCopy(), c.Clock.Now()
-	s, err := c.observe(ctx, sources{c.Client, false, c.Placements.Cached}, fleet, now)
+	s, err := c.observer.ObserveCached(ctx, fleet, now)
 	if s == nil || err != nil {
 		return reconciler.Next{}, err
 	}
-	d := decide(s)
+	d := reader.Decide(s)
 	var actErr error
 	rest := false
-	if !d.isEmpty() {
-		if s, err = c.observeLive(ctx, fleet, now); s == nil || err != nil {
+	if !d.IsEmpty() {
+		if s, err = c.observer.ObserveLive(ctx, fleet, now); s == nil || err != nil {
 			return reconciler.Next{}, err
 		}
-		d = decide(s)
+		d = reader.Decide(s)
 		if err := c.recordBefore(ctx, s, d); err != nil {
 			return reconciler.Next{}, err
 		}
@@ -113,18 +109,18 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 	if errors.Is(actErr, errNotLeading) {
 		return reconciler.Next{}, actErr
 	}
-	s.fleet = fleet
-	c.endContests(s)
-	report(s, d, now)
+	s.Fleet = fleet
+	c.observer.EndContests(s)
+	reader.Report(s, d, now)
 	c.noteStanding(s, d)
-	s.awaitNews(d, c.Agents)
+	awaitNews(s, d, c.Agents)
 	recorded, recordErr := c.recordRollouts(ctx, s)
-	actErr = joinErrors([]error{actErr, recordErr})
-	next := reconciler.Next{After: d.plan.RecheckAfter}.NoLaterThan(s.retryAfter).NoLaterThan(recorded)
+	actErr = joinErrors([]error{actErr, recordErr, c.keepPending(ctx, s)})
+	next := reconciler.Next{After: d.Plan.RecheckAfter}.NoLaterThan(s.RetryAfter).NoLaterThan(recorded)
 	if rest {
 		next = next.NoLaterThan(restAfter)
 	}
-	for _, at := range []time.Time{s.opensAt(d.plan), s.removalOpensAt(d), s.settlesAt} {
+	for _, at := range []time.Time{s.OpensAt(d.Plan), s.RemovalOpensAt(d), s.SettlesAt} {
 		if !at.IsZero() {
 			next = next.NoLaterThan(at.Sub(now))
 		}
@@ -143,19 +139,6 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 // countsInterval is that of a fleet's counts.
 var countsInterval = reconciler.StatusBounds{First: reconciler.StatusInterval, Longest: 4 * reconciler.StatusInterval}
 
-// observeLive reads everything from the API server. It returns nil if the fleet is gone, was recreated, or has another spec
-// now; its event is on the way.
-func (c *Controller) observeLive(ctx context.Context, fleet *v1alpha1.MachineFleet, now time.Time) (*scope, error) {
-	current := &v1alpha1.MachineFleet{}
-	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(fleet), current); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading the machine fleet again: %w", err)
-	}
-	if current.UID != fleet.UID || current.Generation != fleet.Generation {
-		return nil, nil
-	}
-	return c.observe(ctx, sources{c.Live, true, c.Placements.Live}, current, now)
-}
-
 // isUrgent reports whether a status has other news than counts.
 func isUrgent(before, after *v1alpha1.MachineFleetStatus) bool {
 	if before.ObservedGeneration != after.ObservedGeneration || before.CurrentWave != after.CurrentWave ||
@@ -168,4 +151,13 @@ func isUrgent(before, after *v1alpha1.MachineFleetStatus) bool {
 		}
 	}
 	return false
+}
+
+// awaitNews has the next step taken when the agents are heard that a soak waits for.
+func awaitNews(s *reader.Scope, d reader.Decision, agents *freeze.Agents) {
+	for _, m := range s.Members {
+		if m.HeardAt != nil && slices.Contains(d.Plan.AwaitingNews, m.Cluster.Name) {
+			agents.AwaitRenewal(m.Cluster.Name, *m.HeardAt)
+		}
+	}
 }

@@ -3,14 +3,11 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"slices"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,9 +26,10 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement/presence"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
@@ -105,16 +103,16 @@ func (c *crowd) create(ctx context.Context, name string, canary bool) error {
 	if err := c.direct.Status().Update(ctx, cluster); err != nil {
 		return err
 	}
-	revision, err := revisionOf(c.fleet)
+	revision, err := reader.TextRevision(c.fleet)
 	if err != nil {
 		return err
 	}
-	succeeded := newRecord(c.fleet, plan.Record{Revision: revision, Phase: plan.Succeeded, Since: time.Now()}, "")
-	deployment, err := newApplied(c.fleet, &c.fleet.Spec.Template, name, c.fleet.Spec.Replicas).newDeployment(c.fleet.Name, succeeded)
+	succeeded := reader.NewRecord(c.fleet, plan.Record{Revision: revision, Phase: plan.Succeeded, Since: time.Now()}, "")
+	deployment, err := reader.NewApplied(c.fleet, &c.fleet.Spec.Template, name, c.fleet.Spec.Replicas).NewDeployment(c.fleet.Name, succeeded)
 	if err != nil {
 		return err
 	}
-	return c.direct.Create(ctx, deployment, fieldOwner) // A record without its object's UID counts if the hub wrote it.
+	return c.direct.Create(ctx, deployment, reader.FieldOwner) // A record without its object's UID counts if the hub wrote it.
 }
 
 // playClusters lets every MachineDeployment say, in two steps, that it is what its spec says, as often as that changes. The
@@ -194,7 +192,7 @@ func (c *crowd) startHub() *hub {
 	}
 	h := &hub{cached: manager.GetClient()}
 	h.Controller, err = New(Deps{
-		Client: manager.GetClient(), Live: c.countReads(), Recorder: &events.FakeRecorder{}, Placements: &placement.Kinds{},
+		Client: manager.GetClient(), Live: c.countReads(), Recorder: &events.FakeRecorder{}, Placements: &presence.Kinds{},
 		Agents: agents, Clock: clock.RealClock{}, Namespace: "default",
 	})
 	c.Expect(err).NotTo(HaveOccurred())
@@ -250,37 +248,14 @@ func (c *crowd) awaitRollout() {
 }
 
 // plan does what every event of a cluster costs: it reads the cache, and decides.
-func (h *hub) plan(ctx context.Context, fleet *v1alpha1.MachineFleet) (decision, error) {
-	s, err := h.observe(ctx, sources{h.Client, false, h.Placements.Cached}, fleet, h.Clock.Now())
+func (h *hub) plan(ctx context.Context, fleet *v1alpha1.MachineFleet) (reader.Decision, error) {
+	s, err := h.observer.ObserveCached(ctx, fleet, h.Clock.Now())
 	if err != nil {
-		return decision{}, err
+		return reader.Decision{}, err
 	}
-	d := decide(s)
-	report(s, d, s.now)
+	d := reader.Decide(s)
+	reader.Report(s, d, s.Now)
 	return d, nil
-}
-
-// cpuOf is the least CPU time that work took of some runs, on a thread of its own.
-func cpuOf(t testing.TB, runs int, work func() error) time.Duration {
-	t.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	used := func() time.Duration {
-		var spent unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &spent); err != nil {
-			t.Fatal(err)
-		}
-		return time.Duration(spent.Nano())
-	}
-	var took []time.Duration
-	for range runs {
-		before := used()
-		if err := work(); err != nil {
-			t.Fatal(err)
-		}
-		took = append(took, used()-before)
-	}
-	return slices.Min(took)
 }
 
 // cost is what an upgrade of the whole fleet takes: the CPU time of the plan that starts it, and the requests of the controller.
@@ -294,10 +269,10 @@ func (c *crowd) upgrade(h *hub, kubelet string) cost {
 	c.t.Helper()
 	upgraded := c.fleet.DeepCopy()
 	upgraded.Spec.Template.Spec.Template.Spec.Versions.Kubelet = kubelet
-	cpu := cpuOf(c.t, 5, func() error {
+	cpu := hubtest.CPUTime(c.t, 5, func() error {
 		d, err := h.plan(c.t.Context(), upgraded.DeepCopy())
-		if err == nil && (len(d.changes) != 1 || d.plan.Waves != 2) {
-			err = fmt.Errorf("the plan has %d changes and %d waves: the canary comes first", len(d.changes), d.plan.Waves)
+		if err == nil && (len(d.Changes) != 1 || d.Plan.Waves != 2) {
+			err = fmt.Errorf("the plan has %d changes and %d waves: the canary comes first", len(d.Changes), d.Plan.Waves)
 		}
 		return err
 	})
@@ -311,7 +286,7 @@ func (c *crowd) upgrade(h *hub, kubelet string) cost {
 }
 
 // A fleet of 500 clusters is upgraded under a manager. What is asserted are counts, and the CPU time of a plan.
-// Claim: An upgrade costs 3 writes per cluster, nothing at rest; 500 clusters plan under 100 ms. Broken: each cluster is read by itself; what was applied last is read of all clusters for each; the status has the time of the plan. Also: TestADecisionFor500ClustersIsFast.
+// Claim: An upgrade costs 3 writes per cluster, nothing at rest; 500 clusters plan under 100 ms. Broken: each cluster is read by itself; what was applied last is read of all clusters for each; the status has the time of the plan. Also: hub/internal/fleet/reader TestADecisionFor500ClustersIsFast.
 func TestFiveHundredClusters(t *testing.T) {
 	testenv.Long(t)
 	c := newCrowd(t)

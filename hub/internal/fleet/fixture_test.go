@@ -23,6 +23,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
@@ -103,7 +104,7 @@ func (f *fixture) remove() {
 		_ = f.direct.DeleteAllOf(ctx, &v1alpha1.MachineDeployment{}, client.InNamespace(cluster.Name))
 		_ = f.direct.Delete(ctx, cluster)
 	}
-	for _, label := range []string{v1alpha1.MachineFleetNameLabel, v1alpha1.FleetRolloutLabel} {
+	for _, label := range []string{v1alpha1.MachineFleetNameLabel, v1alpha1.FleetRolloutLabel, v1alpha1.FleetPendingLabel} {
 		_ = f.direct.DeleteAllOf(ctx, &appsv1.ControllerRevision{}, client.InNamespace("default"), client.MatchingLabels{label: f.fleet.Name})
 	}
 	_ = f.direct.Delete(ctx, f.fleet)
@@ -259,12 +260,12 @@ func (f *fixture) phases() string {
 		case d == nil:
 			all = append(all, "-")
 			continue
-		case readRecord(d) == nil:
+		case reader.ReadRecord(d) == nil:
 			all = append(all, "foreign")
 			continue
 		}
-		phase := string(readRecord(d).Phase)
-		if readRecord(d).Held {
+		phase := string(reader.ReadRecord(d).Phase)
+		if reader.ReadRecord(d).Held {
 			phase += " held"
 		}
 		all = append(all, phase+" "+d.Spec.Template.Spec.Versions.Kubelet)
@@ -309,7 +310,7 @@ func (f *fixture) settle() {
 // reportAll lets the MachineDeployments report that have news, and returns how many clusters do, or are not through.
 func (f *fixture) reportAll() int {
 	f.t.Helper()
-	present, err := f.logic.readSpelling(f.t.Context(), f.refresh())
+	present, err := f.logic.observer.ReadSpelling(f.t.Context(), f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	news := 0
 	for i := range f.clusters {
@@ -321,7 +322,7 @@ func (f *fixture) reportAll() int {
 		if d.Status.ObservedGeneration != d.Generation || !meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ProgressingCondition) {
 			f.says(false, i)
 			news++
-		} else if r := readRecord(d); r == nil || r.Phase != plan.Succeeded || fleetRevision(r.Revision) != present.revision {
+		} else if r := reader.ReadRecord(d); r == nil || r.Phase != plan.Succeeded || reader.FleetRevision(r.Revision) != present.Revision {
 			news++
 		}
 	}

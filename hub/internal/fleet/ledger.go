@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -44,9 +44,9 @@ func (l *ledger) isDirty() bool {
 }
 
 // recordBefore writes what a decision is about to overwrite: what happened to an earlier revision in a cluster.
-func (c *Controller) recordBefore(ctx context.Context, s *scope, d decision) error {
-	overwrites := len(d.removals) > 0 || slices.ContainsFunc(d.changes, func(w write) bool { return w.begins && w.member.record != nil })
-	if !overwrites || s.invalid != nil {
+func (c *Controller) recordBefore(ctx context.Context, s *reader.Scope, d reader.Decision) error {
+	overwrites := len(d.Removals) > 0 || slices.ContainsFunc(d.Changes, func(w reader.Write) bool { return w.Begins && w.Member.Record != nil })
+	if !overwrites || s.Invalid != nil {
 		return nil
 	}
 	l, err := c.observeLedger(ctx, s)
@@ -57,56 +57,54 @@ func (c *Controller) recordBefore(ctx context.Context, s *scope, d decision) err
 }
 
 // recordRollouts brings the records of a fleet's rollouts up to date, after its status was computed. It returns when it wants to do so again.
-func (c *Controller) recordRollouts(ctx context.Context, s *scope) (time.Duration, error) {
-	if s.invalid != nil || s.fleet.DeletionTimestamp != nil {
+func (c *Controller) recordRollouts(ctx context.Context, s *reader.Scope) (time.Duration, error) {
+	if s.Invalid != nil || s.Fleet.DeletionTimestamp != nil {
 		return 0, nil
 	}
-	if known, _ := c.ledgers.valueOf(s.fleet.UID); known == nil && s.atRest() {
+	if known, _ := c.ledgers.ValueOf(s.Fleet.UID); known == nil && s.AtRest() {
 		return 0, nil // A fleet at rest costs no read, also after a restart.
 	}
 	l, err := c.observeLedger(ctx, s)
 	if err != nil {
 		return 0, err
 	}
-	if current := l.newestRollout(s.revision); current != nil {
-		current.noteTurn(s, meta.FindStatusCondition(s.fleet.Status.Conditions, v1alpha1.ProgressingCondition))
+	if current := l.newestRollout(s.Revision); current != nil {
+		current.noteTurn(s, meta.FindStatusCondition(s.Fleet.Status.Conditions, v1alpha1.ProgressingCondition))
 	}
 	if !l.isDirty() {
 		return 0, nil
 	}
 	urgent := slices.ContainsFunc(l.rollouts, func(r *stored) bool { return r.urgent })
-	if wait := ledgerInterval - s.now.Sub(l.written); wait > 0 && !urgent {
+	if wait := ledgerInterval - s.Now.Sub(l.written); wait > 0 && !urgent {
 		return wait, nil
 	}
 	return 0, c.writeLedger(ctx, s, l)
 }
 
-// atRest reports whether every cluster has the current revision and succeeded with it.
-func (s *scope) atRest() bool {
-	return !slices.ContainsFunc(s.members, func(m *member) bool { return !m.selected || !s.isCurrent(m) || m.record.Phase != plan.Succeeded })
-}
-
 // observeLedger notes in the ledger what the clusters' records say.
-func (c *Controller) observeLedger(ctx context.Context, s *scope) (*ledger, error) {
-	l, _ := c.ledgers.valueOf(s.fleet.UID)
+func (c *Controller) observeLedger(ctx context.Context, s *reader.Scope) (*ledger, error) {
+	l, _ := c.ledgers.ValueOf(s.Fleet.UID)
 	if l == nil {
-		all, err := storedRollouts(ctx, c.Live, c.Namespace, s.fleet)
+		all, err := reader.Rollouts(ctx, c.Live, c.Namespace, s.Fleet)
 		if err != nil {
 			return nil, err
 		}
-		l = &ledger{rollouts: all}
-		c.ledgers.setValue(s.fleet.UID, l)
+		l = &ledger{}
+		for _, r := range all {
+			l.rollouts = append(l.rollouts, &stored{Rollout: r})
+		}
+		c.ledgers.SetValue(s.Fleet.UID, l)
 	}
 	seen, err := c.noteMembers(ctx, s, l)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range l.rollouts {
-		if r.Revision != s.revision && r.Superseded == "" {
-			r.Superseded, r.dirty, r.urgent = formatTime(s.now), true, true
+		if r.Revision != s.Revision && r.Superseded == "" {
+			r.Superseded, r.dirty, r.urgent = reader.FormatTime(s.Now), true, true
 		}
 	}
-	if current := l.newestRollout(s.revision); current != nil && current.Superseded == "" {
+	if current := l.newestRollout(s.Revision); current != nil && current.Superseded == "" {
 		current.noteLeft(s, seen)
 		c.noteApprovals(ctx, s, current)
 	}
@@ -114,16 +112,16 @@ func (c *Controller) observeLedger(ctx context.Context, s *scope) (*ledger, erro
 }
 
 // noteMembers notes how far each cluster is in the rollout of the revision that it has, and returns the names of the clusters.
-func (c *Controller) noteMembers(ctx context.Context, s *scope, l *ledger) (map[string]bool, error) {
+func (c *Controller) noteMembers(ctx context.Context, s *reader.Scope, l *ledger) (map[string]bool, error) {
 	seen := map[string]bool{}
-	for _, m := range slices.Concat(s.members, s.left) {
-		if m.record == nil || seen[m.cluster.Name] {
+	for _, m := range slices.Concat(s.Members, s.Left) {
+		if m.Record == nil || seen[m.Cluster.Name] {
 			continue
 		}
-		seen[m.cluster.Name] = true
-		revision := fleetRevision(m.record.Revision)
+		seen[m.Cluster.Name] = true
+		revision := reader.FleetRevision(m.Record.Revision)
 		r := l.newestRollout(revision)
-		if revision == s.revision && (r == nil || r.Superseded != "" && stampOf(m.record.Began) >= r.Superseded) {
+		if revision == s.Revision && (r == nil || r.Superseded != "" && reader.StampOf(m.Record.Began) >= r.Superseded) {
 			var err error
 			if r, err = c.openRollout(ctx, s, l); err != nil {
 				return nil, err
@@ -137,14 +135,14 @@ func (c *Controller) noteMembers(ctx context.Context, s *scope, l *ledger) (map[
 }
 
 // openRollout adds the rollout of the current revision, which a cluster has.
-func (c *Controller) openRollout(ctx context.Context, s *scope, l *ledger) (*stored, error) {
-	templates, err := Templates(ctx, c.Live, c.Namespace, s.fleet)
+func (c *Controller) openRollout(ctx context.Context, s *reader.Scope, l *ledger) (*stored, error) {
+	templates, err := reader.Templates(ctx, c.Live, c.Namespace, s.Fleet)
 	if err != nil {
 		return nil, err
 	}
-	r := &stored{Rollout: Rollout{Revision: s.revision, Started: formatTime(s.now)}, dirty: true, urgent: true}
+	r := &stored{Rollout: reader.Rollout{Revision: s.Revision, Started: reader.FormatTime(s.Now)}, dirty: true, urgent: true}
 	for _, t := range templates {
-		if t.Revision == s.revision {
+		if t.Revision == s.Revision {
 			r.Number = t.Number
 		}
 	}
@@ -153,68 +151,68 @@ func (c *Controller) openRollout(ctx context.Context, s *scope, l *ledger) (*sto
 }
 
 // writeLedger writes the rollouts that have changed, and removes those that are too many.
-func (c *Controller) writeLedger(ctx context.Context, s *scope, l *ledger) error {
+func (c *Controller) writeLedger(ctx context.Context, s *reader.Scope, l *ledger) error {
 	var all []error
 	for i, r := range l.rollouts {
 		if !r.dirty {
 			continue
 		}
 		order := int64(1)
-		if i > 0 && l.rollouts[i-1].object != nil {
-			order = l.rollouts[i-1].object.Revision + 1
+		if i > 0 && l.rollouts[i-1].Object != nil {
+			order = l.rollouts[i-1].Object.Revision + 1
 		}
 		all = append(all, c.writeRollout(ctx, s, r, order))
 	}
-	l.written = s.now
+	l.written = s.Now
 	if err := joinErrors(all); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			c.ledgers.setValue(s.fleet.UID, nil) // Another hub has written it, or it was removed: it is read again.
+			c.ledgers.SetValue(s.Fleet.UID, nil) // Another hub has written it, or it was removed: it is read again.
 		}
 		return err
 	}
 	for len(l.rollouts) > mostRollouts {
-		oldest := l.rollouts[0].object
+		oldest := l.rollouts[0].Object
 		uid := oldest.UID
 		if err := c.Client.Delete(ctx, oldest, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("removing the oldest rollout of machine fleet %s: %w", s.fleet.Name, err)
+			return fmt.Errorf("removing the oldest rollout of machine fleet %s: %w", s.Fleet.Name, err)
 		}
 		l.rollouts = l.rollouts[1:]
 	}
 	return nil
 }
 
-func (c *Controller) writeRollout(ctx context.Context, s *scope, r *stored, order int64) error {
+func (c *Controller) writeRollout(ctx context.Context, s *reader.Scope, r *stored, order int64) error {
 	text, err := r.recordText()
 	if err != nil {
-		return fmt.Errorf("writing the rollout of machine fleet %s as text: %w", s.fleet.Name, err)
+		return fmt.Errorf("writing the rollout of machine fleet %s as text: %w", s.Fleet.Name, err)
 	}
-	if r.object != nil {
-		changed := r.object.DeepCopy()
+	if r.Object != nil {
+		changed := r.Object.DeepCopy()
 		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.FleetRolloutAnnotation, text)
-		if err := c.Client.Patch(ctx, changed, reconciler.MergeFromWithLock(r.object), fieldOwner); err != nil {
-			return fmt.Errorf("recording the rollout of machine fleet %s: %w", s.fleet.Name, err)
+		if err := c.Client.Patch(ctx, changed, reconciler.MergeFromWithLock(r.Object), reader.FieldOwner); err != nil {
+			return fmt.Errorf("recording the rollout of machine fleet %s: %w", s.Fleet.Name, err)
 		}
-		r.object, r.dirty, r.urgent = changed, false, false
+		r.Object, r.dirty, r.urgent = changed, false, false
 		return nil
 	}
 	data, err := json.Marshal(map[string]string{"revision": r.Revision})
 	if err != nil {
 		return err
 	}
-	owner := metav1.NewControllerRef(s.fleet, v1alpha1.GroupVersion.WithKind("MachineFleet"))
+	owner := metav1.NewControllerRef(s.Fleet, v1alpha1.GroupVersion.WithKind("MachineFleet"))
 	owner.BlockOwnerDeletion = nil // It would need a right to finalizers, and nothing waits for it.
 	created := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.Namespace, GenerateName: fmt.Sprintf("%s-%s-rollout-", s.fleet.Name, r.Revision),
-			Labels:          map[string]string{v1alpha1.FleetRolloutLabel: s.fleet.Name},
+			Namespace: c.Namespace, GenerateName: fmt.Sprintf("%s-%s-rollout-", s.Fleet.Name, r.Revision),
+			Labels:          map[string]string{v1alpha1.FleetRolloutLabel: s.Fleet.Name},
 			Annotations:     map[string]string{v1alpha1.FleetRolloutAnnotation: text},
 			OwnerReferences: []metav1.OwnerReference{*owner},
 		},
 		Data: runtime.RawExtension{Raw: data}, Revision: order,
 	}
-	if err := c.Client.Create(ctx, created, fieldOwner); err != nil {
-		return fmt.Errorf("recording the rollout of machine fleet %s: %w", s.fleet.Name, err)
+	if err := c.Client.Create(ctx, created, reader.FieldOwner); err != nil {
+		return fmt.Errorf("recording the rollout of machine fleet %s: %w", s.Fleet.Name, err)
 	}
-	r.object, r.dirty, r.urgent = created, false, false
+	r.Object, r.dirty, r.urgent = created, false, false
 	return nil
 }

@@ -87,7 +87,7 @@ func (c *Collector) Collect(found chan<- prometheus.Metric) {
 				controller.collectFleet(shown{fleet.Name, found}, fleet)
 			}
 		}
-		controller.standings.keepOnly(present)
+		controller.standings.KeepOnly(present)
 	}
 }
 
@@ -143,7 +143,7 @@ func (c *Controller) collectFleet(s shown, fleet *v1alpha1.MachineFleet) {
 	s.showMetric(wavesDesc, float64(status.Waves))
 	progressing := meta.FindStatusCondition(status.Conditions, v1alpha1.ProgressingCondition)
 	s.showWhether(completeDesc, progressing != nil && progressing.Reason == v1alpha1.ReasonRolloutComplete)
-	if standing, known := c.standings.valueOf(fleet.UID); known {
+	if standing, known := c.standings.ValueOf(fleet.UID); known {
 		s.showStanding(standing, c.Clock.Now())
 	}
 }

@@ -156,6 +156,6 @@ func TestMetricsEndWithTheirFleetAndWithTheLeadership(t *testing.T) {
 	}).Should(Succeed())
 	uid := f.fleet.UID
 	f.Eventually(f.scraped).Should(BeEmpty())
-	_, known := f.logic.standings.valueOf(uid)
+	_, known := f.logic.standings.ValueOf(uid)
 	f.Expect(known).To(BeFalse(), fmt.Sprint(uid))
 }

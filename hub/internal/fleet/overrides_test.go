@@ -1,17 +1,16 @@
 package fleet
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 )
 
 func raw(t testing.TB, text string) *runtime.RawExtension {
@@ -33,100 +32,6 @@ func override(t testing.TB, name, template string) func(*v1alpha1.MachineFleet) 
 }
 
 const kubelet138 = `{spec: {template: {spec: {versions: {kubelet: v1.38.0}}}}}`
-
-func TestAnOverrideIsMerged(t *testing.T) {
-	base := &v1alpha1.MachineDeploymentTemplate{Spec: v1alpha1.MachineDeploymentTemplateSpec{
-		Selector:        v1alpha1.MachineSelector{MatchLabels: map[string]string{"app": "x"}},
-		MinReadySeconds: 7,
-		Template: v1alpha1.MachineTemplate{
-			Metadata: v1alpha1.TemplateMetadata{Labels: map[string]string{"app": "x", "tier": "1"}},
-			Spec: v1alpha1.MachineTemplateBody{
-				Versions: v1alpha1.MachineVersions{Kubelet: "v1.36.2"},
-				Taints:   []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}, {Key: "b", Effect: corev1.TaintEffectNoSchedule}},
-				Roles:    []string{"one", "two"},
-				ProviderConfig: v1alpha1.ProviderConfig{Provider: "hollow", Value: raw(t,
-					`{apiVersion: v1, kind: X, capacity: {cpu: 1, memory: 1Gi}, list: [{name: a}, {name: b}]}`)},
-			},
-		},
-	}}
-	for name, c := range map[string]struct {
-		override string
-		want     func(*v1alpha1.MachineDeploymentTemplate)
-	}{
-		"nothing": {"{}", func(*v1alpha1.MachineDeploymentTemplate) {}},
-		"a field": {kubelet138, func(m *v1alpha1.MachineDeploymentTemplate) { m.Spec.Template.Spec.Versions.Kubelet = "v1.38.0" }},
-		"labels are merged, and null removes one": {`{spec: {template: {metadata: {labels: {tier: null, zone: b}}}}}`, func(m *v1alpha1.MachineDeploymentTemplate) {
-			m.Spec.Template.Metadata.Labels = map[string]string{"app": "x", "zone": "b"}
-		}},
-		"lists are replaced": {`{spec: {template: {spec: {taints: [{key: c, effect: NoExecute}], roles: [three]}}}}`, func(m *v1alpha1.MachineDeploymentTemplate) {
-			m.Spec.Template.Spec.Taints, m.Spec.Template.Spec.Roles = []corev1.Taint{{Key: "c", Effect: corev1.TaintEffectNoExecute}}, []string{"three"}
-		}},
-		"the provider's own configuration is merged, its lists are replaced": {
-			`{spec: {template: {spec: {providerConfig: {value: {capacity: {cpu: 2}, list: [{name: c}]}}}}}}`, func(m *v1alpha1.MachineDeploymentTemplate) {
-				m.Spec.Template.Spec.ProviderConfig.Value = raw(t, `{apiVersion: v1, kind: X, capacity: {cpu: 2, memory: 1Gi}, list: [{name: c}]}`)
-			}},
-		"a map is replaced as a whole": {`{spec: {template: {spec: {providerConfig: {$patch: replace, valueRef: {name: large}}}}}}`, func(m *v1alpha1.MachineDeploymentTemplate) {
-			m.Spec.Template.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "large"}}
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			want := base.DeepCopy()
-			c.want(want)
-			got, err := mergeTemplate(base, raw(t, c.override))
-			NewWithT(t).Expect(err).NotTo(HaveOccurred())
-			text, err := yaml.Marshal(got)
-			NewWithT(t).Expect(err).NotTo(HaveOccurred())
-			wanted, err := yaml.Marshal(want)
-			NewWithT(t).Expect(err).NotTo(HaveOccurred())
-			NewWithT(t).Expect(string(text)).To(MatchYAML(wanted))
-		})
-	}
-}
-
-// A fleet that has no template in an override keeps its revision when the hub is upgraded, or all clusters would be started over.
-func TestTheRevisionWithoutOverridesIsThatOfTheTemplate(t *testing.T) {
-	g := NewWithT(t)
-	fleet := largeScope(t, 1).fleet
-	want, err := hashOf(&fleet.Spec.Template)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(Revision(fleet)).To(Equal(want))
-	fleet.Spec.Overrides = []v1alpha1.MachineFleetOverride{{Name: "a", Replicas: new(int32(3))}}
-	g.Expect(Revision(fleet)).To(Equal(want), "replicas are no part of it")
-	override(t, "b", kubelet138)(fleet)
-	other, err := Revision(fleet)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(other).NotTo(Equal(want))
-	fleet.Spec.Overrides[1].Replicas = new(int32(9))
-	g.Expect(Revision(fleet)).To(Equal(other))
-	fleet.Spec.Overrides[1].ClusterSelector.MatchLabels["b"] = "no"
-	g.Expect(Revision(fleet)).NotTo(Equal(other))
-}
-
-// Overrides that only change their places are the revision that they were, or the whole fleet would be started over.
-// Claim: Reordered overrides are not a new revision. Broken: they are kept in the order of the spec.
-func TestTheOrderOfOverridesIsNoPartOfTheRevision(t *testing.T) {
-	g := NewWithT(t)
-	fleet := largeScope(t, 1).fleet
-	override(t, "b", kubelet138)(fleet)
-	override(t, "c", `{spec: {minReadySeconds: 9}}`)(fleet)
-	override(t, "a", `{spec: {minReadySeconds: 7}}`)(fleet)
-	given := slices.Clone(fleet.Spec.Overrides)
-	names := func(overrides []v1alpha1.MachineFleetOverride) (all []string) {
-		for _, override := range overrides {
-			all = append(all, override.Name)
-		}
-		return all
-	}
-	want, err := Revision(fleet)
-	g.Expect(err).NotTo(HaveOccurred())
-	for range 2 {
-		g.Expect(names(keptOf(fleet).Overrides)).To(Equal([]string{"a", "b", "c"}), "they are kept by name")
-		g.Expect(Revision(fleet)).To(Equal(want))
-		g.Expect(fleet.Spec.Overrides).To(Equal(given), "the fleet has them in the order in which they hold")
-		slices.Reverse(fleet.Spec.Overrides)
-		slices.Reverse(given)
-	}
-}
 
 func TestAnOverriddenTemplateIsRolledOutInWaves(t *testing.T) {
 	f := newFixture(t, 3, inSteps(1, 0))
@@ -181,7 +86,7 @@ func TestAnOverrideThatCannotBeUsedBeginsNothing(t *testing.T) {
 		"two values that do not fit together": {`{spec: {minReadySeconds: 4000}}`, ".spec.progressDeadlineSeconds", "must be more than"},
 		"two provider configurations":         {`{spec: {template: {spec: {providerConfig: {value: {kind: X}}}}}}`, ".spec.template.spec.providerConfig", "exactly one"},
 		"labels that the selector needs":      {`{spec: {template: {metadata: {labels: {app: null}}}}}`, ".spec.selector", "does not match"},
-		"too much":                            {`{metadata: {annotations: {a: "` + strings.Repeat("x", mostOverrideBytes) + `"}}}`, "", "more than 262144 bytes"},
+		"too much":                            {`{metadata: {annotations: {a: "` + strings.Repeat("x", reader.MostOverrideBytes) + `"}}}`, "", "more than 262144 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f.WithT, f.t = NewWithT(t), t
@@ -275,14 +180,14 @@ func TestTheTemplatesOfOverridesAreKeptAndRestored(t *testing.T) {
 	})
 	f.settle()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.39.0, Succeeded v1.39.0"))
-	kept, err := Templates(t.Context(), f.direct, "default", f.refresh())
+	kept, err := reader.Templates(t.Context(), f.direct, "default", f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(kept).To(HaveLen(2))
 	f.update(func(fleet *v1alpha1.MachineFleet) {
 		kept[0].Restore(fleet)
 		fleet.Spec.AllowDowngrade = true
 	})
-	f.Expect(Revision(f.refresh())).To(Equal(first), "it is the same revision")
+	f.Expect(reader.Revision(f.refresh())).To(Equal(first), "it is the same revision")
 	f.settle()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.38.0"))
 	f.Expect(*f.deployment(1).Spec.Replicas).To(BeEquivalentTo(1), "replicas are no part of what is gone back to")
@@ -309,4 +214,65 @@ func TestReplicasComeFromALabel(t *testing.T) {
 	f.label(0, "example.com/machines", "")
 	f.settle()
 	f.Expect(replicas(0)).To(BeEquivalentTo(2), "without the label the fleet's own numbers hold")
+}
+
+// Claim: An override that changes nothing is no new revision. Broken: its text counts; the record has its hash.
+func TestAnOverrideThatChangesNothingIsNoRevision(t *testing.T) {
+	f := newFixture(t, 2, inSteps(1, 0))
+	f.settle()
+	revision := f.refresh().Status.Revision
+	expectSame := func(what string) {
+		t.Helper()
+		for range 2 {
+			f.reconcile()
+			f.Expect(f.writes.Counts()).NotTo(Or(HaveKey("patch MachineDeployment"), HaveKey("create ControllerRevision")), what)
+		}
+		f.Expect(f.refresh().Status.Revision).To(Equal(revision), what)
+		f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"), what)
+	}
+	all := override(t, "all", "{}")
+	f.label(0, "all", "yes")
+	f.label(1, "all", "yes")
+	f.update(all)
+	expectSame("it is added")
+	f.restart()
+	expectSame("the hub is started again")
+	f.update(func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.Overrides[0].Template = raw(t, `{spec: {template: {spec: {versions: {kubelet: v1.36.2}}}}}`)
+	})
+	expectSame("it says what the template says")
+	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Overrides = nil })
+	expectSame("it is removed")
+
+	// It is one if it keeps a cluster from a later override.
+	f.label(1, "late", "yes")
+	f.update(both(all, override(t, "late", kubelet138)))
+	f.settle()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"))
+	f.Expect(f.refresh().Status.Revision).NotTo(Equal(revision))
+	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Overrides = fleet.Spec.Overrides[1:] })
+	f.settle()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.38.0"))
+}
+
+// The hub before this one noted the hash of an override that changes nothing.
+func TestRecordsOfAnOverrideThatChangesNothingAreRead(t *testing.T) {
+	f := newFixture(t, 1, override(t, "all", "{}"))
+	f.label(0, "all", "yes")
+	f.settle()
+	chosen, err := reader.TextRevision(f.refresh())
+	f.Expect(err).NotTo(HaveOccurred())
+	f.edit(0, func(d *v1alpha1.MachineDeployment) {
+		r := reader.ReadRecord(d)
+		f.Expect(r.Revision).To(Equal(chosen))
+		merged, err := reader.UnchangedHash(&f.fleet.Spec.Template)
+		f.Expect(err).NotTo(HaveOccurred())
+		r.Revision += "." + merged
+		d.Annotations[v1alpha1.FleetRecordAnnotation] = r.AnnotationValue()
+	})
+	f.restart()
+	f.writes.Counts()
+	f.reconcile()
+	f.Expect(f.writes.Counts()).NotTo(HaveKey("patch MachineDeployment"))
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2"))
 }

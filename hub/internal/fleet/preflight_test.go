@@ -7,10 +7,10 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
@@ -21,7 +21,7 @@ func TestAllProblemsOfAClusterAreNamed(t *testing.T) {
 	cluster := f.cluster(1)
 	cluster.Status.KubernetesVersion = "v1.36.0"
 	f.Expect(f.direct.Status().Update(t.Context(), cluster)).To(Succeed())
-	foreign, err := newApplied(f.fleet, &f.fleet.Spec.Template, cluster.Name, new(int32(1))).newDeployment(f.fleet.Name, &record{})
+	foreign, err := reader.NewApplied(f.fleet, &f.fleet.Spec.Template, cluster.Name, new(int32(1))).NewDeployment(f.fleet.Name, &reader.Record{})
 	f.Expect(err).NotTo(HaveOccurred())
 	delete(foreign.Annotations, v1alpha1.FleetRecordAnnotation)
 	hubtest.Create(t, f.direct, foreign)
@@ -31,7 +31,7 @@ func TestAllProblemsOfAClusterAreNamed(t *testing.T) {
 	f.Expect(status.Failures).To(HaveLen(1))
 	f.Expect(status.Failures[0].Message).To(And(ContainSubstring("set spec.adopt"), ContainSubstring("upgrade the cluster's API server")))
 	f.Expect(status.Clusters.Blocked).To(BeEquivalentTo(1))
-	preview, err := NewPreview(t.Context(), f.direct, f.fleet, f.clock.Now())
+	preview, err := reader.NewPreview(t.Context(), f.direct, f.fleet, f.clock.Now())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(preview.Members[1].Problems()).To(ConsistOf(ContainSubstring("set spec.adopt"), ContainSubstring("upgrade the cluster's API server")))
 }
@@ -99,35 +99,6 @@ func TestABudgetCanBeIgnored(t *testing.T) {
 }
 
 func TestARolloutNeedsRoomForItsPods(t *testing.T) {
-	deployment := func(replicas, has int32) *v1alpha1.MachineDeployment {
-		d := &v1alpha1.MachineDeployment{Spec: v1alpha1.MachineDeploymentSpec{Replicas: &replicas}}
-		d.Status.Replicas = has
-		return d
-	}
-	rolling := func(surge string) v1alpha1.MachineDeploymentStrategy {
-		value := intstr.Parse(surge)
-		return v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RollingUpdate, RollingUpdate: &v1alpha1.RollingUpdateBounds{MaxSurge: &value}}
-	}
-	for name, test := range map[string]struct {
-		strategy   v1alpha1.MachineDeploymentStrategy
-		replicas   *int32
-		deployment *v1alpha1.MachineDeployment
-		needed     int
-	}{
-		"a new one":                       {rolling("50%"), new(int32(4)), nil, 4},
-		"a new one without a number":      {rolling("50%"), nil, nil, 1},
-		"surge":                           {rolling("50%"), new(int32(5)), deployment(5, 5), 3},
-		"surge of the cluster's own":      {rolling("50%"), nil, deployment(7, 7), 4},
-		"machines that are still to come": {rolling("1"), new(int32(5)), deployment(5, 3), 3},
-		"machines that are still to go":   {rolling("1"), new(int32(5)), deployment(5, 9), 0},
-		"another number than it has":      {rolling("1"), new(int32(9)), deployment(5, 5), 5},
-		"in place":                        {v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlace}, new(int32(5)), deployment(5, 5), 0},
-		"recreated":                       {v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.Recreate}, new(int32(5)), deployment(5, 5), 0},
-	} {
-		s := &scope{fleet: &v1alpha1.MachineFleet{}}
-		s.fleet.Spec.Template.Spec.Strategy = test.strategy
-		NewWithT(t).Expect(s.podsNeeded(&member{template: ownTemplate(s.fleet), replicas: test.replicas, deployment: test.deployment})).To(Equal(test.needed), name)
-	}
 	f := newFixture(t, 2, nil)
 	f.settle()
 	f.reports(1, func(s *v1alpha1.ClusterStatus) {

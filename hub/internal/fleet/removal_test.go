@@ -6,10 +6,10 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 )
 
 func deleting(fleet *v1alpha1.MachineFleet) { fleet.Spec.RemovalPolicy = v1alpha1.RemovalDelete }
@@ -33,7 +33,7 @@ func TestAClusterThatLeavesLosesItsMachineDeploymentByPolicy(t *testing.T) {
 	f.label(2, testLabel, "")
 	f.label(3, testLabel, "")
 	f.reconcile()
-	f.after(settleTime - 1)
+	f.after(reader.SettleTime - 1)
 	f.Expect(f.deployment(2)).NotTo(BeNil(), "its label may come back")
 	f.after(1)
 	f.Expect(f.deployment(2)).To(BeNil())
@@ -105,19 +105,19 @@ func TestAFleetThatIsBeingDeletedChangesNothing(t *testing.T) {
 }
 
 // A label that is gone for a moment deletes nothing.
-// Claim: `removalPolicy: Delete` waits 30 seconds and keeps bounds. Broken: each of its bounds is not looked at. Also: TestDeletionsKeepToTheBoundsOfARollout, TestEachBoundOfADeletion, TestADeletionIsLookedAtWhenItsWindowOpens.
+// Claim: `removalPolicy: Delete` waits 30 seconds and keeps bounds. Broken: each of its bounds is not looked at. Also: TestDeletionsKeepToTheBoundsOfARollout, TestADeletionIsLookedAtWhenItsWindowOpens, hub/internal/fleet/reader TestEachBoundOfADeletion.
 func TestAClusterThatComesBackSoonKeepsItsMachineDeployment(t *testing.T) {
 	f := newFixture(t, 3, both(inSteps(2, 0), deleting))
 	f.settle()
 	before := f.deployment(2).UID
 	f.label(2, testLabel, "")
 	f.reconcile()
-	f.after(settleTime / 2)
+	f.after(reader.SettleTime / 2)
 	f.label(2, testLabel, f.fleet.Name)
 	f.reconcile()
 	f.label(2, testLabel, "")
 	f.reconcile()
-	f.after(settleTime - 1)
+	f.after(reader.SettleTime - 1)
 	f.Expect(f.deployment(2)).To(HaveValue(HaveField("UID", before)))
 }
 
@@ -144,11 +144,11 @@ func TestDeletionsKeepToTheBoundsOfARollout(t *testing.T) {
 		fleet.Spec.MaintenanceWindows = []v1alpha1.MaintenanceWindow{{Name: "leap", Schedule: "0 0 29 2 *", Duration: metav1.Duration{Duration: time.Hour}}}
 	})
 	f.reconcile()
-	f.after(settleTime)
+	f.after(reader.SettleTime)
 	f.Expect(deleted()).To(Equal(0), "no window is open")
 	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.MaintenanceWindows = nil })
 	f.reconcile()
-	f.after(settleTime)
+	f.after(reader.SettleTime)
 	f.Expect(deleted()).To(Equal(1), "one at a time: its Machines are still going")
 	f.Expect(f.status().Message).To(ContainSubstring("their MachineDeployments are being deleted within maxConcurrency and maintenance windows"))
 	for i := 1; i < 4; i++ {
@@ -174,7 +174,7 @@ func TestADeletionTakesUpTheRoomOfAStart(t *testing.T) {
 	f.edit(1, func(d *v1alpha1.MachineDeployment) { d.Finalizers = []string{"example.com/machines"} })
 	f.label(1, testLabel, "")
 	f.reconcile()
-	f.after(settleTime)
+	f.after(reader.SettleTime)
 	f.Expect(f.deployment(1).DeletionTimestamp).NotTo(BeNil())
 	f.upgrade("v1.37.0")
 	f.reconcile()
@@ -183,40 +183,6 @@ func TestADeletionTakesUpTheRoomOfAStart(t *testing.T) {
 	f.reconcile()
 	f.Expect(f.phases()).To(HavePrefix("Progressing v1.37.0, "))
 	f.edit(1, func(d *v1alpha1.MachineDeployment) { d.Finalizers = nil })
-}
-
-// Each bound of a deletion holds it alone, what is held or being deleted already takes no room, and the next look is at the first window.
-func TestEachBoundOfADeletion(t *testing.T) {
-	g := NewWithT(t)
-	now := time.Unix(10_000, 0)
-	gone := func(name string, change func(*member)) *member {
-		m := &member{cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}, deployment: &v1alpha1.MachineDeployment{}, leftSince: now.Add(-settleTime)}
-		if change != nil {
-			change(m)
-		}
-		return m
-	}
-	opens := func(in time.Duration) func(*member) {
-		return func(m *member) { m.closed, m.opensAt = true, now.Add(in) }
-	}
-	s := &scope{fleet: &v1alpha1.MachineFleet{}, now: now, left: []*member{
-		gone("settling", func(m *member) { m.leftSince = m.leftSince.Add(1) }), gone("silent", func(m *member) { m.silent = true }), gone("closed", opens(2*time.Hour)),
-		gone("first", opens(time.Hour)), gone("last", opens(3*time.Hour)), gone("frozen", func(m *member) { m.held = "frozen" }),
-		gone("deleted", func(m *member) { m.deployment.DeletionTimestamp = new(metav1.NewTime(now)) }),
-		gone("frozen and deleted", func(m *member) { m.held, m.deployment.DeletionTimestamp = "frozen", new(metav1.NewTime(now)) }), gone("a", nil), gone("b", nil),
-		gone("deleted too", func(m *member) { m.deployment.DeletionTimestamp = new(metav1.NewTime(now)) }),
-	}}
-	due, waiting := s.dueRemovals(9)
-	g.Expect(append(due, waiting...)).To(BeEmpty(), "Orphan is the default")
-	s.fleet.Spec.RemovalPolicy = v1alpha1.RemovalDelete
-	waits := []string{"settling", "silent", "closed", "first", "last"}
-	for room, want := range [][2][]string{{nil, append(waits, "a", "b")}, {{"a"}, append(waits, "b")}, {{"a", "b"}, waits}, {{"a", "b"}, waits}} {
-		due, waiting = s.dueRemovals(room)
-		g.Expect([2][]string{namesOf(due), namesOf(waiting)}).To(Equal(want), "room for %d", room)
-	}
-	g.Expect(s.countDeleting()).To(Equal(2))
-	g.Expect(s.removalOpensAt(decision{removalsWaiting: waiting})).To(Equal(now.Add(time.Hour)))
-	g.Expect(s.removalOpensAt(decision{removalsWaiting: waiting[:2]})).To(BeZero(), "no window is closed")
 }
 
 // The hub looks again by itself when the window opens for which a deletion waits.
@@ -231,7 +197,7 @@ func TestADeletionIsLookedAtWhenItsWindowOpens(t *testing.T) {
 			Name: "soon", Schedule: fmt.Sprintf("%d %d * * *", opens.Minute(), opens.Hour()), Duration: metav1.Duration{Duration: time.Minute}, TimeZone: "UTC",
 		}}
 	})
-	f.after(settleTime)
+	f.after(reader.SettleTime)
 	f.reconcile()
 	after := f.result().RequeueAfter
 	f.Expect(after).To(And(BeNumerically(">", 0), BeNumerically("<=", time.Hour)))

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 )
 
 // standing is what metrics say of a fleet beyond its status. It has points in time instead of ages, so that a hub that stands
@@ -27,33 +28,33 @@ type standing struct {
 
 // noteStanding keeps the standing of a fleet after a decision. Of an invalid fleet nothing was read, so that its Machines stay what they
 // were.
-func (c *Controller) noteStanding(observed *scope, d decision) {
-	current := observed.standingFor(d)
-	if observed.invalid != nil {
-		current, _ = c.standings.valueOf(observed.fleet.UID)
+func (c *Controller) noteStanding(observed *reader.Scope, d reader.Decision) {
+	current := standingFor(observed, d)
+	if observed.Invalid != nil {
+		current, _ = c.standings.ValueOf(observed.Fleet.UID)
 		current.planned = false
 	}
-	c.standings.setValue(observed.fleet.UID, current)
+	c.standings.SetValue(observed.Fleet.UID, current)
 }
 
 // standingFor is the standing of the fleet after a decision.
-func (s *scope) standingFor(d decision) standing {
+func standingFor(s *reader.Scope, d reader.Decision) standing {
 	all := standing{
-		planned: d.plan.Waves > 0, breached: d.plan.Breached, groupsUnapproved: len(d.plan.AwaitingApproval), closed: len(d.plan.Closed),
-		soakEnds: d.plan.SoakEnds,
+		planned: d.Plan.Waves > 0, breached: d.Plan.Breached, groupsUnapproved: len(d.Plan.AwaitingApproval), closed: len(d.Plan.Closed),
+		soakEnds: d.Plan.SoakEnds,
 	}
-	for _, m := range s.members {
-		if m.deployment == nil || !m.selected {
+	for _, m := range s.Members {
+		if m.Deployment == nil || !m.Selected {
 			continue
 		}
-		status := &m.deployment.Status
+		status := &m.Deployment.Status
 		all.total += int(status.Replicas)
 		all.updated += int(status.UpdatedReplicas)
 		all.available += int(status.AvailableReplicas)
-		if !s.isCurrent(m) {
+		if !s.IsCurrent(m) {
 			continue
 		}
-		record := m.record.plannedRecord()
+		record := m.Record.PlannedRecord()
 		if !record.Begun.IsZero() && (all.started.IsZero() || record.Begun.Before(all.started)) {
 			all.started = record.Begun
 		}

@@ -8,29 +8,30 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 // traceAct carries a decision out in a span, unless it is empty. That for a change of the fleet, which seen says was not observed before,
 // starts the trace, or continues with the one that the user has named on the fleet; each later wave starts its own, with a link
 // to what was last written to a cluster.
-func (c *Controller) traceAct(ctx context.Context, s *scope, d decision, seen bool) (rest bool, err error) {
-	if d.isEmpty() {
+func (c *Controller) traceAct(ctx context.Context, s *reader.Scope, d reader.Decision, seen bool) (rest bool, err error) {
+	if d.IsEmpty() {
 		return c.act(ctx, s, d)
 	}
-	from := telemetry.From{Traceparent: telemetry.Of(s.fleet), Repeated: seen || c.tracer.Settled(s.fleet)}
-	for _, m := range s.members {
-		if from.Repeated && from.Traceparent == "" && m.deployment != nil {
-			from.Traceparent = telemetry.Of(m.deployment)
+	from := telemetry.From{Traceparent: telemetry.Of(s.Fleet), Repeated: seen || c.tracer.Settled(s.Fleet)}
+	for _, m := range s.Members {
+		if from.Repeated && from.Traceparent == "" && m.Deployment != nil {
+			from.Traceparent = telemetry.Of(m.Deployment)
 		}
 	}
-	ctx, end := c.tracer.Continue(ctx, "MachineFleet.Act", from, append(telemetry.Object("machine_fleet", s.fleet),
-		attribute.String("hollowfleet.revision", s.revision), attribute.Int("hollowfleet.changes", len(d.changes)),
-		attribute.Int("hollowfleet.corrections", len(d.corrections)), attribute.Int("hollowfleet.removals", len(d.removals)))...)
+	ctx, end := c.tracer.Continue(ctx, "MachineFleet.Act", from, append(telemetry.Object("machine_fleet", s.Fleet),
+		attribute.String("hollowfleet.revision", s.Revision), attribute.Int("hollowfleet.changes", len(d.Changes)),
+		attribute.Int("hollowfleet.corrections", len(d.Corrections)), attribute.Int("hollowfleet.removals", len(d.Removals)))...)
 	rest, err = c.act(ctx, s, d)
 	end(err)
 	if err == nil {
-		c.tracer.Settle(s.fleet)
+		c.tracer.Settle(s.Fleet)
 	}
 	return rest, err
 }

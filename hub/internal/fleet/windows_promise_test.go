@@ -21,7 +21,7 @@ func TestAWindowThatIsTakenAwayHoldsUntilARetry(t *testing.T) {
 	f.settle()
 	f.update(func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.MaintenanceWindows = []v1alpha1.MaintenanceWindow{*windowOf("0 2 * * *", "UTC", time.Hour)}
-		fleet.Spec.MaintenanceWindows[0].ClusterSelector = choose("production")
+		fleet.Spec.MaintenanceWindows[0].ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"group": "production"}}
 	})
 	f.clock.SetTime(time.Date(2026, 1, 10, 0, 0, 0, 0, time.UTC))
 	f.upgrade("v1.37.0")

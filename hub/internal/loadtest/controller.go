@@ -13,7 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
-	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement/presence"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -31,7 +31,7 @@ type Deps struct {
 	// Client reads from the cache, which has no histograms, and writes. Live reads from the API server.
 	Client     client.Client
 	Live       client.Reader
-	Placements *placement.Kinds
+	Placements *presence.Kinds
 	Clock      clock.PassiveClock
 }
 

@@ -22,7 +22,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement/presence"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -117,7 +117,7 @@ func (c *Controller) ofCluster(ctx context.Context, _ client.Object) []reconcile
 
 // ofPlacement are those that refer to a Placement.
 func (c *Controller) ofPlacement(ctx context.Context, changed client.Object) []reconcile.Request {
-	return c.openTests(ctx, func(test *v1alpha1.LoadTest) bool { return placement.Concerns(changed, test.Spec.PlacementRef) })
+	return c.openTests(ctx, func(test *v1alpha1.LoadTest) bool { return presence.Concerns(changed, test.Spec.PlacementRef) })
 }
 
 // openTests are the tests that are not over and are wanted.

@@ -202,6 +202,34 @@ func madeFor(name string) func(*v1alpha1.MachineSet) {
 	}
 }
 
+// A set that a deployment of another name has left belongs to its user: Kubernetes' Deployment would adopt it, and scale away what is too many.
+// Claim: A MachineSet left by --cascade=orphan stays whole beside a deployment of another name. Broken: it is adopted by its labels alone; the message names no label.
+func TestASetLeftByADeploymentOfAnotherNameStaysWhole(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.rest()
+	old := f.machines()
+	f.recreate(func(next *v1alpha1.MachineDeployment) { next.Name += "-next" })
+	f.reconcileAll(f.deployment)
+	f.Expect(uids(f.machines())).To(ContainElements(uids(old)), "no Ready Machine is lost")
+	left := func() *v1alpha1.MachineSet {
+		set := &v1alpha1.MachineSet{}
+		f.Expect(f.direct.Get(t.Context(), client.ObjectKey{Namespace: f.deployment.Namespace, Name: metav1.GetControllerOf(&old[0]).Name}, set)).To(Succeed())
+		return set
+	}
+	f.Expect(metav1.GetControllerOf(left())).To(BeNil())
+	f.Expect(left().Status.Conditions).To(ContainElement(And(HaveField("Type", v1alpha1.StalledCondition), HaveField("Reason", v1alpha1.ReasonSelectorOverlap),
+		HaveField("Message", ContainSubstring(v1alpha1.MachineDeploymentNameLabel+"="+f.deployment.Name)))))
+
+	set := left()
+	for _, key := range deploymentNameLabels {
+		set.Labels[key] = f.deployment.Name
+	}
+	f.Expect(f.direct.Update(t.Context(), set)).To(Succeed())
+	f.rest()
+	f.Expect(metav1.IsControlledBy(left(), f.deployment)).To(BeTrue())
+	f.Expect(f.machines()).To(HaveLen(2))
+}
+
 // A backup tool creates what it has stored, without owner references and UIDs, in any order.
 // Claim: A backup tool restores MachineSets in any order. Broken: the policy before this change. Also: test/api/admission TestMachineSetsOfTheHubCanBeRestoredWithoutOwner.
 func TestMachineSetsCanBeRestored(t *testing.T) {

@@ -187,7 +187,7 @@ func TestASetWithoutControllerWaitsForDeployments(t *testing.T) {
 	stalled := f.stalled(f.set)
 	f.Expect(stalled).NotTo(BeNil())
 	f.Expect(stalled.Reason).To(Equal(v1alpha1.ReasonSelectorOverlap))
-	f.Expect(stalled.Message).To(And(ContainSubstring("MachineDeployment pool"), ContainSubstring("delete it")))
+	f.Expect(stalled.Message).To(And(ContainSubstring("MachineDeployment pool"), ContainSubstring("hollowfleet.io/machine-deployment-name=pool"), ContainSubstring("or delete it")))
 	f.Expect(active(f.machines())).To(Equal(all))
 
 	// One adopted by a deployment is the deployment's.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -51,7 +52,7 @@ func (c Claim) comesBefore(other Claim) bool {
 // Explain says for which of others claim waits, and what a user can do; empty if it waits for none. What they select is called what.
 func Explain(claim Claim, others []Claim, what string) string {
 	var names []string
-	because := "the younger"
+	because, remedy := "the younger", "delete it, and recreate it with a selector that has a unique label"
 	for _, other := range others {
 		if !claim.WaitsFor(other) {
 			continue
@@ -59,12 +60,14 @@ func Explain(claim Claim, others []Claim, what string) string {
 		names = append(names, other.Kind+" "+other.Name)
 		if other.First != claim.First {
 			because = "which no " + other.Kind + " controls"
+			remedy = fmt.Sprintf("to have it adopted with its %s, give it the label %s=%s, and labels that spec.selector of the %s matches; or delete it",
+				what, v1alpha1.MachineDeploymentNameLabel, other.Name, other.Kind)
 		}
 	}
 	if len(names) == 0 {
 		return ""
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("spec.selector.matchLabels: this selector and that of %s match %s of each other, so this object, %s, is not reconciled: "+
-		"delete it, and recreate it with a selector that has a unique label", reconciler.ListFew(slices.Compact(names)), what, because)
+	return fmt.Sprintf("spec.selector.matchLabels: this selector and that of %s match %s of each other, so this object, %s, is not reconciled: %s",
+		reconciler.ListFew(slices.Compact(names)), what, because, remedy)
 }

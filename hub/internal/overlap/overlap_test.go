@@ -65,7 +65,8 @@ func TestTheMessageNamesWhoIsFirstAndTheRemedy(t *testing.T) {
 		"so this object, the younger, is not reconciled: delete it, and recreate it with a selector that has a unique label"))
 	controlled := change(claim("d", 0), func(c *Claim) { c.Kind, c.First = "MachineDeployment", true })
 	g.Expect(Explain(older, []Claim{controlled, controlled}, "Machines")).To(And(
-		ContainSubstring("that of MachineDeployment d match"), ContainSubstring("which no MachineDeployment controls")), "each once")
+		ContainSubstring("that of MachineDeployment d match"), ContainSubstring("which no MachineDeployment controls"),
+		ContainSubstring("give it the label hollowfleet.io/machine-deployment-name=d")), "each once, and the remedy keeps the Machines")
 	var many []Claim
 	for age := range 1000 {
 		many = append(many, claim(string(rune('A'+age%26))+"-"+time.Duration(age).String(), age+2))
