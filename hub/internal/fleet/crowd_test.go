@@ -108,11 +108,12 @@ func (c *crowd) create(ctx context.Context, name string, canary bool) error {
 		return err
 	}
 	succeeded := reader.NewRecord(c.fleet, plan.Record{Revision: revision, Phase: plan.Succeeded, Since: time.Now()}, "")
+	succeeded.Namespace = name // Otherwise it is an older hub's, and binding each record to its object costs a write more.
 	deployment, err := reader.NewApplied(c.fleet, &c.fleet.Spec.Template, name, c.fleet.Spec.Replicas).NewDeployment(c.fleet.Name, succeeded)
 	if err != nil {
 		return err
 	}
-	return c.direct.Create(ctx, deployment, reader.FieldOwner) // A record without its object's UID counts if the hub wrote it.
+	return c.direct.Create(ctx, deployment, reader.FieldOwner)
 }
 
 // playClusters lets every MachineDeployment say, in two steps, that it is what its spec says, as often as that changes. The
