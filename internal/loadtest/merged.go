@@ -39,6 +39,9 @@ type part struct {
 	runs             int
 	measurements     Measurements
 	requests, failed int64
+	// own is what the runs say of each threshold: how many measurements they have in all, the longest of their values, and whether it
+	// is met in each.
+	own []v1alpha1.LoadThresholdResult
 }
 
 type worst struct {
@@ -62,12 +65,13 @@ func (m *Merged) Add(run *v1alpha1.LoadTestRun) {
 		m.Unreadable[run.Namespace] = fmt.Sprintf("what it measured cannot be read: %v", err)
 		return
 	}
-	to := &m.valid
+	to, own := &m.valid, ownResults(run, decoded)
 	if run.Status.Verdict == v1alpha1.LoadInvalid {
 		to = &m.invalid
-	} else {
-		m.addMissed(run, decoded)
+	} else if slices.ContainsFunc(own, func(r v1alpha1.LoadThresholdResult) bool { return !r.Met }) {
+		m.missed[run.Namespace] = own
 	}
+	to.addOwn(own)
 	to.runs++
 	to.requests, to.failed = to.requests+run.Status.Progress.Requests, to.failed+run.Status.Progress.Failed
 	for i := range run.Status.Histograms {
@@ -87,15 +91,36 @@ func (m *Merged) Add(run *v1alpha1.LoadTestRun) {
 	}
 }
 
-// addMissed notes the thresholds that a cluster does not meet for itself. What its agent says rests on all that was measured. Where it
-// says nothing, as that of a run that was lost, its histograms count.
-func (m *Merged) addMissed(run *v1alpha1.LoadTestRun, decoded Measurements) {
-	results := run.Status.Thresholds
-	if len(results) != len(run.Spec.Thresholds) {
-		results = Evaluate(run.Spec.Thresholds, decoded, run.Status.Progress.Requests, run.Status.Progress.Failed)
+// ownResults are what a cluster's thresholds are for itself. What its agent says rests on all that was measured. Where it says nothing,
+// as that of a run that was lost, its histograms count.
+func ownResults(run *v1alpha1.LoadTestRun, decoded Measurements) []v1alpha1.LoadThresholdResult {
+	if results := run.Status.Thresholds; len(results) == len(run.Spec.Thresholds) {
+		return slices.Clone(results)
 	}
-	if slices.ContainsFunc(results, func(r v1alpha1.LoadThresholdResult) bool { return !r.Met }) {
-		m.missed[run.Namespace] = slices.Clone(results)
+	return Evaluate(run.Spec.Thresholds, decoded, run.Status.Progress.Requests, run.Status.Progress.Failed)
+}
+
+// addOwn adds what a run says of its thresholds.
+func (p *part) addOwn(results []v1alpha1.LoadThresholdResult) {
+	for i, result := range results {
+		if i == len(p.own) {
+			p.own = append(p.own, v1alpha1.LoadThresholdResult{Met: true})
+		}
+		own := &p.own[i]
+		own.Count, own.Unfinished, own.Met = own.Count+result.Count, own.Unfinished+result.Unfinished, own.Met && result.Met
+		if own.Measured == nil || result.Measured != nil && result.Measured.Duration > own.Measured.Duration {
+			own.Measured = result.Measured
+		}
+	}
+}
+
+// completeResult corrects what became of a threshold where histograms have fewer measurements than the runs made: what does not fit into
+// a status, or into the memory here, is left out. A quantile of all together is at most the longest of the runs', so that one is shown, and
+// the threshold is met only if each run meets it.
+func (p *part) completeResult(i int, result *v1alpha1.LoadThresholdResult) {
+	if i < len(p.own) && p.own[i].Count > result.Count {
+		own := &p.own[i]
+		result.Count, result.Unfinished, result.Measured, result.Met = own.Count, own.Unfinished, own.Measured, own.Met
 	}
 }
 
@@ -130,6 +155,9 @@ func (m *Merged) Evaluate(thresholds []v1alpha1.LoadThreshold) (results []v1alph
 		from = &m.invalid
 	}
 	results = Evaluate(thresholds, from.measurements, from.requests, from.failed)
+	for i := range results {
+		from.completeResult(i, &results[i])
+	}
 	for _, cluster := range slices.Sorted(maps.Keys(m.missed)) {
 		counts := false
 		for i := range results {

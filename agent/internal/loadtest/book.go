@@ -34,6 +34,8 @@ type object struct {
 	created, readyAt time.Time
 	// timed is that the time between them has been told.
 	timed bool
+	// lack is the pods that it asks for and does not have.
+	lack lack
 }
 
 // place names an object of a template.
@@ -46,6 +48,8 @@ type book struct {
 	// there are the objects of each template that are made, in no order, for those that only read or patch.
 	there map[string][]*object
 	next  map[place]int // By template and namespace.
+	// lacks are what objects lacked when they were deleted.
+	lacks []lack
 	// changed is closed, and recreated, when something has changed that may be waited for.
 	changed chan struct{}
 }
@@ -109,6 +113,7 @@ func (b *book) markDeleting(o *object, now time.Time) (waited time.Duration, was
 		return 0, false
 	}
 	o.state = leaving
+	b.endLack(o, now)
 	return o.waitedFor(now), true
 }
 

@@ -103,6 +103,27 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
+// limit makes a quota in the namespace of a prepared run, and waits until it holds.
+func (b *env) limit(run *v1alpha1.LoadTestRun, name corev1.ResourceName, most string) {
+	b.t.Helper()
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespaces(run)[0], Name: "small"}}
+	quota.Spec.Hard = corev1.ResourceList{name: resource.MustParse(most)}
+	b.Expect(b.admin.Create(b.t.Context(), quota)).To(Succeed())
+	b.Eventually(func() (corev1.ResourceList, error) {
+		return quota.Status.Hard, b.admin.Get(context.Background(), client.ObjectKeyFromObject(quota), quota)
+	}).ShouldNot(BeEmpty())
+}
+
+// begin lets a prepared run start soon, and returns when.
+func (b *env) begin(run *v1alpha1.LoadTestRun) time.Time {
+	b.t.Helper()
+	at := metav1.NewTime(time.Now().Add(2 * time.Second).Truncate(time.Second).Add(time.Second))
+	patch, err := at.MarshalJSON()
+	b.Expect(err).NotTo(HaveOccurred())
+	b.merge(run, `{"spec":{"startTime":`+string(patch)+`}}`)
+	return at.Time
+}
+
 func TestAQuotaIsHit(t *testing.T) {
 	b := newEnv(t)
 	run := b.create("quota", configMap, func(spec *v1alpha1.LoadTestRunSpec) {
@@ -111,19 +132,11 @@ func TestAQuotaIsHit(t *testing.T) {
 		spec.Thresholds = []v1alpha1.LoadThreshold{{Measurement: v1alpha1.LoadErrors, MaxPercent: &none}}
 	}, creates(20))
 	b.reaches(run, v1alpha1.LoadTestRunPhasePrepared)
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespaces(run)[0], Name: "small"}}
-	quota.Spec.Hard = corev1.ResourceList{"count/configmaps": resource.MustParse("6")}
-	b.Expect(b.admin.Create(t.Context(), quota)).To(Succeed())
-	b.Eventually(func() (corev1.ResourceList, error) {
-		return quota.Status.Hard, b.admin.Get(context.Background(), client.ObjectKeyFromObject(quota), quota)
-	}).ShouldNot(BeEmpty())
+	b.limit(run, "count/configmaps", "6")
 	b.Consistently(b.status(run), time.Second).Should(HaveField("Phase", v1alpha1.LoadTestRunPhasePrepared), "the time has not come")
-	begin := metav1.NewTime(time.Now().Add(2 * time.Second).Truncate(time.Second).Add(time.Second))
-	patch, err := begin.MarshalJSON()
-	b.Expect(err).NotTo(HaveOccurred())
-	b.merge(run, `{"spec":{"startTime":`+string(patch)+`}}`)
+	begin := b.begin(run)
 	status := b.over(run)
-	b.Expect(status.StartTime.Time).To(BeTemporally(">=", begin.Time), "not before the time")
+	b.Expect(status.StartTime.Time).To(BeTemporally(">=", begin), "not before the time")
 	b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted), "all steps were done: %s", status.Message)
 	b.Expect(status.Verdict).To(Equal(v1alpha1.LoadMissed))
 	b.Expect(status.Errors).To(HaveLen(1))

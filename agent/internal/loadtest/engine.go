@@ -137,6 +137,9 @@ func (e *engine) doStep(ctx context.Context, step, iteration int) error {
 // recordUnfinished records what had not ended when the steps were over. Nodes that a disruption was on are not in order on purpose.
 func (e *engine) recordUnfinished(disrupted map[string]bool, now time.Time) {
 	e.pods.recordUnfinished(now)
+	for _, missing := range e.book.endLacks(now) {
+		e.pods.recordLack(missing, now)
+	}
 	e.nodes.recordUnready(disrupted, now)
 	for kind, waited := range e.book.unfinishedWaits(now) {
 		if kind == deploymentKind {

@@ -293,6 +293,9 @@ func (p *phase) renderObject(o *object) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Until the watch shows it, it lacks all its pods.
+	pods, why := countLacking(p.template.kind.GroupKind(), rendered)
+	p.book.noteLack(o.placeOf(), pods, why, p.deps.Clock.Now())
 	return json.Marshal(rendered.Object)
 }
 
@@ -317,9 +320,18 @@ func (p *phase) deleteOne(ctx context.Context, sent sentRequest, o *object) {
 }
 
 func (p *phase) getOne(ctx context.Context, sent sentRequest, o *object) {
-	_ = p.measureRequest(ctx, sent, "GET", func(ctx context.Context) error {
+	err := p.measureRequest(ctx, sent, "GET", func(ctx context.Context) error {
 		return discardAnswer(ctx, p.load.Requests.Get().AbsPath(p.template.apiPath(o.namespace, o.name)...))
 	})
+	p.forgetGone(o, err)
+}
+
+// forgetGone forgets an object that the API server does not have any more: the next requests are for others. Where none is left, they
+// are not made, and the run says so. The watch does that for some kinds only.
+func (p *phase) forgetGone(o *object, err error) {
+	if apierrors.IsNotFound(err) {
+		p.book.removeObject(o.placeOf())
+	}
 }
 
 func (p *phase) listOne(ctx context.Context, sent sentRequest, namespace string) {
@@ -330,9 +342,10 @@ func (p *phase) listOne(ctx context.Context, sent sentRequest, namespace string)
 
 func (p *phase) patchOne(ctx context.Context, sent sentRequest, o *object, n int) {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, patchAnnotation, n)
-	_ = p.measureRequest(ctx, sent, "PATCH", func(ctx context.Context) error {
+	err := p.measureRequest(ctx, sent, "PATCH", func(ctx context.Context) error {
 		return discardAnswer(ctx, p.load.Requests.Patch(types.MergePatchType).AbsPath(p.template.apiPath(o.namespace, o.name)...).Body(patch))
 	})
+	p.forgetGone(o, err)
 }
 
 // measureRequest makes a request, and records how long after its time it was answered: with the times in between, if the API server asked to

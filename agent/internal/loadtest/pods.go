@@ -55,8 +55,9 @@ type podTracker struct {
 
 	mu   sync.Mutex
 	pods map[types.NamespacedName]*podTimes
-	// created and ready count pods, and stuck those that were not Ready for long when they were deleted or the steps ended.
-	created, ready, stuck int64
+	// created and ready count pods, and stuck those that were not Ready for long when they were deleted or the steps ended. Lacking
+	// are those that were not created for long.
+	created, ready, stuck, lacking int64
 	// unready are why pods were never Ready.
 	unready unreadyPods
 	// over is that the steps are: what happens to pods later is not measured.
@@ -149,17 +150,24 @@ func (t *podTracker) recordAbandoned(key types.NamespacedName, times *podTimes, 
 		return
 	}
 	waited := max(now.Sub(times.created), 0)
-	for i, stage := range podStages {
-		if times.seen[i].IsZero() {
-			t.record(measure.Key{Measurement: stage.measurement, Unfinished: true}, waited, now)
-		}
-	}
+	t.recordUnreached(times.seen, waited, now)
 	if times.seen[stages-1].IsZero() {
-		t.record(measure.Key{Measurement: v1alpha1.LoadPodReadyByObject, Unfinished: true}, waited, now)
 		t.unready.addPod(key, times.unready)
 		if waited >= neverReadyAfter {
 			t.stuck++
 		}
+	}
+}
+
+// recordUnreached records how long a pod has waited for the stages that were not seen.
+func (t *podTracker) recordUnreached(seen [stages]time.Time, waited time.Duration, now time.Time) {
+	for i, stage := range podStages {
+		if seen[i].IsZero() {
+			t.record(measure.Key{Measurement: stage.measurement, Unfinished: true}, waited, now)
+		}
+	}
+	if seen[stages-1].IsZero() {
+		t.record(measure.Key{Measurement: v1alpha1.LoadPodReadyByObject, Unfinished: true}, waited, now)
 	}
 }
 
@@ -170,11 +178,11 @@ func (t *podTracker) countPods() (created, ready int64) {
 	return t.created, t.ready
 }
 
-// stuckCount is how many pods were not Ready for long when they were deleted or the steps ended.
-func (t *podTracker) stuckCount() int64 {
+// countStuck is how many pods were not Ready for long when they were deleted or the steps ended, and how many were not even created.
+func (t *podTracker) countStuck() (stuck, lacking int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.stuck
+	return t.stuck, t.lacking
 }
 
 // isOwnPod reports whether the run has made a pod itself, and so learns when from the answer. Those of its Deployments and the like have

@@ -26,10 +26,7 @@ func readyAtOnce(kind schema.GroupKind) bool {
 func objectReady(kind schema.GroupKind, object *unstructured.Unstructured) bool {
 	switch kind {
 	case deploymentKind, statefulSetKind:
-		wanted, found := nestedNumber(object, "spec", "replicas")
-		if !found {
-			wanted = 1
-		}
+		wanted := wantedReplicas(object)
 		observed, _ := nestedNumber(object, "status", "observedGeneration")
 		all, _ := nestedNumber(object, "status", "replicas")
 		updated, _ := nestedNumber(object, "status", "updatedReplicas")
@@ -49,6 +46,26 @@ func objectReady(kind schema.GroupKind, object *unstructured.Unstructured) bool 
 		return false
 	}
 	return true
+}
+
+// wantedReplicas is how many replicas an object asks for. 1 is the default.
+func wantedReplicas(object *unstructured.Unstructured) int64 {
+	if wanted, found := nestedNumber(object, "spec", "replicas"); found {
+		return wanted
+	}
+	return 1
+}
+
+// conditionMessage is that of a condition that is True; empty without one.
+func conditionMessage(object *unstructured.Unstructured, kind string) string {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, each := range conditions {
+		if c, ok := each.(map[string]any); ok && c["type"] == kind && c["status"] == "True" {
+			message, _ := c["message"].(string)
+			return message
+		}
+	}
+	return ""
 }
 
 func nestedNumber(object *unstructured.Unstructured, path ...string) (int64, bool) {

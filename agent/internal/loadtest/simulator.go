@@ -74,11 +74,24 @@ func (s *simulator) hadDisruption() map[string]bool {
 	return maps.Clone(s.disrupted)
 }
 
+// countUndisrupted counts the Nodes that no disruption was on.
+func (s *simulator) countUndisrupted(nodes map[string]bool) (count int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range nodes {
+		if !s.disrupted[name] {
+			count++
+		}
+	}
+	return count
+}
+
 // simulatorReport is how the simulator was, and what the validity of the run rests on.
 func (x *execution) simulatorReport() (v1alpha1.LoadSimulator, simulatorFacts) {
 	e := x.engine
 	report, facts := x.simulator.report(e.nodes.lateKubelets(), e.recorder.requests.Load(), e.recorder.late.Load())
 	facts.Interruptions, facts.WatchLag = e.watching.countInterruptions(), e.watching.lags.longestUnexplained(&e.recorder.slow)
+	facts.Unseen = x.simulator.countUndisrupted(e.nodes.hollowNodes())
 	report.WatchInterruptions, report.LongestWatchLag.Duration = facts.Interruptions, e.watching.lags.longestUnexplained(&longestByTime{}).Round(time.Millisecond)
 	report.Doubts = listDoubts(facts)
 	return report, facts

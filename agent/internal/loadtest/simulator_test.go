@@ -82,3 +82,22 @@ func TestAHeartbeatThatIsLateAtTheEndOfAShortRunIsSeen(t *testing.T) {
 	b.Expect(b.admin.Update(t.Context(), lease)).To(Succeed())
 	b.Expect(b.over(run).Simulator).To(HaveValue(HaveField("LateHeartbeats", BeEquivalentTo(1))))
 }
+
+// A run of hollow Nodes whose heartbeats nobody saw is not known to be valid: an agent without the right to Leases, for example.
+// Edge case: A run passed whose heartbeats nobody could read.
+func TestARunWhoseHeartbeatsWereNotSeenIsInvalid(t *testing.T) {
+	g := NewWithT(t)
+	e := &engine{recorder: newRecorder(), watching: newWatchHealth(clock.RealClock{}), nodes: newNodeTracker(func(measure.Key, time.Duration, time.Time) {})}
+	x := &execution{engine: e, simulator: newSimulator(clock.RealClock{})}
+	node := func(name string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.HollowNodeLabel: "true"}}}
+	}
+	e.nodes.observeNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "real"}}, true, time.Now())
+	e.nodes.observeNode(node("disrupted"), true, time.Now())
+	x.simulator.observeLeases(nil, e.nodes.hollowNodes(), map[string]bool{"disrupted": true}, time.Now())
+	_, facts := x.simulatorReport()
+	g.Expect(invalidReasons(facts)).To(BeEmpty(), "there is no Node that should have one")
+	e.nodes.observeNode(node("hollow"), true, time.Now())
+	_, facts = x.simulatorReport()
+	g.Expect(invalidReasons(facts)).To(ConsistOf(ContainSubstring("no heartbeat of 1 hollow Nodes was seen")))
+}

@@ -41,9 +41,9 @@ func verdictOf(status *v1alpha1.LoadTestRunStatus) v1alpha1.LoadVerdict {
 	return v1alpha1.LoadPassed
 }
 
-// listShortfalls say what of a load was not done although its steps are. Stuck is how many pods were not Ready for long. A threshold says
-// how many requests may fail, or how long pods may take.
-func listShortfalls(thresholds []v1alpha1.LoadThreshold, p *v1alpha1.LoadProgress, stuck int64, unready []v1alpha1.LoadUnready) []string {
+// listShortfalls say what of a load was not done although its steps are. Stuck is how many pods were not Ready for long, and lacking how many
+// were not created. A threshold says how many requests may fail, or how long pods may take.
+func listShortfalls(thresholds []v1alpha1.LoadThreshold, p *v1alpha1.LoadProgress, stuck, lacking int64, unready []v1alpha1.LoadUnready) []string {
 	limited := func(measurements ...v1alpha1.LoadMeasurement) bool {
 		return slices.ContainsFunc(thresholds, func(t v1alpha1.LoadThreshold) bool { return slices.Contains(measurements, t.Measurement) })
 	}
@@ -57,8 +57,8 @@ func listShortfalls(thresholds []v1alpha1.LoadThreshold, p *v1alpha1.LoadProgres
 	if p.Skipped > 0 {
 		list = append(list, plural.Were(p.Skipped, "request")+" not made, because there was no object for them: create enough in an earlier step")
 	}
-	if stuck > 0 && !limited(v1alpha1.LoadPodReady, v1alpha1.LoadPodReadyByObject) {
-		text := fmt.Sprintf("%d of %d pods were never Ready in %s or more, and no threshold of PodReady says how long they may take", stuck, p.PodsCreated, neverReadyAfter)
+	if stuck+lacking > 0 && !limited(v1alpha1.LoadPodReady, v1alpha1.LoadPodReadyByObject) {
+		text := fmt.Sprintf("%d of %d pods were never Ready in %s or more, and no threshold of PodReady says how long they may take", stuck+lacking, p.PodsCreated+lacking, neverReadyAfter)
 		if len(unready) > 0 {
 			text += "; most often " + conditions.Shorten(unready[0].Reason+": "+unready[0].Message, mostNote/2)
 		}
@@ -172,7 +172,8 @@ func (x *execution) reportEnd(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTe
 	status.EndTime, status.Failure = &finish, failure
 	status.Invalid, status.Notes = invalidReasons(facts), notes
 	status.Unready = x.engine.pods.unreadyReasons()
-	status.Shortfalls = listShortfalls(run.Spec.Thresholds, &status.Progress, x.engine.pods.stuckCount(), status.Unready)
+	stuck, lacking := x.engine.pods.countStuck()
+	status.Shortfalls = listShortfalls(run.Spec.Thresholds, &status.Progress, stuck, lacking, status.Unready)
 	status.Verdict = verdictOf(status)
 	setPhase(run, status, v1alpha1.LoadTestRunPhaseCleaningUp, summarizeRun(status), x.deps.Clock.Now())
 	return nil

@@ -71,22 +71,25 @@ func TestShortfalls(t *testing.T) {
 		thresholds []v1alpha1.LoadThreshold
 		progress   v1alpha1.LoadProgress
 		stuck      int64
+		lacking    int64
 		want       []string
 	}{
-		"all was done":              {nil, v1alpha1.LoadProgress{Requests: 10}, 0, nil},
-		"nothing was asked":         {[]v1alpha1.LoadThreshold{errors, ready}, v1alpha1.LoadProgress{}, 0, []string{"no request was made"}},
-		"some failed":               {nil, v1alpha1.LoadProgress{Requests: 10, Failed: 1}, 0, []string{"1 of 10 requests failed"}},
-		"all failed":                {nil, v1alpha1.LoadProgress{Requests: 10, Failed: 10}, 0, []string{"10 of 10 requests failed"}},
-		"some failed beside others": {[]v1alpha1.LoadThreshold{ready, {Measurement: v1alpha1.LoadAPIRequest}}, v1alpha1.LoadProgress{Requests: 10, Failed: 1}, 0, []string{"1 of 10 requests failed"}},
-		"some failed, and may":      {[]v1alpha1.LoadThreshold{errors}, v1alpha1.LoadProgress{Requests: 10, Failed: 1}, 0, nil},
-		"some had no object":        {[]v1alpha1.LoadThreshold{errors}, v1alpha1.LoadProgress{Requests: 10, Skipped: 5}, 0, []string{"5 requests were not made"}},
-		"all had no object":         {nil, v1alpha1.LoadProgress{Skipped: 5}, 0, []string{"no request was made", "5 requests were not made"}},
-		"pods were not Ready":       {[]v1alpha1.LoadThreshold{errors}, v1alpha1.LoadProgress{Requests: 10, PodsCreated: 10}, 3, []string{"3 of 10 pods were never Ready in 10s or more, and no threshold of PodReady says how long they may take; most often Unschedulable: no node fits"}},
-		"pods are judged otherwise": {[]v1alpha1.LoadThreshold{ready}, v1alpha1.LoadProgress{Requests: 10, PodsCreated: 10}, 3, nil},
+		"all was done":              {nil, v1alpha1.LoadProgress{Requests: 10}, 0, 0, nil},
+		"nothing was asked":         {[]v1alpha1.LoadThreshold{errors, ready}, v1alpha1.LoadProgress{}, 0, 0, []string{"no request was made"}},
+		"some failed":               {nil, v1alpha1.LoadProgress{Requests: 10, Failed: 1}, 0, 0, []string{"1 of 10 requests failed"}},
+		"all failed":                {nil, v1alpha1.LoadProgress{Requests: 10, Failed: 10}, 0, 0, []string{"10 of 10 requests failed"}},
+		"some failed beside others": {[]v1alpha1.LoadThreshold{ready, {Measurement: v1alpha1.LoadAPIRequest}}, v1alpha1.LoadProgress{Requests: 10, Failed: 1}, 0, 0, []string{"1 of 10 requests failed"}},
+		"some failed, and may":      {[]v1alpha1.LoadThreshold{errors}, v1alpha1.LoadProgress{Requests: 10, Failed: 1}, 0, 0, nil},
+		"some had no object":        {[]v1alpha1.LoadThreshold{errors}, v1alpha1.LoadProgress{Requests: 10, Skipped: 5}, 0, 0, []string{"5 requests were not made"}},
+		"all had no object":         {nil, v1alpha1.LoadProgress{Skipped: 5}, 0, 0, []string{"no request was made", "5 requests were not made"}},
+		"pods were not Ready":       {[]v1alpha1.LoadThreshold{errors}, v1alpha1.LoadProgress{Requests: 10, PodsCreated: 10}, 3, 0, []string{"3 of 10 pods were never Ready in 10s or more, and no threshold of PodReady says how long they may take; most often Unschedulable: no node fits"}},
+		"pods were not created":     {[]v1alpha1.LoadThreshold{errors}, v1alpha1.LoadProgress{Requests: 10, PodsCreated: 2}, 0, 8, []string{"8 of 10 pods were never Ready in 10s or more"}},
+		"they are judged otherwise": {[]v1alpha1.LoadThreshold{ready}, v1alpha1.LoadProgress{Requests: 10, PodsCreated: 2}, 0, 8, nil},
+		"pods are judged otherwise": {[]v1alpha1.LoadThreshold{ready}, v1alpha1.LoadProgress{Requests: 10, PodsCreated: 10}, 3, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			got := listShortfalls(test.thresholds, &test.progress, test.stuck, why)
+			got := listShortfalls(test.thresholds, &test.progress, test.stuck, test.lacking, why)
 			g.Expect(got).To(HaveLen(len(test.want)))
 			for i, want := range test.want {
 				g.Expect(got[i]).To(ContainSubstring(want))

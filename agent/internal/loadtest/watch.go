@@ -116,7 +116,7 @@ func (e *engine) watchedKinds() map[schema.GroupVersionResource]schema.GroupKind
 			if template == nil || template.kind.GroupKind() == podKind {
 				continue
 			}
-			if kind := template.kind.GroupKind(); phase.Wait == v1alpha1.LoadWaitReady && !readyAtOnce(kind) || phase.Wait == v1alpha1.LoadWaitGone || kind == deploymentKind {
+			if kind := template.kind.GroupKind(); phase.Wait == v1alpha1.LoadWaitReady && !readyAtOnce(kind) || phase.Wait == v1alpha1.LoadWaitGone || asksForPods(kind) {
 				found[template.resource] = kind
 			}
 		}
@@ -179,8 +179,10 @@ func (e *engine) objectHandler(kind schema.GroupKind) handler {
 	}
 	return handler{
 		observe: func(object any, _ bool) {
-			now := e.deps.Clock.Now()
-			took, first := e.book.observeObject(at(object), objectReady(kind, object.(*unstructured.Unstructured)), now)
+			now, o := e.deps.Clock.Now(), object.(*unstructured.Unstructured)
+			pods, why := countLacking(kind, o)
+			e.book.noteLack(at(object), pods, why, now)
+			took, first := e.book.observeObject(at(object), objectReady(kind, o), now)
 			if first {
 				e.rolledOut(kind, took, now)
 			}
@@ -228,7 +230,7 @@ func shrinkPod(object any) (any, error) {
 	return small, nil
 }
 
-// shrinkObject leaves metadata, status and the number of replicas.
+// shrinkObject leaves metadata, status, the number of replicas and whether it is paused.
 func shrinkObject(object any) (any, error) {
 	o, ok := object.(*unstructured.Unstructured)
 	if !ok {
@@ -243,6 +245,9 @@ func shrinkObject(object any) (any, error) {
 	small.SetLabels(ownLabels(o.GetLabels()))
 	if replicas, found := nestedNumber(o, "spec", "replicas"); found {
 		_ = unstructured.SetNestedField(small.Object, replicas, "spec", "replicas")
+	}
+	if paused, _, _ := unstructured.NestedBool(o.Object, "spec", "paused"); paused {
+		_ = unstructured.SetNestedField(small.Object, true, "spec", "paused")
 	}
 	return small, nil
 }

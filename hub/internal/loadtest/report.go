@@ -232,8 +232,12 @@ func (d *Decision) describeOutcome() string {
 	if s.Invalid > 0 {
 		texts = append(texts, fmt.Sprintf("the measurements of %d of %d clusters are invalid: %s", s.Invalid, s.Clusters, namesOf(s.InvalidRuns, s.Invalid)))
 	}
-	if s.Failed > 0 {
+	if len(s.Failures) > 0 {
 		texts = append(texts, "see status.failures for the others")
+	}
+	// Whatever else has failed is named.
+	if deleted := int(s.Failed) - len(s.Failures); deleted > 0 && len(s.Failures) < fanout.MostFailures {
+		texts = append(texts, plural.Were(deleted, "LoadTestRun")+" deleted during the test")
 	}
 	return strings.Join(texts, ", ")
 }

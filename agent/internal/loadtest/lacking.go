@@ -1,0 +1,101 @@
+package loadtest
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// notCreated is the reason of pods that were never created.
+const notCreated = "NotCreated"
+
+var (
+	daemonSetKind = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
+	// replicated are the kinds that ask for pods by spec.replicas.
+	replicated = []schema.GroupKind{deploymentKind, statefulSetKind, {Group: "apps", Kind: "ReplicaSet"}, {Kind: "ReplicationController"}}
+)
+
+// lack is pods that an object asks for and that do not exist: an admission plugin refuses them, or a controller does not work. The watch of
+// pods never shows them.
+type lack struct {
+	pods  int64
+	since time.Time
+	// waited is how long they had been missing when nobody waited for them any more.
+	waited time.Duration
+	why    string
+}
+
+// asksForPods reports whether objects of a kind say how many pods they ask for, and how many exist.
+func asksForPods(kind schema.GroupKind) bool {
+	return kind == daemonSetKind || slices.Contains(replicated, kind)
+}
+
+// countLacking is how many pods an object asks for that do not exist, and why, if it says so.
+func countLacking(kind schema.GroupKind, object *unstructured.Unstructured) (pods int64, why string) {
+	var wanted, exist int64
+	switch {
+	case kind == daemonSetKind:
+		wanted, _ = nestedNumber(object, "status", "desiredNumberScheduled")
+		exist, _ = nestedNumber(object, "status", "currentNumberScheduled")
+	case slices.Contains(replicated, kind):
+		if paused, _, _ := unstructured.NestedBool(object.Object, "spec", "paused"); paused {
+			return 0, ""
+		}
+		wanted = wantedReplicas(object)
+		exist, _ = nestedNumber(object, "status", "replicas")
+	}
+	return max(wanted-exist, 0), conditionMessage(object, "ReplicaFailure")
+}
+
+// noteLack notes how many pods an object lacks.
+func (b *book) noteLack(at place, pods int64, why string, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.objects[at]
+	switch {
+	case o == nil:
+	case pods == 0:
+		o.lack = lack{}
+	case o.lack.pods == 0:
+		o.lack = lack{pods: pods, since: now, why: why}
+	default:
+		o.lack.pods, o.lack.why = pods, why
+	}
+}
+
+// endLack keeps what an object lacks that is being deleted. The caller holds mu.
+func (b *book) endLack(o *object, now time.Time) {
+	if o.lack.pods > 0 {
+		o.lack.waited = max(now.Sub(o.lack.since), 0)
+		b.lacks = append(b.lacks, o.lack)
+		o.lack = lack{}
+	}
+}
+
+// endLacks returns what objects lack, and what those lacked that were deleted.
+func (b *book) endLacks(now time.Time) []lack {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, o := range b.objects {
+		if o.state == made {
+			b.endLack(o, now)
+		}
+	}
+	return b.lacks
+}
+
+// recordLack records pods that were never created as pods that reached nothing.
+func (t *podTracker) recordLack(missing lack, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for range missing.pods {
+		t.recordUnreached([stages]time.Time{}, missing.waited, now)
+		t.unready.addPod(types.NamespacedName{}, unreadyPod{reason: notCreated, message: missing.why})
+	}
+	if missing.waited >= neverReadyAfter {
+		t.lacking += missing.pods
+	}
+}
