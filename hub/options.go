@@ -57,7 +57,8 @@ type Options struct {
 	// Namespace holds the lease of the leader; it is created if missing. Default hollowfleet-system, and no flag sets it:
 	// "hub install" gives the hub its roles in that one alone.
 	Namespace string
-	// NoLeaderElection lets the hub work without being elected. Only for a hub that is surely the only one.
+	// NoLeaderElection lets the hub work without being elected. Only for a hub that is surely the only one. It renews the Lease of the
+	// leader all the same, unless another hub does.
 	NoLeaderElection bool
 	// HealthAddress serves /healthz and /readyz, MetricsAddress /metrics; "0" serves none. Defaults
 	// 127.0.0.1:8081 and 127.0.0.1:8080.

@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,7 +70,8 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	defer served.closePorts()
-	lease, err := newLease(options)
+	// kubectl hollow reads there whether a hub works, and its version.
+	lease, err := leader.NewLease(options.Config, options.Namespace, leaderLease, map[string]string{v1alpha1.VersionLabel: version.Label()})
 	if err != nil {
 		return err
 	}
@@ -79,10 +79,8 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return explainMissingKinds(err)
 	}
-	if !options.NoLeaderElection {
-		if err := ensureNamespace(ctx, options); err != nil {
-			return err
-		}
+	if err := prepareLease(ctx, hub, options, lease); err != nil {
+		return err
 	}
 	if err := telemetry.RegisterBuildInfo(metrics.Registry, "hub", version.Here()); err != nil {
 		return err
@@ -123,28 +121,16 @@ func explainMissingKinds(err error) error {
 	return err
 }
 
-// newLease is the Lease for which the hub is elected; nil if it needs none. kubectl hollow version reads the label there.
-func newLease(options Options) (*leader.Lease, error) {
-	if options.NoLeaderElection {
-		return nil, nil
-	}
-	return leader.NewLease(options.Config, options.Namespace, leaderLease, map[string]string{v1alpha1.VersionLabel: version.Label()})
-}
-
 func newManager(options Options, served *endpoints, lease *leader.Lease) (manager.Manager, error) {
-	var lock resourcelock.Interface
-	if lease != nil {
-		lock = lease.Lock
-	}
 	hub, err := ctrl.NewManager(options.Config, manager.Options{
 		Scheme:                              scheme.New(),
 		Cache:                               cacheOptions(),
 		NewClient:                           undecodable.NewClient,
 		Logger:                              options.Logger,
-		LeaderElection:                      lease != nil,
+		LeaderElection:                      !options.NoLeaderElection,
 		LeaderElectionID:                    leaderLease,
 		LeaderElectionNamespace:             options.Namespace,
-		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionResourceLockInterface: lease.Lock,
 		// The caller of Run ends right after it, so the lease may be given up at once.
 		LeaderElectionReleaseOnCancel: true,
 		Metrics:                       served.metricsOptions(options.MetricsAddress),
@@ -158,10 +144,8 @@ func newManager(options Options, served *endpoints, lease *leader.Lease) (manage
 	if err != nil {
 		return nil, fmt.Errorf("setting the hub up: %w", err)
 	}
-	if lease != nil {
-		// The election has events of the older kind only, as in controller-runtime.
-		lease.Lock.LockConfig.EventRecorder = hub.GetEventRecorderFor(leaderLease) //nolint:staticcheck // It takes no other.
-	}
+	// The election has events of the older kind only, as in controller-runtime.
+	lease.Lock.LockConfig.EventRecorder = hub.GetEventRecorderFor(leaderLease) //nolint:staticcheck // It takes no other.
 	return hub, nil
 }
 
@@ -232,7 +216,7 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	}
 	fleets, err := fleet.New(fleet.Deps{
 		Client: hub.GetClient(), Live: live, Recorder: recorder, Placements: placements, Agents: agents, Clock: now, Namespace: options.Namespace,
-		Tracing: tracers, Leads: leadsUntil(lease),
+		Tracing: tracers, Leads: leadsUntil(options, lease),
 	})
 	if err != nil {
 		return err
@@ -268,8 +252,8 @@ func setUp(hub manager.Manager, options Options, newQueue fairqueue.New, setups 
 }
 
 // leadsUntil tells until when a hub leads that was elected; nil if it was not.
-func leadsUntil(lease *leader.Lease) func(context.Context) (time.Time, error) {
-	if lease == nil {
+func leadsUntil(options Options, lease *leader.Lease) func(context.Context) (time.Time, error) {
+	if options.NoLeaderElection {
 		return nil
 	}
 	return lease.HeldUntil

@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -213,6 +214,36 @@ func TestHubServesHealthAndMetricsAndGivesItsLeaseUp(t *testing.T) {
 	r.Expect(r.stop()).To(Succeed(), "an end that was asked for is no error")
 	r.Expect(r.direct.Get(t.Context(), key, lease)).To(Succeed())
 	r.Expect(lease.Spec.HolderIdentity).To(HaveValue(BeEmpty()), "the next hub need not wait for the lease to expire")
+}
+
+// A hub that works without being elected is not taken for one that is stopped, and takes the Lease from nobody.
+// Claim: A hub without election renews its Lease. Broken: nobody renews it; it is taken from another hub; it is not given up.
+// Edge case: With `--leader-elect=false` every command said that the hub is stopped. Also: hub/cli/cmdutil TestStateOfTheHub.
+func TestAHubWithoutElectionRenewsItsLease(t *testing.T) {
+	direct, lease := hubtest.Client(t, environment), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: hub.DefaultNamespace, Name: v1alpha1.HubLeaseName}}
+	g, key := NewWithT(t), client.ObjectKeyFromObject(lease)
+	g.Expect(client.IgnoreNotFound(direct.Delete(t.Context(), lease))).To(Succeed())
+	g.Expect(client.IgnoreAlreadyExists(direct.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: hub.DefaultNamespace}}))).To(Succeed())
+	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(3600)), RenewTime: &metav1.MicroTime{Time: time.Now()}, AcquireTime: &metav1.MicroTime{Time: time.Now()}}
+	g.Expect(direct.Create(t.Context(), lease)).To(Succeed())
+
+	r := start(t, func(o *hub.Options) { o.NoLeaderElection = true })
+	r.become(r.deployment(1), 1)
+	held := func() string {
+		r.Expect(direct.Get(t.Context(), key, lease)).To(Succeed())
+		return *lease.Spec.HolderIdentity
+	}
+	r.Expect(held()).To(Equal("another"), "the hub works, and another one keeps the Lease")
+	lease.Spec.HolderIdentity = new("")
+	r.Expect(direct.Update(t.Context(), lease)).To(Succeed())
+	r.Eventually(held).WithTimeout(time.Minute).ShouldNot(BeEmpty())
+	r.Expect(held()).NotTo(Equal("another"))
+	r.Expect(lease.Labels).To(HaveKey(v1alpha1.VersionLabel))
+	first := lease.Spec.RenewTime.Time
+	r.Eventually(func() time.Time { held(); return lease.Spec.RenewTime.Time }).WithTimeout(time.Minute).Should(BeTemporally(">", first))
+	r.Expect(r.refused.Counts()).To(BeEmpty(), "the hub's role allows it")
+	r.Expect(r.stop()).To(Succeed())
+	r.Expect(held()).To(BeEmpty())
 }
 
 func TestHubServesHealthAndMetricsOverTLS(t *testing.T) {

@@ -44,6 +44,18 @@ func TestTurnsOfTheFreezeAreTold(t *testing.T) {
 			}),
 			[]reconciler.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonTargetUnreachable, Action: "Observe", Note: "Frozen is True: not known yet"}},
 		},
+		"a workload cluster that does not answer": {
+			nil, append(frozen(v1alpha1.ReasonTargetUnreachable, "away"), metav1.Condition{
+				Type: v1alpha1.ClusterTargetReachableCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStarting,
+			}),
+			warning(v1alpha1.ReasonTargetUnreachable, "Frozen is True: away"),
+		},
+		"a workload cluster of which nothing is known any more": {
+			nil, append(frozen(v1alpha1.ReasonTargetUnreachable, "away"), metav1.Condition{
+				Type: v1alpha1.ClusterTargetReachableCondition, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonAgentSilent,
+			}),
+			warning(v1alpha1.ReasonTargetUnreachable, "Frozen is True: away"),
+		},
 		"an agent that has just joined and compares the hub": {
 			nil, frozen(v1alpha1.ReasonHubUnchecked, "it is compared"),
 			[]reconciler.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonHubUnchecked, Action: "Observe", Note: "Frozen is True: it is compared"}},
