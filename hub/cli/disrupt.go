@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,26 +25,19 @@ and how. Each fault ends on its own, even if the hub or an agent is down.`,
 }
 
 func newDisruptList(hub *cmdutil.Hub) *cobra.Command {
-	var list *cmdutil.List
-	command := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List NodeDisruptions and their progress",
+	return cmdutil.NewListCommand(hub, &cobra.Command{
+		Short: "List NodeDisruptions and their progress",
 		Long: `List NodeDisruptions: their phase, the verdict of their expectations, in how many clusters they run and have failed, and how
 many Nodes are selected, faulted, seen as faulted by their API servers, and recovered. -o wide adds the message.`,
-		Example: `  kubectl hollow disrupt list`, Args: cmdutil.Args(cobra.NoArgs),
-		RunE: func(command *cobra.Command, _ []string) error {
-			found := &v1alpha1.NodeDisruptionList{}
-			return list.Run(command.Context(), hub, found, func() *metav1.Table { return disruptionTable(found.Items, time.Now()) })
-		},
-	}
-	list = cmdutil.NewList(command, "No NodeDisruptions. Create one with: kubectl hollow disrupt create")
-	return command
+		Example: `  kubectl hollow disrupt list`,
+	}, "No NodeDisruptions. Create one with: kubectl hollow disrupt create", &v1alpha1.NodeDisruptionList{}, disruptionTable)
 }
 
-func disruptionTable(disruptions []v1alpha1.NodeDisruption, now time.Time) *metav1.Table {
+func disruptionTable(disruptions *v1alpha1.NodeDisruptionList, now time.Time) *metav1.Table {
 	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns(
 		"Name", "Phase", "Verdict", "Clusters", "Failed", "Selected", "Injected", "Observed", "Recovered", "Age", "+Message")}
-	for i := range disruptions {
-		one := &disruptions[i]
+	for i := range disruptions.Items {
+		one := &disruptions.Items[i]
 		s := &one.Status
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
 			one.Name, cmp.Or(string(s.Phase), "-"), cmp.Or(string(s.Verdict), "-"), s.Clusters, s.Failed, s.Selected, s.Injected, s.Observed, s.Recovered,
@@ -88,12 +80,5 @@ func newDisruptPause(hub *cmdutil.Hub, paused bool) *cobra.Command {
 
 func getDisruption(ctx context.Context, c client.Client, name string) (*v1alpha1.NodeDisruption, error) {
 	disruption := &v1alpha1.NodeDisruption{}
-	err := c.Get(ctx, client.ObjectKey{Name: name}, disruption)
-	if apierrors.IsNotFound(err) {
-		return nil, cmdutil.NotFound("nodedisruption %s does not exist: see kubectl hollow disrupt list", name)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("getting the disruption: %w", err)
-	}
-	return disruption, nil
+	return disruption, cmdutil.Get(ctx, c, cmdutil.DisruptionKind, client.ObjectKey{Name: name}, disruption)
 }

@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +19,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/cli/follow"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
@@ -271,32 +270,20 @@ func (d *disruptCreate) printPreview(shown *v1alpha1.NodeDisruption, clusters in
 
 // followRuns tells of each cluster whenever its run makes progress, until all are over.
 func (d *disruptCreate) followRuns(ctx context.Context, telling *cmdutil.Hub, c client.WithWatch, disruption *v1alpha1.NodeDisruption) error {
-	bounded, cancel := context.WithTimeout(ctx, cmp.Or(d.timeout, longestDisruption))
-	defer cancel()
-	if d.timeout == 0 {
-		var end func()
-		bounded, end = telling.EndWithoutHub(bounded, c)
-		defer end()
-	} else {
-		defer telling.NoteStoppedHub(bounded, c)()
-	}
-	following, stop := context.WithCancel(bounded)
-	var done sync.WaitGroup
-	said := map[string]string{}
-	done.Go(func() {
-		_ = cmdutil.Each(following, c, &v1alpha1.NodeDisruptionRunList{}, client.ObjectKey{Name: disruption.Name}, &v1alpha1.NodeDisruptionRun{}, func(run *v1alpha1.NodeDisruptionRun) {
-			if line := lineOf(run); run.Status.Message != "" && run.Labels[v1alpha1.NodeDisruptionNameLabel] == disruption.Name && said[run.Namespace] != line {
-				said[run.Namespace] = line
-				telling.Say("%s: %s", run.Namespace, line)
-			}
-		})
+	bounded, stop := telling.BoundWait(ctx, c, d.timeout, longestDisruption)
+	defer stop()
+	err := follow.InLines(bounded, telling, c, follow.Whole[*v1alpha1.NodeDisruption]{
+		List: &v1alpha1.NodeDisruptionList{}, Known: disruption,
+		See: func(now *v1alpha1.NodeDisruption) (follow.State, bool, error) {
+			*disruption = *now
+			return follow.State{}, now.Status.Phase == v1alpha1.NodeDisruptionCompleted || now.Status.Phase == v1alpha1.NodeDisruptionFailed, nil
+		},
+	}, follow.Parts[*v1alpha1.NodeDisruptionRun]{
+		List: &v1alpha1.NodeDisruptionRunList{}, Example: &v1alpha1.NodeDisruptionRun{},
+		See: func(run *v1alpha1.NodeDisruptionRun) (follow.State, bool) {
+			return follow.State{Line: run.Namespace + ": " + lineOf(run)}, run.Status.Message != "" && run.Labels[v1alpha1.NodeDisruptionNameLabel] == disruption.Name
+		},
 	})
-	err := cmdutil.Until(bounded, c, &v1alpha1.NodeDisruptionList{}, client.ObjectKeyFromObject(disruption), &v1alpha1.NodeDisruption{}, func(now *v1alpha1.NodeDisruption) (bool, error) {
-		*disruption = *now
-		return now.Status.Phase == v1alpha1.NodeDisruptionCompleted || now.Status.Phase == v1alpha1.NodeDisruptionFailed, nil
-	})
-	stop()
-	done.Wait()
 	if err != nil {
 		telling.Note("The disruption continues. To see its progress: kubectl hollow disrupt list. To end it: kubectl hollow disrupt stop %s", disruption.Name)
 		if gone := cmdutil.GoneHub(bounded); gone != nil {

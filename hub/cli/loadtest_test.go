@@ -264,7 +264,7 @@ func TestAReportIsWrittenAndCompared(t *testing.T) {
 	dir := t.TempDir()
 	for _, form := range []string{"html", "json", "junit", "text"} {
 		file := filepath.Join(dir, form)
-		f.Expect(f.succeeds("loadtest report NAME -o " + form + " --output-file " + file)).To(ContainSubstring("written"))
+		f.Expect(f.succeeds("loadtest report NAME -o " + form + " --output-file " + file)).To(Equal("Wrote " + file + "\n"))
 		f.Expect(os.ReadFile(file)).To(ContainSubstring(f.name))
 	}
 	f.Expect(f.succeeds("loadtest compare NAME --baseline " + filepath.Join(dir, "json"))).To(And(ContainSubstring("+0.0%"), ContainSubstring("no regression against "+f.name)))

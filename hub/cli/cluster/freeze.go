@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -132,7 +131,7 @@ func findFreezeTarget(command *cobra.Command, hub *cmdutil.Hub, dryRun *cmdutil.
 		t.kind, t.object, t.list = "MachineDeployment", &v1alpha1.MachineDeployment{}, &v1alpha1.MachineDeploymentList{}
 	case cmdutil.SetKind:
 		t.kind, t.object, t.list = "MachineSet", &v1alpha1.MachineSet{}, &v1alpha1.MachineSetList{}
-	case cmdutil.LoadTestKind: // It is none of freezableKinds.
+	case cmdutil.LoadTestKind, cmdutil.DisruptionKind: // They are none of freezableKinds.
 	}
 	if kind != cmdutil.ClusterKind && kind != cmdutil.FleetKind {
 		if key.Namespace, err = hub.Namespace(); err != nil {
@@ -142,14 +141,7 @@ func findFreezeTarget(command *cobra.Command, hub *cmdutil.Hub, dryRun *cmdutil.
 	if t.client, err = dryRun.Client(hub); err != nil {
 		return nil, err
 	}
-	err = t.client.Get(command.Context(), key, t.object)
-	if apierrors.IsNotFound(err) {
-		return nil, cmdutil.NotFoundObject(kind, name, key.Namespace)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", t.name, err)
-	}
-	return t, nil
+	return t, cmdutil.Get(command.Context(), t.client, kind, key, t.object)
 }
 
 func (t *freezeTarget) writeFreeze(ctx context.Context, o *freezeOptions) ([]cmdutil.Fact, error) {

@@ -1,6 +1,7 @@
 package cmdutil
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,13 +132,23 @@ func (h *Hub) NoteStoppedHub(ctx context.Context, c client.Reader) (stop func())
 	return h.followHub(ctx, c, func(error) {})
 }
 
-// EndWithoutHub is NoteStoppedHub for a command without a time of its own: the context that it returns ends when the hub is gone, and
-// GoneHub says so then.
-func (h *Hub) EndWithoutHub(ctx context.Context, c client.Reader) (ends context.Context, stop func()) {
-	ends, end := context.WithCancelCause(ctx)
-	stopFollowing := h.followHub(ctx, c, end)
-	return ends, func() {
+// BoundWait bounds the waiting of a command by its --timeout, and notes when the hub does not work. Without a timeout the context ends after
+// longest, or forever if that is 0, and when the hub is gone: GoneHub says so then. The caller calls the function that it returns when it
+// waits no more.
+func (h *Hub) BoundWait(ctx context.Context, c client.Reader, timeout, longest time.Duration) (bounded context.Context, stop func()) {
+	ctx, end := context.WithCancelCause(ctx)
+	bounded, cancel := ctx, func() {}
+	if limit := cmp.Or(timeout, longest); limit > 0 {
+		bounded, cancel = context.WithTimeout(ctx, limit)
+	}
+	gone := end
+	if timeout > 0 {
+		gone = func(error) {}
+	}
+	stopFollowing := h.followHub(bounded, c, gone)
+	return bounded, func() {
 		stopFollowing()
+		cancel()
 		end(nil)
 	}
 }
@@ -149,7 +160,7 @@ func (e *goneHubError) Error() string {
 	return "stopped waiting, because nobody does what this command waits for: " + e.problem
 }
 
-// GoneHub is the error, with the exit code of a failure, that a context of EndWithoutHub, or one made of it, ended with; nil if it has not
+// GoneHub is the error, with the exit code of a failure, that a context of BoundWait, or one made of it, ended with; nil if it has not
 // ended for that.
 func GoneHub(ctx context.Context) error {
 	var gone *goneHubError

@@ -1,10 +1,14 @@
 package cmdutil
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Kind is a kind of object as it is written on the command line.
@@ -17,6 +21,7 @@ const (
 	DeploymentKind Kind = "machinedeployment"
 	SetKind        Kind = "machineset"
 	LoadTestKind   Kind = "loadtest"
+	DisruptionKind Kind = "nodedisruption"
 )
 
 // spellings are what kubectl takes for the same kind.
@@ -65,11 +70,23 @@ func describeWanted(kinds []Kind) string {
 
 // NotFoundObject is an object of a kind that does not exist, in a namespace if the kind has one, with the command that shows which do.
 func NotFoundObject(kind Kind, name, namespace string) error {
-	see := map[Kind]string{ClusterKind: "kubectl hollow cluster list", FleetKind: "kubectl hollow fleet list", LoadTestKind: "kubectl hollow loadtest list"}[kind]
+	see := map[Kind]string{ClusterKind: "kubectl hollow cluster list", FleetKind: "kubectl hollow fleet list", LoadTestKind: "kubectl hollow loadtest list", DisruptionKind: "kubectl hollow disrupt list"}[kind]
 	if see == "" {
 		see = "kubectl get " + string(kind) + "s -n " + namespace
 	}
 	return NotFound("%s %s does not exist%s: see %s", kind, name, InNamespace(namespace), see)
+}
+
+// Get reads the object of a kind into object.
+func Get(ctx context.Context, c client.Reader, kind Kind, key client.ObjectKey, object client.Object) error {
+	err := c.Get(ctx, key, object)
+	if apierrors.IsNotFound(err) {
+		return NotFoundObject(kind, key.Name, key.Namespace)
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s %s: %w", kind, key.Name, err)
+	}
+	return nil
 }
 
 // InNamespace names a namespace in a message; a kind without one has nothing to name.

@@ -35,6 +35,16 @@ func NewList(command *cobra.Command, empty string) *List {
 	return l
 }
 
+// NewListCommand fills in what the lists of kinds without namespaces have in common. table is that of what is in found.
+func NewListCommand[L client.ObjectList](hub *Hub, template *cobra.Command, empty string, found L, table func(L, time.Time) *metav1.Table) *cobra.Command {
+	template.Use, template.Aliases, template.Args = "list", []string{"ls"}, Args(cobra.NoArgs)
+	list := NewList(template, empty)
+	template.RunE = func(command *cobra.Command, _ []string) error {
+		return list.Run(command.Context(), hub, found, func() *metav1.Table { return table(found, time.Now()) })
+	}
+	return template
+}
+
 // Run reads the objects, which the API server returns in the order of their names, and prints them. table is that of what is in into.
 func (l *List) Run(ctx context.Context, hub *Hub, into client.ObjectList, table func() *metav1.Table) error {
 	if err := l.output.Check(); err != nil {

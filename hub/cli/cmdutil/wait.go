@@ -7,25 +7,39 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Until watches the object of that key until done says so. A lost connection is made again. The error of an
-// object that goes away, or was never there, has the exit code Missing; gone may be true to wait for that.
-func Until[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, key client.ObjectKey, example T, done func(T) (bool, error)) error {
-	_, err := watchtools.UntilWithSync(ctx, listWatch(c, list, key), example, func(store cache.Store) (bool, error) {
+// Until watches the object of that key until done says so. A lost connection is made again. A watch may start with old states: done does
+// not see those older than known, which may be empty, or than the one that was listed. The error of an object that goes away, or was never
+// there, has the exit code Missing.
+func Until[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, key client.ObjectKey, known T, done func(T) (bool, error)) error {
+	from := known.GetResourceVersion() // Empty as soon as the watch has got so far: a hub that is restored goes back.
+	check := func(object any, next func(T) string) (bool, error) {
+		typed, ok := object.(T)
+		if !ok {
+			return false, fmt.Errorf("watching: got a %T", object)
+		}
+		if order, err := resourceversion.CompareResourceVersion(typed.GetResourceVersion(), from); err == nil && order < 0 {
+			return false, nil
+		}
+		from = next(typed)
+		return done(typed)
+	}
+	_, err := watchtools.UntilWithSync(ctx, listWatch(c, list, key), known, func(store cache.Store) (bool, error) {
 		for _, object := range store.List() {
-			return checkObject(object, done)
+			return check(object, T.GetResourceVersion)
 		}
 		return false, missingError(key)
 	}, func(event watch.Event) (bool, error) {
 		if event.Type == watch.Deleted {
 			return false, missingError(key)
 		}
-		return checkObject(event.Object, done)
+		return check(event.Object, func(T) string { return "" })
 	})
 	return inTime(ctx, err)
 }
@@ -36,14 +50,6 @@ func UntilGone[T client.Object](ctx context.Context, c client.WithWatch, list cl
 		return len(store.List()) == 0, nil
 	}, func(event watch.Event) (bool, error) { return event.Type == watch.Deleted, nil })
 	return inTime(ctx, err)
-}
-
-func checkObject[T client.Object](object any, done func(T) (bool, error)) (bool, error) {
-	typed, ok := object.(T)
-	if !ok {
-		return false, fmt.Errorf("watching: got a %T", object)
-	}
-	return done(typed)
 }
 
 func missingError(key client.ObjectKey) error {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,26 +28,19 @@ the measurements of all clusters and reports whether the thresholds are met.`,
 }
 
 func newList(hub *cmdutil.Hub) *cobra.Command {
-	var list *cmdutil.List
-	command := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List LoadTests, their progress and verdicts",
+	return cmdutil.NewListCommand(hub, &cobra.Command{
+		Short: "List LoadTests, their progress and verdicts",
 		Long: `List LoadTests: their phase, whether their thresholds were met, and in how many clusters they run, completed, failed, or
 are invalid because the simulator was the bottleneck. Missed counts requests that were due but not made. -o wide adds the message.`,
-		Example: `  kubectl hollow loadtest list`, Args: cmdutil.Args(cobra.NoArgs),
-		RunE: func(command *cobra.Command, _ []string) error {
-			found := &v1alpha1.LoadTestList{}
-			return list.Run(command.Context(), hub, found, func() *metav1.Table { return testTable(found.Items, time.Now()) })
-		},
-	}
-	list = cmdutil.NewList(command, "No LoadTests. Create one with: kubectl hollow loadtest run")
-	return command
+		Example: `  kubectl hollow loadtest list`,
+	}, "No LoadTests. Create one with: kubectl hollow loadtest run", &v1alpha1.LoadTestList{}, testTable)
 }
 
-func testTable(tests []v1alpha1.LoadTest, now time.Time) *metav1.Table {
+func testTable(tests *v1alpha1.LoadTestList, now time.Time) *metav1.Table {
 	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns(
 		"Name", "Phase", "Verdict", "Clusters", "Completed", "Failed", "Invalid", "Requests", "Errors", "Missed", "Age", "+Message")}
-	for i := range tests {
-		one := &tests[i]
+	for i := range tests.Items {
+		one := &tests.Items[i]
 		s := &one.Status
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
 			one.Name, cmp.Or(string(s.Phase), "-"), cmp.Or(string(s.Verdict), "-"), s.Clusters, s.Completed, s.Failed, s.Invalid,
@@ -91,14 +83,7 @@ that a disruption of the test has broken are restored. To remove the test with e
 // getTest reads a LoadTest.
 func getTest(ctx context.Context, c client.Client, name string) (*v1alpha1.LoadTest, error) {
 	test := &v1alpha1.LoadTest{}
-	err := c.Get(ctx, client.ObjectKey{Name: name}, test)
-	if apierrors.IsNotFound(err) {
-		return nil, cmdutil.NotFoundObject(cmdutil.LoadTestKind, name, "")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("getting the load test: %w", err)
-	}
-	return test, nil
+	return test, cmdutil.Get(ctx, c, cmdutil.LoadTestKind, client.ObjectKey{Name: name}, test)
 }
 
 // hasEnded reports whether nothing happens to a test any more.

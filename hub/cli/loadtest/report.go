@@ -47,7 +47,7 @@ takes it as a baseline. junit has a test case for each threshold in each cluster
 		},
 	}
 	cmdutil.ChoiceP(command, &form, "output", "o", "format of the report", asText, asHTML, asJSON, asJUnit)
-	command.Flags().StringVar(&file, "output-file", "", "file to write (default: standard output)")
+	command.Flags().StringVar(&file, "output-file", "", "file to write, replaced if it exists (default: standard output)")
 	cmdutil.KeepOldFlag(command, "file", "output-file")
 	return command
 }
@@ -71,9 +71,9 @@ func printReport(ctx context.Context, hub *cmdutil.Hub, name string, form format
 	}
 	const permissions = 0o644
 	if err := os.WriteFile(file, text.Bytes(), permissions); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
+		return fmt.Errorf("writing --output-file: %w", err)
 	}
-	hub.Say("%s written: %d bytes", file, text.Len())
+	hub.Say("Wrote %s", file)
 	return nil
 }
 

@@ -3,10 +3,8 @@ package machinefleet
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -23,12 +21,5 @@ func NewCommand(hub *cmdutil.Hub) *cobra.Command {
 // getFleet reads a MachineFleet.
 func getFleet(ctx context.Context, c client.Client, name string) (*v1alpha1.MachineFleet, error) {
 	fleet := &v1alpha1.MachineFleet{}
-	err := c.Get(ctx, client.ObjectKey{Name: name}, fleet)
-	if apierrors.IsNotFound(err) {
-		return nil, cmdutil.NotFoundObject(cmdutil.FleetKind, name, "")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading machinefleet %s: %w", name, err)
-	}
-	return fleet, nil
+	return fleet, cmdutil.Get(ctx, c, cmdutil.FleetKind, client.ObjectKey{Name: name}, fleet)
 }

@@ -15,28 +15,20 @@ import (
 )
 
 func newList(hub *cmdutil.Hub) *cobra.Command {
-	var list *cmdutil.List
-	command := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List MachineFleets and the progress of their rollouts",
+	return cmdutil.NewListCommand(hub, &cobra.Command{
+		Short: "List MachineFleets and the progress of their rollouts",
 		Long: `List MachineFleets: whether they are ready, the wave in progress, and how many clusters have the current
 revision, have failed, or are waiting because they are frozen or not Ready. -o wide adds the message.`,
 		Example: `  kubectl hollow fleet list
   kubectl hollow fleet list -o wide`,
-		Args: cmdutil.Args(cobra.NoArgs),
-		RunE: func(command *cobra.Command, _ []string) error {
-			found := &v1alpha1.MachineFleetList{}
-			return list.Run(command.Context(), hub, found, func() *metav1.Table { return listTable(found.Items, time.Now()) })
-		},
-	}
-	list = cmdutil.NewList(command, "No MachineFleets. config/samples has an example.")
-	return command
+	}, "No MachineFleets. config/samples has an example.", &v1alpha1.MachineFleetList{}, listTable)
 }
 
-func listTable(fleets []v1alpha1.MachineFleet, now time.Time) *metav1.Table {
+func listTable(fleets *v1alpha1.MachineFleetList, now time.Time) *metav1.Table {
 	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns(
 		"Name", "Ready", "Wave", "Clusters", "Updated", "Failed", "Held", "Kubelet", "Age", "+Revision", "+Message")}
-	for i := range fleets {
-		fleet := &fleets[i]
+	for i := range fleets.Items {
+		fleet := &fleets.Items[i]
 		counts := &fleet.Status.Clusters
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
 			fleet.Name, formatCondition(fleet.Status.Conditions, v1alpha1.ReadyCondition), formatWave(fleet),

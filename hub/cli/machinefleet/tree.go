@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -121,10 +120,8 @@ func readBelow(ctx context.Context, hub *cmdutil.Hub, c client.Client, kind cmdu
 	}
 	if kind == cmdutil.ClusterKind {
 		cluster := &v1alpha1.Cluster{}
-		if err := c.Get(ctx, client.ObjectKey{Name: name}, cluster); apierrors.IsNotFound(err) {
-			return nil, cmdutil.NotFoundObject(kind, name, "")
-		} else if err != nil {
-			return nil, fmt.Errorf("reading cluster %s: %w", name, err)
+		if err := cmdutil.Get(ctx, c, kind, client.ObjectKey{Name: name}, cluster); err != nil {
+			return nil, err
 		}
 		root := newNode("Cluster", name, cluster.Status.Conditions, "")
 		var err error

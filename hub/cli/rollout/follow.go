@@ -2,124 +2,84 @@ package rollout
 
 import (
 	"context"
-	"errors"
-	"sync"
-
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"fmt"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/cli/follow"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 )
 
-// clusterState is how far one cluster of a fleet is.
-type clusterState struct {
-	name  string
-	phase plan.Phase
-	// text is made of fixed words and counts: it may be written to a terminal as it is.
-	text           string
-	updated, total int64
-}
-
-// display shows how a fleet's rollout goes.
-type display interface {
-	// fleet is called with each state of the fleet, and cluster with each state of a cluster in which its revision has started.
-	showFleet(*v1alpha1.MachineFleet, progress)
-	showCluster(clusterState)
-	// close leaves what is shown as it is.
-	closeDisplay()
-}
-
 // followFleet shows the fleet and its clusters until the rollout is complete or has failed.
 func (s *subject) followFleet(ctx context.Context) error {
-	display := s.newDisplay()
-	defer display.closeDisplay()
-	ctx, cancel := context.WithCancel(ctx)
-	clusters := make(chan error, 1)
-	var mu sync.Mutex // It guards display and s.fleet.
-	defer func() {
-		cancel()
-		if err := <-clusters; !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-			s.hub.Note("The MachineDeployments of %s could not be followed: %v", s.fullName(), err)
-		}
-	}()
-	go func() {
-		key := client.ObjectKey{Name: s.fleet.Name} // All MachineDeployments of a fleet have its name.
-		clusters <- cmdutil.Each(ctx, s.client, &v1alpha1.MachineDeploymentList{}, key, &v1alpha1.MachineDeployment{},
-			func(deployment *v1alpha1.MachineDeployment) {
-				mu.Lock()
-				defer mu.Unlock()
-				if state, begun := stateOf(s.fleet, deployment); begun {
-					display.showCluster(state)
-				}
-			})
-	}()
-	return cmdutil.Until(ctx, s.client, &v1alpha1.MachineFleetList{}, client.ObjectKeyFromObject(s.fleet), s.fleet,
-		func(fleet *v1alpha1.MachineFleet) (bool, error) {
-			mu.Lock()
-			defer mu.Unlock()
+	last := ""
+	err := follow.InBars(ctx, s.hub, s.client, follow.Whole[*v1alpha1.MachineFleet]{
+		List: &v1alpha1.MachineFleetList{}, Known: s.fleet,
+		See: func(fleet *v1alpha1.MachineFleet) (follow.State, bool, error) {
 			s.fleet = fleet
 			now := progressOfFleet(fleet)
-			display.showFleet(fleet, now)
-			return now.done, now.err
-		})
+			last = now.progressLine()
+			return s.fleetState(now), now.done, now.err
+		},
+	}, follow.Parts[*v1alpha1.MachineDeployment]{
+		List: &v1alpha1.MachineDeploymentList{}, Example: &v1alpha1.MachineDeployment{},
+		See: func(deployment *v1alpha1.MachineDeployment) (follow.State, bool) {
+			return clusterState(s.fleet, deployment)
+		},
+		Count: func() int32 { return s.fleet.Status.Clusters.Selected },
+	})
+	if _, is := s.hub.Terminal(); is && last != "" {
+		s.printf("%s", last) // Bars do not say it.
+	}
+	return err
 }
 
-// stateOf reads how far a cluster is with the revision that the fleet has now; started is false if it has not started there.
-func stateOf(of *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) (state clusterState, begun bool) {
+// fleetState is how the fleet is.
+func (s *subject) fleetState(now progress) follow.State {
+	counts := &s.fleet.Status.Clusters
+	text := fmt.Sprintf("%d of %d updated", counts.Updated, totalClusters(counts))
+	if s.fleet.Status.Waves > 0 {
+		text = fmt.Sprintf("wave %d of %d, %s", s.fleet.Status.CurrentWave, s.fleet.Status.Waves, text)
+	}
+	for _, part := range []struct {
+		count int32
+		what  string
+	}{{counts.Held, "held"}, {counts.Failed, "failed"}, {counts.RollingBack, "rolling back"}, {counts.RolledBack, "rolled back"}, {counts.Blocked, "blocked"}} {
+		if part.count > 0 {
+			text += fmt.Sprintf(", %d %s", part.count, part.what)
+		}
+	}
+	return follow.State{
+		Line: s.lineOf("%s", now.progressLine()), Text: text, Current: int64(counts.Updated), Total: int64(totalClusters(counts)), Ended: now.done,
+	}
+}
+
+// clusterTexts are the phases whose text is always the same.
+var clusterTexts = map[plan.Phase]string{
+	plan.Soaking: "soaking", plan.Succeeded: "updated", plan.Failed: "failed", plan.TimedOut: "timed out", plan.RolledBack: "rolled back",
+	plan.RollbackFailed: "rollback failed",
+}
+
+// clusterState is how far a cluster is with the revision that the fleet has now; started is false if it has not started there.
+func clusterState(of *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) (state follow.State, started bool) {
 	phase := reader.PhaseOf(of, deployment)
 	if phase == plan.ToApply {
-		return clusterState{}, false
+		return follow.State{}, false
 	}
-	state = clusterState{name: deployment.Namespace, phase: phase, total: 1}
+	succeeded := phase == plan.Succeeded
+	state = follow.State{Text: clusterTexts[phase], Total: 1, Ended: succeeded, WasEnded: succeeded}
 	if deployment.Status.ObservedGeneration >= deployment.Generation { // Or they are Machines of an earlier template.
-		state.updated = int64(deployment.Status.UpdatedReplicas)
+		state.Current = int64(deployment.Status.UpdatedReplicas)
 	}
 	if deployment.Spec.Replicas != nil {
-		state.total = int64(*deployment.Spec.Replicas)
+		state.Total = int64(*deployment.Spec.Replicas)
 	}
-	switch phase {
-	case plan.ToApply:
-	case plan.Soaking:
-		state.text = "soaking"
-	case plan.Succeeded:
-		state.text = "updated"
-	case plan.Failed:
-		state.text = "failed"
-	case plan.TimedOut:
-		state.text = "timed out"
-	case plan.RolledBack:
-		state.text = "rolled back"
-	case plan.RollbackFailed:
-		state.text = "rollback failed"
-	case plan.RollingBack:
-		state.text = "rolling back, " + progressOf(deployment).text
-	case plan.Progressing:
-		state.text = progressOf(deployment).text
+	if state.Text == "" {
+		state.Text = progressOf(deployment).text
 	}
+	if phase == plan.RollingBack {
+		state.Text = "rolling back, " + state.Text
+	}
+	state.Line = fmt.Sprintf("  %s: %s", deployment.Namespace, state.Text)
 	return state, true
 }
-
-// lines is a display that prints a line for each change.
-type lines struct {
-	subject  *subject
-	last     string
-	clusters map[string]string
-}
-
-func (l *lines) showFleet(_ *v1alpha1.MachineFleet, now progress) {
-	if line := now.progressLine(); line != l.last {
-		l.subject.printf("%s", line)
-		l.last = line
-	}
-}
-
-func (l *lines) showCluster(state clusterState) {
-	if l.clusters[state.name] != state.text {
-		l.subject.hub.Say("  %s: %s", state.name, state.text)
-		l.clusters[state.name] = state.text
-	}
-}
-
-func (l *lines) closeDisplay() {}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -73,14 +72,7 @@ func findSubject(ctx context.Context, hub *cmdutil.Hub, kinds []cmdutil.Kind, co
 			return nil, err
 		}
 	}
-	err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, s.clientObject())
-	if apierrors.IsNotFound(err) {
-		return nil, cmdutil.NotFoundObject(kind, name, namespace)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading %s %s: %w", kind, name, err)
-	}
-	return s, nil
+	return s, cmdutil.Get(ctx, c, kind, client.ObjectKey{Namespace: namespace, Name: name}, s.clientObject())
 }
 
 func (s *subject) clientObject() client.Object {
@@ -169,7 +161,12 @@ func (s *subject) listFacts() []cmdutil.Fact {
 
 // printf reports on the object.
 func (s *subject) printf(format string, args ...any) {
-	s.hub.Say("%s.hollowfleet.io/%s %s", s.kindOf(), s.clientObject().GetName(), fmt.Sprintf(format, args...))
+	s.hub.Say("%s", s.lineOf(format, args...))
+}
+
+// lineOf is a report on the object.
+func (s *subject) lineOf(format string, args ...any) string {
+	return fmt.Sprintf("%s.hollowfleet.io/%s %s", s.kindOf(), s.clientObject().GetName(), fmt.Sprintf(format, args...))
 }
 
 // changeObject lets apply change the object, and writes that, unless another client has changed the object meanwhile.

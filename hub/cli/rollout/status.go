@@ -84,17 +84,8 @@ func (s *subject) currentProgress() progress {
 
 // followRollout shows every step until the rollout is complete or has failed.
 func (s *subject) followRollout(ctx context.Context, timeout time.Duration) error {
-	var limited context.Context
-	if timeout > 0 {
-		bounded, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		defer s.hub.NoteStoppedHub(bounded, s.client)()
-		limited = bounded
-	} else {
-		waiting, end := s.hub.EndWithoutHub(ctx, s.client)
-		defer end()
-		limited = waiting
-	}
+	limited, stop := s.hub.BoundWait(ctx, s.client, timeout, 0)
+	defer stop()
 	var err error
 	if s.fleet != nil {
 		err = s.followFleet(limited)

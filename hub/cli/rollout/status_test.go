@@ -10,6 +10,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/cli/follow"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 )
@@ -174,17 +175,18 @@ func TestEachPhaseOfAClusterIsShown(t *testing.T) {
 	} {
 		d := deployment(func(d *v1alpha1.MachineDeployment) { d.Namespace, d.UID, d.Status.UpdatedReplicas = "c1", "d", 1 })
 		d.Annotations = map[string]string{v1alpha1.FleetRecordAnnotation: fmt.Sprintf(`{"uid":"fleet","namespace":"c1","deployment":"d","revision":%q,"phase":%q,"since":"2026-01-01T00:00:00Z"}`, revision, phase)}
-		state, started := stateOf(fleet, d)
+		state, started := clusterState(fleet, d)
 		if phase == plan.ToApply {
 			g.Expect(started).To(BeFalse())
 			continue
 		}
 		g.Expect(started).To(BeTrue(), string(phase))
-		g.Expect(state).To(Equal(clusterState{name: "c1", phase: phase, text: text, updated: 1, total: 3}))
+		ended := phase == plan.Succeeded
+		g.Expect(state).To(Equal(follow.State{Line: "  c1: " + text, Text: text, Current: 1, Total: 3, Ended: ended, WasEnded: ended}))
 		d.Generation, d.Spec.Replicas = 3, nil // What is updated is of an earlier template.
-		state, _ = stateOf(fleet, d)
-		g.Expect(state.updated).To(BeZero())
-		g.Expect(state.total).To(Equal(int64(1)))
+		state, _ = clusterState(fleet, d)
+		g.Expect(state.Current).To(BeZero())
+		g.Expect(state.Total).To(Equal(int64(1)))
 	}
 }
 
