@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -83,4 +84,66 @@ func explainTerminating(namespace *corev1.Namespace) string {
 		return "its controller does not say why"
 	}
 	return strings.Join(reasons, "; ")
+}
+
+// cleanUpRun removes what a run made whose steps are over, as far as it is to be removed.
+func (c *Controller) cleanUpRun(ctx context.Context, run *v1alpha1.LoadTestRun, frozen string) error {
+	status := *run.Status.DeepCopy()
+	end := v1alpha1.LoadTestRunPhaseCompleted
+	if status.Failure != "" {
+		end = v1alpha1.LoadTestRunPhaseFailed
+	}
+	if !removesObjects(run.Spec.CleanupPolicy, &status) {
+		setPhase(run, &status, end, summarizeRun(&status)+"; its objects are kept until the run is deleted", c.Clock.Now())
+		return c.writeStatus(ctx, run, status)
+	}
+	if frozen != "" {
+		setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, "the objects of the run are removed when the agent is unfrozen: "+frozen, c.Clock.Now())
+		return c.writeStatus(ctx, run, status)
+	}
+	left, err := c.cleanUp(ctx, run)
+	switch {
+	case err != nil:
+		setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, err.Error(), c.Clock.Now())
+	case len(left) > 0:
+		setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, left.String(c.Clock.Now()), c.Clock.Now())
+	default:
+		setPhase(run, &status, end, summarizeRun(&status), c.Clock.Now())
+		if err := c.writeStatus(ctx, run, status); err != nil {
+			return err
+		}
+		// Nothing is left that a deletion would have to wait for.
+		return c.setFinalizer(ctx, c.known[run.UID], false)
+	}
+	return c.writeStatus(ctx, run, status)
+}
+
+// removeRun ends a run that is deleted, and lets it go when what it made is gone.
+func (c *Controller) removeRun(ctx context.Context, run *v1alpha1.LoadTestRun, frozen string) error {
+	if x := c.executionOf(run.UID); x != nil {
+		x.end(errDeleted)
+		return c.followRun(ctx, run, x)
+	}
+	if !controllerutil.ContainsFinalizer(run, v1alpha1.LoadTestRunFinalizer) {
+		return nil
+	}
+	status := *run.Status.DeepCopy()
+	phase := status.Phase
+	if !isOver(phase) {
+		phase = v1alpha1.LoadTestRunPhaseCleaningUp
+	}
+	if frozen != "" {
+		setPhase(run, &status, phase, "the objects of the run are removed when the agent is unfrozen: "+frozen, c.Clock.Now())
+		return c.writeStatus(ctx, run, status)
+	}
+	left, err := c.cleanUp(ctx, run)
+	switch {
+	case err != nil:
+		setPhase(run, &status, phase, err.Error(), c.Clock.Now())
+	case len(left) > 0:
+		setPhase(run, &status, phase, left.String(c.Clock.Now()), c.Clock.Now())
+	default:
+		return c.setFinalizer(ctx, run, false)
+	}
+	return c.writeStatus(ctx, run, status)
 }

@@ -34,8 +34,8 @@ type execution struct {
 	end    context.CancelCauseFunc
 	// over is closed when nothing continues any more.
 	over chan struct{}
-	// start receives when the first step is to start.
-	begin chan time.Time
+	// startRequest receives when the first step is to start.
+	startRequest chan time.Time
 
 	simulator *simulator
 
@@ -57,7 +57,7 @@ func startExecution(ctx context.Context, deps Deps, run *v1alpha1.LoadTestRun) (
 	ctx, end := context.WithCancelCause(ctx)
 	e.end = end
 	x := &execution{
-		deps: deps, engine: e, end: end, over: make(chan struct{}), begin: make(chan time.Time, 1), phase: v1alpha1.LoadTestRunPhasePreparing,
+		deps: deps, engine: e, end: end, over: make(chan struct{}), startRequest: make(chan time.Time, 1), phase: v1alpha1.LoadTestRunPhasePreparing,
 		simulator: newSimulator(deps.Clock),
 	}
 	go x.watchFreeze(ctx)
@@ -135,7 +135,7 @@ func (x *execution) awaitStart(ctx context.Context) (serverCounts, error) {
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case at = <-x.begin:
+		case at = <-x.startRequest:
 		}
 	}
 	counts := x.scrapeBefore(ctx)
@@ -150,7 +150,7 @@ func (x *execution) startAt(at time.Time) {
 	defer x.mu.Unlock()
 	if x.ask.IsZero() {
 		x.ask = at
-		x.begin <- at
+		x.startRequest <- at
 	}
 }
 

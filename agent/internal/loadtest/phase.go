@@ -280,7 +280,7 @@ func (p *phase) createOne(ctx context.Context, sent sentRequest, namespace strin
 	}
 	now := p.deps.Clock.Now()
 	if took, ready := p.book.markCreated(o, now); ready {
-		p.rolledOut(kind, took, now)
+		p.recordRollout(kind, took, now)
 	}
 	if kind == podKind {
 		p.pods.markAnswered(types.NamespacedName{Namespace: namespace, Name: o.name}, now)

@@ -57,7 +57,7 @@ func (h handler) OnDelete(object any) {
 // startWatches starts to follow Nodes, the pods in the run's namespaces, and the objects of its templates, until ctx ends. Pods are
 // followed by namespace: those of Deployments and other kinds, known or not, have no label of the run.
 func (e *engine) startWatches(ctx context.Context) error {
-	if err := e.mayFollow(ctx); err != nil {
+	if err := e.checkWatchAccess(ctx); err != nil {
 		return err
 	}
 	var synced []cache.InformerSynced
@@ -93,8 +93,8 @@ func (e *engine) startWatches(ctx context.Context) error {
 	return nil
 }
 
-// mayFollow reads once what is going to be followed: an informer would try without end, and not say why.
-func (e *engine) mayFollow(ctx context.Context) error {
+// checkWatchAccess reads once what is going to be followed: an informer would try without end, and not say why.
+func (e *engine) checkWatchAccess(ctx context.Context) error {
 	one := metav1.ListOptions{Limit: 1}
 	if _, err := e.load.Clientset.CoreV1().Pods(e.namespaces[0]).List(ctx, one); err != nil {
 		return withRights(fmt.Errorf("listing pods: %w", err))
@@ -184,15 +184,15 @@ func (e *engine) objectHandler(kind schema.GroupKind) handler {
 			e.book.noteLack(at(object), pods, why, now)
 			took, first := e.book.observeObject(at(object), objectReady(kind, o), now)
 			if first {
-				e.rolledOut(kind, took, now)
+				e.recordRollout(kind, took, now)
 			}
 		},
 		gone: func(object any) { e.book.removeObject(at(object)) },
 	}
 }
 
-// rolledOut records how long a Deployment took.
-func (e *engine) rolledOut(kind schema.GroupKind, took time.Duration, now time.Time) {
+// recordRollout records how long a Deployment took.
+func (e *engine) recordRollout(kind schema.GroupKind, took time.Duration, now time.Time) {
 	if kind == deploymentKind {
 		e.recorder.recordTime(measure.Key{Measurement: v1alpha1.LoadDeploymentRollout}, took, now)
 	}

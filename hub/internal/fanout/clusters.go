@@ -70,7 +70,7 @@ func Choose(selector *metav1.LabelSelector, ref *v1alpha1.PlacementReference, pl
 
 // Selection is what a decision about a parent's clusters rests on.
 type Selection struct {
-	// Clusters are all clusters of the hub that can be decoded, by name.
+	// Clusters are all clusters of the hub that can be decoded, sorted by name.
 	Clusters []v1alpha1.Cluster
 	Placed   Placed
 }
@@ -128,10 +128,9 @@ func (s *Selection) WhyNotStart(name string) string {
 
 // Named is the cluster of a name; nil if there is none.
 func (s *Selection) Named(name string) *v1alpha1.Cluster {
-	for i := range s.Clusters {
-		if s.Clusters[i].Name == name {
-			return &s.Clusters[i]
-		}
+	i, found := slices.BinarySearchFunc(s.Clusters, name, func(cluster v1alpha1.Cluster, name string) int { return cmp.Compare(cluster.Name, name) })
+	if !found {
+		return nil
 	}
-	return nil
+	return &s.Clusters[i]
 }

@@ -2,6 +2,8 @@ package loadtest
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +39,7 @@ func world(clusters int) *World {
 		}
 		w.Clusters = append(w.Clusters, cluster)
 	}
+	slices.SortFunc(w.Clusters, func(a, b v1alpha1.Cluster) int { return strings.Compare(a.Name, b.Name) }) // c100 is before c11.
 	return w
 }
 

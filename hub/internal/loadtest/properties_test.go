@@ -29,7 +29,7 @@ var next = map[v1alpha1.LoadTestRunPhase][]v1alpha1.LoadTestRunPhase{
 func (w *World) agents(t *rapid.T) {
 	for i := range w.Runs {
 		run := &w.Runs[i]
-		cluster := newView(w).clusters[run.Namespace]
+		cluster := w.Named(run.Namespace)
 		if isOver(run) || cluster == nil || !disconnectedSince(cluster).IsZero() || !rapid.Bool().Draw(t, "moves") {
 			continue
 		}
@@ -112,7 +112,7 @@ func (w *World) partly(t *rapid.T, d *Decision) {
 func checkDecision(t *rapid.T, w *World, d *Decision) {
 	v := newView(w)
 	for _, run := range d.Create {
-		if cluster := v.clusters[run.Namespace]; freeze.OfCluster(cluster.Name, cluster.Name, cluster).Frozen || v.runs[run.Namespace] != nil {
+		if cluster := w.Named(run.Namespace); freeze.OfCluster(cluster.Name, cluster.Name, cluster).Frozen || v.runs[run.Namespace] != nil {
 			t.Fatalf("a run is made in %s, which is frozen or has one", run.Namespace)
 		}
 	}
@@ -121,7 +121,7 @@ func checkDecision(t *rapid.T, w *World, d *Decision) {
 		deadline = d.Status.PrepareTime.Add(w.Test.Spec.PrepareTimeout.Duration)
 	}
 	for _, run := range d.Start {
-		if cluster := v.clusters[run.Namespace]; freeze.OfCluster(cluster.Name, cluster.Name, cluster).Frozen || run.Status.Phase != v1alpha1.LoadTestRunPhasePrepared {
+		if cluster := w.Named(run.Namespace); freeze.OfCluster(cluster.Name, cluster.Name, cluster).Frozen || run.Status.Phase != v1alpha1.LoadTestRunPhasePrepared {
 			t.Fatalf("the run of %s starts, which is frozen or not prepared", run.Namespace)
 		}
 	}

@@ -96,7 +96,7 @@ func (d *Decision) failureOf(w *view, run *v1alpha1.LoadTestRun) string {
 
 // whyUnprepared says why a run had not started with the others.
 func (w *view) whyUnprepared(run *v1alpha1.LoadTestRun) string {
-	if why := w.whyNotStart(run.Namespace); why != "" {
+	if why := w.WhyNotStart(run.Namespace); why != "" {
 		return "left out: " + why
 	}
 	return "it was not prepared when the test started: " + cmp.Or(run.Status.Failure, run.Status.Message, "its agent has not reported on it")
@@ -111,7 +111,7 @@ func (w *view) explainApart(run *v1alpha1.LoadTestRun) string {
 	if began := run.Status.StartTime; began != nil && began.Sub(run.Spec.StartTime.Time) > lateStart {
 		return fmt.Sprintf("it started %s after the others", began.Sub(run.Spec.StartTime.Time).Round(time.Second))
 	}
-	cluster := w.clusters[run.Namespace]
+	cluster := w.Named(run.Namespace)
 	if cluster == nil || cluster.Status.ClockSkew == nil || cluster.Status.ClockSkew.Abs() <= lateStart {
 		return ""
 	}

@@ -21,7 +21,7 @@ func (d *Decision) prepareRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 		}
 		switch {
 		case isOver(run):
-		case run.Status.Phase == v1alpha1.LoadTestRunPhasePrepared && w.whyNotStart(run.Namespace) == "":
+		case run.Status.Phase == v1alpha1.LoadTestRunPhasePrepared && w.WhyNotStart(run.Namespace) == "":
 			ready = append(ready, run)
 		default:
 			waiting = append(waiting, run)
@@ -60,7 +60,7 @@ func (d *Decision) startRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 	for _, run := range runs {
 		switch {
 		case isMeasured(run):
-		case run.Spec.StartTime == nil && soon && !run.Spec.Stopped && run.Status.Phase == v1alpha1.LoadTestRunPhasePrepared && w.whyNotStart(run.Namespace) == "":
+		case run.Spec.StartTime == nil && soon && !run.Spec.Stopped && run.Status.Phase == v1alpha1.LoadTestRunPhasePrepared && w.WhyNotStart(run.Namespace) == "":
 			d.Start = append(d.Start, run)
 			going++
 		case run.Spec.StartTime == nil:
@@ -85,7 +85,7 @@ func (d *Decision) startRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 
 // explainLost says why a run that is not over is not waited for; empty if it is. What it has measured so far counts.
 func (d *Decision) explainLost(w *view, run *v1alpha1.LoadTestRun) string {
-	cluster := w.clusters[run.Namespace]
+	cluster := w.Named(run.Namespace)
 	if cluster == nil {
 		return "its Cluster is gone"
 	}
@@ -110,7 +110,7 @@ func (d *Decision) createDisruptions(w *view, runs []*v1alpha1.LoadTestRun, soon
 		return
 	}
 	for _, run := range runs {
-		cluster := w.clusters[run.Namespace]
+		cluster := w.Named(run.Namespace)
 		if run.Spec.StartTime == nil || isMeasured(run) || cluster == nil || w.disruptions[run.Namespace] != nil {
 			continue
 		}
@@ -144,7 +144,7 @@ func (d *Decision) awaitCleanup(w *view, runs []*v1alpha1.LoadTestRun) {
 		if isOver(run) || !isMeasured(run) {
 			continue
 		}
-		cluster := w.clusters[run.Namespace]
+		cluster := w.Named(run.Namespace)
 		due := deadline
 		if cluster == nil {
 			due = w.Now

@@ -6,7 +6,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
@@ -15,10 +14,46 @@ import (
 // mostAttempts is how often it is started to prepare a run. That of one which is prepared, and waits for its time, is not broken off.
 const mostAttempts = 2
 
+// advanceRun does what is next for a run. Its phase, which is stored, says how far it is; a method follows it from the one to the next:
+//
+//	Pending          reportWaiting: its turn comes (see nextRun)
+//	   │  carryOut: finalizer, then startRun
+//	   ▼
+//	Preparing  ◄───┐ beginAgain, if the agent was restarted: mostAttempts times
+//	   │           │ execution.runToEnd: prepareRun
+//	   ▼           │
+//	Prepared   ────┘ awaitStart
+//	   │
+//	   ▼
+//	Running          runSteps; followRun writes progress. After a restart: interruptedStatus
+//	   │  reportEnd: the verdict
+//	   ▼
+//	CleaningUp       cleanUpRun, or removeRun for a run that is deleted
+//	   │
+//	   ▼
+//	Completed        or Failed, if status.failure is set. failUnstarted: Failed at once, from Pending
+//
+// Preparing and Prepared end in CleaningUp too, when the run fails, is stopped or deleted, or the agent freezes.
+func (c *Controller) advanceRun(ctx, life context.Context, run, first *v1alpha1.LoadTestRun, frozen string) error {
+	switch {
+	case run.DeletionTimestamp != nil:
+		return c.removeRun(ctx, run, frozen)
+	case isOver(run.Status.Phase):
+		return nil
+	case c.isRemoved(run):
+		return c.cleanUpRun(ctx, run, frozen)
+	case first != nil && run.UID == first.UID:
+		return c.carryOut(ctx, life, run, frozen)
+	case first != nil && c.hasTurn(run):
+		return c.reportWaiting(ctx, run, first)
+	}
+	return nil
+}
+
 // reportWaiting says of a run what it waits for.
 func (c *Controller) reportWaiting(ctx context.Context, run, first *v1alpha1.LoadTestRun) error {
 	if run.Spec.Stopped {
-		return c.neverBegun(ctx, run, "stopped before it started")
+		return c.failUnstarted(ctx, run, "stopped before it started")
 	}
 	status := *run.Status.DeepCopy()
 	what := "which is older and not finished"
@@ -29,8 +64,8 @@ func (c *Controller) reportWaiting(ctx context.Context, run, first *v1alpha1.Loa
 	return c.writeStatus(ctx, run, status)
 }
 
-// neverBegun ends a run that made nothing.
-func (c *Controller) neverBegun(ctx context.Context, run *v1alpha1.LoadTestRun, why string) error {
+// failUnstarted ends a run that made nothing.
+func (c *Controller) failUnstarted(ctx context.Context, run *v1alpha1.LoadTestRun, why string) error {
 	status := *run.Status.DeepCopy()
 	status.Failure, status.Verdict = conditions.Shorten(why, mostFailure), v1alpha1.LoadMissed
 	setPhase(run, &status, v1alpha1.LoadTestRunPhaseFailed, status.Failure, c.Clock.Now())
@@ -60,7 +95,7 @@ func (c *Controller) carryOut(ctx, life context.Context, run *v1alpha1.LoadTestR
 	status := *run.Status.DeepCopy()
 	switch {
 	case run.Spec.Stopped:
-		return c.neverBegun(ctx, run, "stopped before it started")
+		return c.failUnstarted(ctx, run, "stopped before it started")
 	case frozen != "":
 		setPhase(run, &status, v1alpha1.LoadTestRunPhasePending, "the agent starts when it is unfrozen: "+frozen, c.Clock.Now())
 		return c.writeStatus(ctx, run, status)
@@ -68,7 +103,7 @@ func (c *Controller) carryOut(ctx, life context.Context, run *v1alpha1.LoadTestR
 	// An agent that cannot find what a run made could never remove it.
 	switch _, err := c.listNamespaces(ctx, run); {
 	case apierrors.IsForbidden(err):
-		return c.neverBegun(ctx, run, withRights(err).Error())
+		return c.failUnstarted(ctx, run, withRights(err).Error())
 	case err != nil:
 		return err
 	}
@@ -152,68 +187,6 @@ func (c *Controller) followRun(ctx context.Context, run *v1alpha1.LoadTestRun, x
 	c.written.progress = now
 	if full {
 		c.written.measurements = now
-	}
-	return c.writeStatus(ctx, run, status)
-}
-
-// cleanUpRun removes what a run made whose steps are over, as far as it is to be removed.
-func (c *Controller) cleanUpRun(ctx context.Context, run *v1alpha1.LoadTestRun, frozen string) error {
-	status := *run.Status.DeepCopy()
-	end := v1alpha1.LoadTestRunPhaseCompleted
-	if status.Failure != "" {
-		end = v1alpha1.LoadTestRunPhaseFailed
-	}
-	if !removesObjects(run.Spec.CleanupPolicy, &status) {
-		setPhase(run, &status, end, summarizeRun(&status)+"; its objects are kept until the run is deleted", c.Clock.Now())
-		return c.writeStatus(ctx, run, status)
-	}
-	if frozen != "" {
-		setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, "the objects of the run are removed when the agent is unfrozen: "+frozen, c.Clock.Now())
-		return c.writeStatus(ctx, run, status)
-	}
-	left, err := c.cleanUp(ctx, run)
-	switch {
-	case err != nil:
-		setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, err.Error(), c.Clock.Now())
-	case len(left) > 0:
-		setPhase(run, &status, v1alpha1.LoadTestRunPhaseCleaningUp, left.String(c.Clock.Now()), c.Clock.Now())
-	default:
-		setPhase(run, &status, end, summarizeRun(&status), c.Clock.Now())
-		if err := c.writeStatus(ctx, run, status); err != nil {
-			return err
-		}
-		// Nothing is left that a deletion would have to wait for.
-		return c.setFinalizer(ctx, c.known[run.UID], false)
-	}
-	return c.writeStatus(ctx, run, status)
-}
-
-// removeRun ends a run that is deleted, and lets it go when what it made is gone.
-func (c *Controller) removeRun(ctx context.Context, run *v1alpha1.LoadTestRun, frozen string) error {
-	if x := c.executionOf(run.UID); x != nil {
-		x.end(errDeleted)
-		return c.followRun(ctx, run, x)
-	}
-	if !controllerutil.ContainsFinalizer(run, v1alpha1.LoadTestRunFinalizer) {
-		return nil
-	}
-	status := *run.Status.DeepCopy()
-	phase := status.Phase
-	if !isOver(phase) {
-		phase = v1alpha1.LoadTestRunPhaseCleaningUp
-	}
-	if frozen != "" {
-		setPhase(run, &status, phase, "the objects of the run are removed when the agent is unfrozen: "+frozen, c.Clock.Now())
-		return c.writeStatus(ctx, run, status)
-	}
-	left, err := c.cleanUp(ctx, run)
-	switch {
-	case err != nil:
-		setPhase(run, &status, phase, err.Error(), c.Clock.Now())
-	case len(left) > 0:
-		setPhase(run, &status, phase, left.String(c.Clock.Now()), c.Clock.Now())
-	default:
-		return c.setFinalizer(ctx, run, false)
 	}
 	return c.writeStatus(ctx, run, status)
 }
