@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/confine"
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/template"
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -73,9 +75,14 @@ func TestNoActionKeepsItsAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			template, err := parseTemplate(&v1alpha1.LoadTestRun{}, v1alpha1.LoadTemplate{Name: "t", Object: configMap}, limits(t))
+			run := &v1alpha1.LoadTestRun{}
+			run.Spec.Templates = []v1alpha1.LoadTemplate{{Name: "t", Object: configMap}}
+			limits, err := confine.Limits{}.Complete()
 			g.Expect(err).NotTo(HaveOccurred())
-			template.resource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+			templates, err := template.Check(t.Context(), nil, run, limits)
+			g.Expect(err).NotTo(HaveOccurred())
+			template := templates["t"]
+			template.Resource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 			e := &engine{deps: Deps{Runtime: poll.Runtime{Clock: clock.RealClock{}}}, load: answering(t, size), book: newBook(), recorder: newRecorder()}
 			p := &phase{engine: e, spec: &v1alpha1.LoadPhase{}, template: template}
 			o := e.book.registerObject(template, "load-00000000-0", true)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/template"
 )
 
 // objectState is how far an object of a run is.
@@ -59,13 +61,13 @@ func newBook() *book {
 }
 
 // registerObject enters an object that is about to be made.
-func (b *book) registerObject(template *objectTemplate, namespace string, ready bool) *object {
+func (b *book) registerObject(template *template.Template, namespace string, ready bool) *object {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	of := place{template: template.name, namespace: namespace}
+	of := place{template: template.Name, namespace: namespace}
 	index := b.next[of]
 	b.next[of]++
-	o := &object{template: template.name, namespace: namespace, kind: template.kind.GroupKind(), name: template.objectName(index), index: index, ready: ready}
+	o := &object{template: template.Name, namespace: namespace, kind: template.Kind.GroupKind(), name: template.ObjectName(index), index: index, ready: ready}
 	b.objects[o.placeOf()] = o
 	return o
 }

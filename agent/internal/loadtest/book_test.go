@@ -5,6 +5,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/template"
 )
 
 func TestChurnedObjects(t *testing.T) {
@@ -13,7 +15,7 @@ func TestChurnedObjects(t *testing.T) {
 		g.Expect(churnedPerRound(test.have, int32(test.percent))).To(Equal(test.want), "%v", test)
 	}
 	b := newBook()
-	template := &objectTemplate{name: "t"}
+	template := &template.Template{Name: "t"}
 	for range 3 {
 		for _, namespace := range []string{"a", "b"} {
 			b.markCreated(b.registerObject(template, namespace, true), time.Unix(1, 0))
@@ -31,7 +33,7 @@ func TestChurnedObjects(t *testing.T) {
 
 func TestTheBookKnowsWhatIsWaitedFor(t *testing.T) {
 	g := NewWithT(t)
-	b, template := newBook(), &objectTemplate{name: "t"}
+	b, template := newBook(), &template.Template{Name: "t"}
 	o := b.registerObject(template, "a", false)
 	left, changed := b.countPending("t", false)
 	g.Expect(left).To(Equal(1), "it is being made")

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/template"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
@@ -32,7 +33,7 @@ type engine struct {
 	run  *v1alpha1.LoadTestRun
 	// namespaces are those of the run, and templates its templates by name.
 	namespaces []string
-	templates  map[string]*objectTemplate
+	templates  map[string]*template.Template
 	// watches are the resources, but pods, whose objects are followed, with their kinds.
 	watches  map[schema.GroupVersionResource]schema.GroupKind
 	book     *book

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/template"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
@@ -66,8 +67,8 @@ func TestPodsThatWereNeverCreatedMeetNoThreshold(t *testing.T) {
 	at := func(second int) time.Time { return time.Unix(1000+int64(second), 0) }
 	e := &engine{book: newBook(), recorder: newRecorder()}
 	e.pods, e.nodes = newPodTracker("run", e.recorder.recordTime), newNodeTracker(e.recorder.recordTime)
-	template := &objectTemplate{name: "t"}
-	template.kind.Group, template.kind.Kind = deploymentKind.Group, deploymentKind.Kind
+	template := &template.Template{Name: "t"}
+	template.Kind.Group, template.Kind.Kind = deploymentKind.Group, deploymentKind.Kind
 	add := func(second int, pods int64) *object {
 		o := e.book.registerObject(template, "a", false)
 		e.book.noteLack(o.placeOf(), pods, "", at(second))

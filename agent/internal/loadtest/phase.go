@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/confine"
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/template"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
@@ -30,7 +32,7 @@ const (
 type phase struct {
 	*engine
 	spec      *v1alpha1.LoadPhase
-	template  *objectTemplate
+	template  *template.Template
 	iteration int
 	// id tells the random numbers of phases apart.
 	id uint64
@@ -143,7 +145,7 @@ func (p *phase) createObjects(ctx context.Context) error {
 }
 
 func (p *phase) deleteObjects(ctx context.Context) error {
-	objects := inTurn(p.book.objectsOf(p.template.name, p.namespaces), p.namespaces, func(have int) int {
+	objects := inTurn(p.book.objectsOf(p.template.Name, p.namespaces), p.namespaces, func(have int) int {
 		if p.spec.Replicas > 0 {
 			return int(p.spec.Replicas)
 		}
@@ -164,7 +166,7 @@ func (p *phase) deleteObjects(ctx context.Context) error {
 func (p *phase) churnObjects(ctx context.Context) error {
 	p.setPace(0)
 	for due := p.nextDue(); due < p.spec.Duration.Duration; {
-		objects := inTurn(p.book.objectsOf(p.template.name, p.namespaces), p.namespaces, func(have int) int { return churnedPerRound(have, p.spec.ChurnPercent) })
+		objects := inTurn(p.book.objectsOf(p.template.Name, p.namespaces), p.namespaces, func(have int) int { return churnedPerRound(have, p.spec.ChurnPercent) })
 		if len(objects) == 0 {
 			if err := sleepFor(ctx, p.deps, emptyPause); err != nil {
 				return err
@@ -231,7 +233,7 @@ func (p *phase) nthRequest(n int) func(context.Context, sentRequest) {
 		namespace := p.namespaces[n%len(p.namespaces)]
 		return func(ctx context.Context, sent sentRequest) { p.listOne(ctx, sent, namespace) }
 	}
-	o := p.book.nthObject(p.template.name, n)
+	o := p.book.nthObject(p.template.Name, n)
 	if o == nil {
 		return nil
 	}
@@ -247,13 +249,13 @@ func (p *phase) waitForObjects(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	for {
-		left, changed := p.book.countPending(p.template.name, p.spec.Wait == v1alpha1.LoadWaitGone)
+		left, changed := p.book.countPending(p.template.Name, p.spec.Wait == v1alpha1.LoadWaitGone)
 		if left == 0 {
 			return context.Cause(ctx)
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %s of template %s not %s", context.Cause(ctx), plural.Count(left, "object"), p.template.name, map[v1alpha1.LoadWaitFor]string{
+			return fmt.Errorf("%w: %s of template %s not %s", context.Cause(ctx), plural.Count(left, "object"), p.template.Name, map[v1alpha1.LoadWaitFor]string{
 				v1alpha1.LoadWaitReady: "ready", v1alpha1.LoadWaitGone: "gone",
 			}[p.spec.Wait])
 		case <-changed:
@@ -263,16 +265,16 @@ func (p *phase) waitForObjects(ctx context.Context) error {
 }
 
 func (p *phase) createOne(ctx context.Context, sent sentRequest, namespace string) {
-	kind := p.template.kind.GroupKind()
+	kind := p.template.Kind.GroupKind()
 	o := p.book.registerObject(p.template, namespace, readyAtOnce(kind))
 	content, err := p.renderObject(o)
 	if err == nil {
 		err = p.measureRequest(ctx, sent, "POST", func(ctx context.Context) error {
-			return discardAnswer(ctx, p.load.Requests.Post().AbsPath(p.template.apiPath(namespace, "")...).SetHeader("Content-Type", "application/json").Body(content))
+			return discardAnswer(ctx, p.load.Requests.Post().AbsPath(p.template.APIPath(namespace, "")...).SetHeader("Content-Type", "application/json").Body(content))
 		})
 	} else {
 		p.endIfRefused(err)
-		p.recorder.recordAnswer("POST", p.template.resource.Resource, sent, templateError{err}, p.deps.Clock.Now())
+		p.recorder.recordAnswer("POST", p.template.Resource.Resource, sent, templateError{err}, p.deps.Clock.Now())
 	}
 	if err != nil {
 		p.book.removeObject(o.placeOf())
@@ -289,12 +291,12 @@ func (p *phase) createOne(ctx context.Context, sent sentRequest, namespace strin
 
 // renderObject is the object as it is sent.
 func (p *phase) renderObject(o *object) ([]byte, error) {
-	rendered, err := p.template.renderObject(o.namespace, o.index, p.iteration)
+	rendered, err := p.template.Object(o.namespace, o.index, p.iteration)
 	if err != nil {
 		return nil, err
 	}
 	// Until the watch shows it, it lacks all its pods.
-	pods, why := countLacking(p.template.kind.GroupKind(), rendered)
+	pods, why := countLacking(p.template.Kind.GroupKind(), rendered)
 	p.book.noteLack(o.placeOf(), pods, why, p.deps.Clock.Now())
 	return json.Marshal(rendered.Object)
 }
@@ -306,14 +308,14 @@ func (p *phase) deleteOne(ctx context.Context, sent sentRequest, o *object) {
 		return
 	}
 	err := p.measureRequest(ctx, sent, "DELETE", func(ctx context.Context) error {
-		return discardAnswer(ctx, p.load.Requests.Delete().AbsPath(p.template.apiPath(o.namespace, o.name)...).SetHeader("Content-Type", "application/json").
+		return discardAnswer(ctx, p.load.Requests.Delete().AbsPath(p.template.APIPath(o.namespace, o.name)...).SetHeader("Content-Type", "application/json").
 			Body([]byte(`{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}`)))
 	})
-	if kind := p.template.kind.GroupKind(); kind == deploymentKind && waited > 0 && err == nil {
+	if kind := p.template.Kind.GroupKind(); kind == deploymentKind && waited > 0 && err == nil {
 		p.recorder.recordTime(measure.Key{Measurement: v1alpha1.LoadDeploymentRollout, Unfinished: true}, waited, p.deps.Clock.Now())
 	}
-	_, followed := p.watches[p.template.resource]
-	if err != nil || !followed && p.template.kind.GroupKind() != podKind {
+	_, followed := p.watches[p.template.Resource]
+	if err != nil || !followed && p.template.Kind.GroupKind() != podKind {
 		// No watch follows objects of its kind, or it is not known whether the API server has deleted it.
 		p.book.removeObject(o.placeOf())
 	}
@@ -321,7 +323,7 @@ func (p *phase) deleteOne(ctx context.Context, sent sentRequest, o *object) {
 
 func (p *phase) getOne(ctx context.Context, sent sentRequest, o *object) {
 	err := p.measureRequest(ctx, sent, "GET", func(ctx context.Context) error {
-		return discardAnswer(ctx, p.load.Requests.Get().AbsPath(p.template.apiPath(o.namespace, o.name)...))
+		return discardAnswer(ctx, p.load.Requests.Get().AbsPath(p.template.APIPath(o.namespace, o.name)...))
 	})
 	p.forgetGone(o, err)
 }
@@ -336,14 +338,14 @@ func (p *phase) forgetGone(o *object, err error) {
 
 func (p *phase) listOne(ctx context.Context, sent sentRequest, namespace string) {
 	_ = p.measureRequest(ctx, sent, "LIST", func(ctx context.Context) error {
-		return discardAnswer(ctx, p.load.Requests.Get().AbsPath(p.template.apiPath(namespace, "")...).Param("labelSelector", p.template.labelSelector()))
+		return discardAnswer(ctx, p.load.Requests.Get().AbsPath(p.template.APIPath(namespace, "")...).Param("labelSelector", p.template.LabelSelector()))
 	})
 }
 
 func (p *phase) patchOne(ctx context.Context, sent sentRequest, o *object, n int) {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, patchAnnotation, n)
 	err := p.measureRequest(ctx, sent, "PATCH", func(ctx context.Context) error {
-		return discardAnswer(ctx, p.load.Requests.Patch(types.MergePatchType).AbsPath(p.template.apiPath(o.namespace, o.name)...).Body(patch))
+		return discardAnswer(ctx, p.load.Requests.Patch(types.MergePatchType).AbsPath(p.template.APIPath(o.namespace, o.name)...).Body(patch))
 	})
 	p.forgetGone(o, err)
 }
@@ -362,6 +364,14 @@ func (p *phase) measureRequest(ctx context.Context, sent sentRequest, verb strin
 		// Another phase, or a controller, has removed the object in the meantime. The API server has answered as it should.
 		counts = nil
 	}
-	p.recorder.recordAnswer(verb, p.template.resource.Resource, sent, counts, end)
+	p.recorder.recordAnswer(verb, p.template.Resource.Resource, sent, counts, end)
 	return err
+}
+
+// endIfRefused ends the run if an object of a template must not be sent. That one is not, and none after it.
+func (p *phase) endIfRefused(err error) {
+	var refused *confine.Error
+	if errors.As(err, &refused) {
+		p.end(fmt.Errorf("template %s: %w", p.template.Name, err))
+	}
 }

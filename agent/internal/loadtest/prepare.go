@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/template"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -28,7 +28,7 @@ const (
 // newEngine returns what carries a run out.
 func newEngine(deps Deps, run *v1alpha1.LoadTestRun) (*engine, error) {
 	e := &engine{
-		deps: deps, run: run, templates: map[string]*objectTemplate{}, book: newBook(), recorder: newRecorder(), watching: newWatchHealth(deps.Clock), clock: &clockOffset{},
+		deps: deps, run: run, book: newBook(), recorder: newRecorder(), watching: newWatchHealth(deps.Clock), clock: &clockOffset{},
 	}
 	e.pods, e.nodes = newPodTracker(run.UID, e.recorder.recordTime), newNodeTracker(e.recorder.recordTime)
 	var err error
@@ -40,12 +40,13 @@ func newEngine(deps Deps, run *v1alpha1.LoadTestRun) (*engine, error) {
 
 // prepareRun makes all that the run needs before its first step. Its errors name what the user can change.
 func (e *engine) prepareRun(ctx context.Context) error {
-	if err := e.parseTemplates(ctx); err != nil {
+	var err error
+	if e.templates, err = template.Check(ctx, e.deps.Target, e.run, e.deps.Limits); err != nil {
 		return err
 	}
-	for name, template := range e.templates {
+	for _, template := range e.templates {
 		if err := e.resolveTemplate(template); err != nil {
-			return fmt.Errorf("template %s%s: %w", name, e.usedIn(name), err)
+			return fmt.Errorf("%s: %w", template, err)
 		}
 	}
 	e.watches = e.watchedKinds()
@@ -56,61 +57,35 @@ func (e *engine) prepareRun(ctx context.Context) error {
 		return err
 	}
 	for i := range e.run.Spec.Templates {
-		name := e.run.Spec.Templates[i].Name
-		if err := e.dryRunTemplate(ctx, e.templates[name]); err != nil {
-			return fmt.Errorf("template %s%s: the API server refuses its first object: %w", name, e.usedIn(name), err)
+		template := e.templates[e.run.Spec.Templates[i].Name]
+		if err := e.dryRunTemplate(ctx, template); err != nil {
+			return fmt.Errorf("%s: the API server refuses its first object: %w", template, err)
 		}
 	}
 	return e.startWatches(ctx)
 }
 
-// parseTemplates reads the templates, and looks at what they make, before the first request.
-func (e *engine) parseTemplates(ctx context.Context) error {
-	for i := range e.run.Spec.Templates {
-		from := e.run.Spec.Templates[i]
-		template, err := parseTemplate(e.run, from, e.deps.Limits)
-		if err == nil {
-			err = template.surveyObjects(ctx, e.renderingsOf(from.Name))
-		}
-		if err != nil {
-			return fmt.Errorf("template %s%s: %w", from.Name, e.usedIn(from.Name), err)
-		}
-		e.templates[from.Name] = template
-	}
-	return e.checkStored(ctx)
-}
-
-// usedIn names the first step that uses a template.
-func (e *engine) usedIn(template string) string {
-	for _, step := range e.run.Spec.Steps {
-		if slices.ContainsFunc(step.Phases, func(p v1alpha1.LoadPhase) bool { return p.Template == template }) {
-			return " of step " + step.Name
-		}
-	}
-	return ""
-}
-
 // resolveTemplate finds where the API server has the objects of a template.
-func (e *engine) resolveTemplate(template *objectTemplate) error {
-	version := template.kind.GroupVersion()
+func (e *engine) resolveTemplate(template *template.Template) error {
+	version := template.Kind.GroupVersion()
 	served, err := e.load.Clientset.Discovery().ServerResourcesForGroupVersion(version.String())
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("the API server does not serve apiVersion %s", version)
 	}
 	if err != nil {
-		return fmt.Errorf("finding the resource of kind %s: %w", template.kind.Kind, err)
+		return fmt.Errorf("finding the resource of kind %s: %w", template.Kind.Kind, err)
 	}
 	for _, resource := range served.APIResources {
-		if resource.Kind != template.kind.Kind || strings.Contains(resource.Name, "/") {
+		if resource.Kind != template.Kind.Kind || strings.Contains(resource.Name, "/") {
 			continue
 		}
 		if !resource.Namespaced {
 			return fmt.Errorf("kind %s is not namespaced, and a run creates objects only in its own namespaces", resource.Kind)
 		}
-		template.resource = schema.GroupVersionResource{Group: version.Group, Version: version.Version, Resource: resource.Name}
+		template.Resource = schema.GroupVersionResource{Group: version.Group, Version: version.Version, Resource: resource.Name}
 		return nil
 	}
-	return fmt.Errorf("the API server serves no kind %s in apiVersion %s", template.kind.Kind, version)
+	return fmt.Errorf("the API server serves no kind %s in apiVersion %s", template.Kind.Kind, version)
 }
 
 // namespaceName is that of one of a run's namespaces.
@@ -187,12 +162,12 @@ func (e *engine) awaitAccounts(ctx context.Context) error {
 }
 
 // dryRunTemplate lets the API server check the first object of a template, which it does not keep.
-func (e *engine) dryRunTemplate(ctx context.Context, template *objectTemplate) error {
-	object, err := template.renderObject(e.namespaces[0], 0, 0)
+func (e *engine) dryRunTemplate(ctx context.Context, template *template.Template) error {
+	object, err := template.Object(e.namespaces[0], 0, 0)
 	if err != nil {
 		return err
 	}
-	_, err = e.load.Dynamic.Resource(template.resource).Namespace(e.namespaces[0]).Create(ctx, object, metav1.CreateOptions{
+	_, err = e.load.Dynamic.Resource(template.Resource).Namespace(e.namespaces[0]).Create(ctx, object, metav1.CreateOptions{
 		DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict,
 	})
 	if err != nil {

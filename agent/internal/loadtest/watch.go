@@ -113,11 +113,11 @@ func (e *engine) watchedKinds() map[schema.GroupVersionResource]schema.GroupKind
 	for _, step := range e.run.Spec.Steps {
 		for _, phase := range step.Phases {
 			template := e.templates[phase.Template]
-			if template == nil || template.kind.GroupKind() == podKind {
+			if template == nil || template.Kind.GroupKind() == podKind {
 				continue
 			}
-			if kind := template.kind.GroupKind(); phase.Wait == v1alpha1.LoadWaitReady && !readyAtOnce(kind) || phase.Wait == v1alpha1.LoadWaitGone || asksForPods(kind) {
-				found[template.resource] = kind
+			if kind := template.Kind.GroupKind(); phase.Wait == v1alpha1.LoadWaitReady && !readyAtOnce(kind) || phase.Wait == v1alpha1.LoadWaitGone || asksForPods(kind) {
+				found[template.Resource] = kind
 			}
 		}
 	}

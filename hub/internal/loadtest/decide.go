@@ -130,7 +130,7 @@ func (d *Decision) createRuns(w *view, runs []*v1alpha1.LoadTestRun) {
 	deadline := d.Status.PrepareTime.Add(w.Test.Spec.PrepareTimeout.Duration)
 	waiting := d.addRuns(w, chosen, !w.Now.Before(deadline))
 	// A run stays one of the test, also if its Cluster has been removed since.
-	removed := len(slices.DeleteFunc(slices.Clone(runs), func(run *v1alpha1.LoadTestRun) bool { return w.clusters[run.Namespace] != nil }))
+	removed := len(slices.DeleteFunc(slices.Clone(runs), func(run *v1alpha1.LoadTestRun) bool { return w.Named(run.Namespace) != nil }))
 	d.Status.Clusters = int32(len(chosen) + removed)
 	d.Status.Failed = d.Status.Clusters - int32(len(runs)+len(d.Create)+waiting)
 	switch missing := len(d.Create) + waiting; {

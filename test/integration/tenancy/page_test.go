@@ -88,7 +88,7 @@ var attacksByWork = []attack{
 	{"a privileged pod in a namespace of a load test", "refused by Pod Security `baseline`", "agent/internal/loadtest TestTheNamespacesOfARunEnforcePodSecurity"},
 	{"a namespace prepared with the name of a run's, to have it removed", "the run fails, the namespace stays", "agent/internal/loadtest TestOnlyWhatTheRunMadeIsRemoved"},
 	{"a template that becomes gigabytes, or ends its agent", "refused before rendering; a run that ended its agent twice has failed",
-		"agent/internal/loadtest TestShortTemplatesDoNotBecomeLargeObjects, TestARunThatEndsItsAgentIsNotBegunForEver"},
+		"agent/internal/loadtest/template TestShortTemplatesDoNotBecomeLargeObjects; agent/internal/loadtest TestARunThatEndsItsAgentIsNotBegunForEver"},
 	{"a process of a local fleet's machine by a pod in the hollow nodes' namespace, with `edit` there", "refused by policy `hollowfleet-podhost`",
 		"agent/simulator/internal/controlplane TestOnlyTheAgentCreatesPodsForThePodhost"},
 	{"the same by a pod of another namespace or shape", "not started", "agent/simulator/internal/podhost TestNothingRunsButHollowNodes"},

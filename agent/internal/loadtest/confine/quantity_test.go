@@ -10,7 +10,7 @@ import (
 )
 
 // A quantity of a few characters may be a number of thousands of millions of digits.
-// Edge case: A twelve-character quantity kept an agent busy. Also: agent/internal/loadtest TestARunThatWouldFillEtcdIsRefusedBeforeTheFirstRequest.
+// Edge case: A twelve-character quantity kept an agent busy. Also: agent/internal/loadtest/template TestARunThatWouldFillEtcdIsRefusedBeforeTheFirstRequest.
 func TestQuantitiesThatCostMinutesAreRefusedAtOnce(t *testing.T) {
 	pod := "apiVersion: v1\nkind: Pod\nspec: {%s}"
 	for text, field := range map[string]string{

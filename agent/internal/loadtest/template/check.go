@@ -1,60 +1,138 @@
-package loadtest
+package template
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
+	"slices"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/kubernetes"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/confine"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
+// Check makes the templates of a run, by name. It looks at what they are going to make before the first request, and refuses a run that
+// would fill the API server's etcd. The target has the Nodes that DaemonSets have pods on.
+func Check(ctx context.Context, target kubernetes.Interface, run *v1alpha1.LoadTestRun, limits confine.Limits) (map[string]*Template, error) {
+	templates := map[string]*Template{}
+	for _, from := range run.Spec.Templates {
+		template, err := parseTemplate(run, from, limits)
+		if err == nil {
+			err = template.surveyObjects(ctx, renderingsOf(&run.Spec.Load, from.Name))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", describeUse(&run.Spec.Load, from.Name), err)
+		}
+		templates[from.Name] = template
+	}
+	return templates, checkStored(ctx, target, run, templates, limits)
+}
+
+// describeUse names a template, and the first step that uses it.
+func describeUse(load *v1alpha1.Load, template string) string {
+	for _, step := range load.Steps {
+		if slices.ContainsFunc(step.Phases, func(p v1alpha1.LoadPhase) bool { return p.Template == template }) {
+			return "template " + template + " of step " + step.Name
+		}
+	}
+	return "template " + template
+}
+
+// mostSurveyed is how many objects of a template that decides are made and looked at before the first request. Those after them are
+// looked at before they are sent, as all are.
+const mostSurveyed = 5_000
+
 const (
-	// objectOverhead is what the API server and controllers add to an object: managed fields, defaults, status. podOverhead is the
-	// same for a pod, with its events.
-	objectOverhead, podOverhead = 1 << 10, 4 << 10
-	// compaction is how long etcd keeps what was overwritten or deleted, as kube-apiserver has it compacted.
-	compaction = 5 * time.Minute
+	// mostSurveyedBytes bounds how much text that is: a template of a few kilobytes may become a megabyte.
+	mostSurveyedBytes = 32 << 20
+	// mostDecisions is how many conditions and comparisons a template may have: each is tried both ways.
+	mostDecisions = 64
 	// largestIndex and largestIteration are rendered to find how large an object gets.
 	largestIndex, largestIteration = 999_999_999, 999
 	// sizeMargin is how much larger an object may be than the largest that was looked at: numbers have different lengths.
 	sizeMargin = 1 << 10
 )
 
-// footprint is what one object of a template takes in etcd.
-type footprint struct {
-	// bytes are those of the object, with all that controllers make of it.
-	bytes float64
-	// rewritten are those of the object alone, which a patch writes again.
-	rewritten float64
+// rendering is an object that a run is going to make.
+type rendering struct{ index, iteration int }
+
+// renderingsOf are the objects of a template that the steps create in a namespace, as far as they are known beforehand: the first ones, and
+// the last.
+func renderingsOf(load *v1alpha1.Load, template string) []rendering {
+	all := []rendering{{}}
+	next, last := 0, rendering{}
+	for i := range load.Steps {
+		step := &load.Steps[i]
+		for iteration := range int(max(step.Iterations, 1)) {
+			for _, phase := range step.Phases {
+				if phase.Template != template || phase.Action != v1alpha1.LoadCreate {
+					continue
+				}
+				for i := range int(phase.Replicas) {
+					if len(all) > mostSurveyed {
+						break
+					}
+					all = append(all, rendering{next + i, iteration})
+				}
+				next += int(phase.Replicas)
+				last = rendering{max(next-1, 0), iteration}
+			}
+		}
+	}
+	return append(all, last)
 }
 
-// footprintOf returns what an object of a template takes at most. Pods of a DaemonSet are as many as the Nodes, and a CronJob makes its pods
-// every minute.
-func (t *objectTemplate) footprintOf(first *unstructured.Unstructured, nodes int, timeout time.Duration) footprint {
-	size := float64(t.largest + objectOverhead)
-	pods := float64(t.mostPods)
-	switch first.GetKind() {
-	case "Pod":
-		return footprint{size + podOverhead, size + podOverhead}
-	case "DaemonSet":
-		pods = float64(nodes)
-	case "CronJob":
-		pods *= timeout.Minutes() + 1
+// surveyObjects looks at the objects of a template before the first request. Of one without decisions the first and the last say how large all
+// are, and how many pods they ask for. Of one that decides it makes the objects that are going to be created, and each branch once.
+func (t *Template) surveyObjects(ctx context.Context, all []rendering) error {
+	deciding, last := t.text.listDecisions(), all[len(all)-1]
+	if len(deciding) > mostDecisions {
+		return fmt.Errorf("object: it has %d conditions and comparisons, and %d at most are possible: use several templates", len(deciding), mostDecisions)
 	}
-	if pods == 0 {
-		return footprint{size, size}
+	if len(deciding) == 0 && !t.text.callsFunctions() {
+		all = []rendering{all[0], last}
 	}
-	// Beside its pods, an object has a copy of the template: a ReplicaSet, a ControllerRevision or Jobs.
-	return footprint{2*size + pods*(size+podOverhead), size}
+	largest, mostPods, looked := 0, int64(0), 0
+	for _, each := range all {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if looked > mostSurveyedBytes && each != last {
+			continue
+		}
+		object, err := t.Object(anyNamespace, each.index, each.iteration)
+		if err != nil {
+			return fmt.Errorf("object %d: %w", each.index, err)
+		}
+		size := sizeOf(object)
+		largest, mostPods, looked = max(largest, size), max(mostPods, t.limits.Pods(object)), looked+size
+	}
+	for _, forced := range decisionOutcomes(deciding) {
+		for _, each := range []rendering{{}, last} {
+			object, err := t.renderWith(forced, anyNamespace, each.index, each.iteration)
+			// A combination that never occurs may be no object. It must not hide one that is refused.
+			var refused *confine.Error
+			if errors.As(err, &refused) {
+				return err
+			}
+			if err == nil {
+				mostPods = max(mostPods, t.limits.Pods(object))
+			}
+		}
+	}
+	t.largest, t.mostPods = t.largestOf(largest), mostPods
+	return nil
 }
+
+// anyNamespace stands for a namespace of the run before there is one.
+const anyNamespace = "load-00000000-0"
 
 // largestOf is how many bytes the largest object of a template has, of those that were looked at and those whose numbers are longer.
-func (t *objectTemplate) largestOf(seen int) int {
+func (t *Template) largestOf(seen int) int {
 	sets := append(decisionOutcomes(t.text.listDecisions()), nil)
 	for _, forced := range sets {
 		// What is not an object cannot be sent either.
@@ -76,114 +154,27 @@ func sizeOf(object *unstructured.Unstructured) int {
 	return len(content)
 }
 
-// storedBytes is how many bytes a load has in etcd at most, and by which template most of them are: the objects that are there at a time,
-// and what was written in the time that etcd keeps it.
-func storedBytes(load *v1alpha1.Load, of map[string]footprint) (most float64, by string) {
-	live := map[string]float64{}
-	namespaces := float64(max(load.Namespaces, 1))
-	for s := range load.Steps {
-		step := &load.Steps[s]
-		history := map[string]float64{}
-		for p := range step.Phases {
-			phase := &step.Phases[p]
-			history[phase.Template] += overwrittenBytes(phase, namespaces, max(step.Iterations, 1), of[phase.Template])
-		}
-		for range max(step.Iterations, 1) {
-			addObjects(step, live, namespaces)
-			if sum, largest := sumOf(live, history, of); sum > most {
-				most, by = sum, largest
-			}
-			removeObjects(step, live, namespaces)
-		}
-	}
-	return most, by
-}
-
-// overwrittenBytes are the bytes that a phase writes in the time that etcd keeps them, beside the objects that are there.
-func overwrittenBytes(phase *v1alpha1.LoadPhase, namespaces float64, iterations int32, of footprint) float64 {
-	qps := float64(max(phase.Tuning.QPS, 1))
-	requests := float64(phase.Replicas) * namespaces * float64(iterations)
-	if phase.Duration != nil {
-		requests = qps * phase.Duration.Seconds() * float64(iterations)
-	}
-	requests = min(requests, qps*compaction.Seconds())
-	switch {
-	case phase.Action == v1alpha1.LoadChurn, phase.Action == v1alpha1.LoadCreate && iterations > 1:
-		return requests * of.bytes
-	case phase.Action == v1alpha1.LoadPatch:
-		return requests * of.rewritten
-	}
-	return 0
-}
-
-// addObjects adds the objects of one iteration. Phases continue side by side, so what is deleted may be there until the end.
-func addObjects(step *v1alpha1.LoadStep, live map[string]float64, namespaces float64) {
-	for _, phase := range step.Phases {
-		if phase.Action == v1alpha1.LoadCreate {
-			live[phase.Template] += float64(phase.Replicas) * namespaces
-		}
-	}
-}
-
-// removeObjects takes away what one iteration deletes.
-func removeObjects(step *v1alpha1.LoadStep, live map[string]float64, namespaces float64) {
-	for _, phase := range step.Phases {
-		switch {
-		case phase.Action == v1alpha1.LoadDelete && phase.Replicas == 0:
-			live[phase.Template] = 0
-		case phase.Action == v1alpha1.LoadDelete:
-			live[phase.Template] = max(0, live[phase.Template]-float64(phase.Replicas)*namespaces)
-		}
-	}
-}
-
-// sumOf adds up what is there and what was, and names the template that has most of it.
-func sumOf(live, history map[string]float64, of map[string]footprint) (sum float64, by string) {
-	largest := -1.0
-	for template, each := range of {
-		bytes := live[template]*each.bytes + history[template]
-		sum += bytes
-		if bytes > largest || bytes == largest && template < by {
-			largest, by = bytes, template
-		}
-	}
-	return sum, by
-}
-
 // checkStored refuses a run that would fill the API server's etcd, before the first object.
-func (e *engine) checkStored(ctx context.Context) error {
+func checkStored(ctx context.Context, target kubernetes.Interface, run *v1alpha1.LoadTestRun, templates map[string]*Template, limits confine.Limits) error {
 	of := map[string]footprint{}
 	nodes := 0
-	for name, template := range e.templates {
-		first, err := template.renderObject(anyNamespace, 0, 0)
+	for name, template := range templates {
+		first, err := template.Object(anyNamespace, 0, 0)
 		if err != nil {
 			return err
 		}
 		if first.GetKind() == "DaemonSet" && nodes == 0 {
-			found, err := e.deps.Target.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+			found, err := target.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 			if err != nil {
 				return fmt.Errorf("counting the Nodes that DaemonSets have pods on: %w", err)
 			}
 			nodes = max(len(found.Items), 1)
 		}
-		of[name] = template.footprintOf(first, nodes, e.run.Spec.Timeout.Duration)
+		of[name] = template.footprintOf(first, nodes, run.Spec.Timeout.Duration)
 	}
-	limit := e.deps.Limits
-	if most, by := storedBytes(&e.run.Spec.Load, of); most > float64(limit.MaxStoredBytes()) {
-		return fmt.Errorf("spec.steps: the run would store about %s in the API server's etcd, most of it by template %s%s, and %s are allowed: use fewer namespaces or replicas, a lower qps or a smaller template, or let an administrator of the cluster raise loadTests.maxStored of the agent's chart (--load-test-max-stored)",
-			inBytes(most), by, e.usedIn(by), limit.MaxStored)
+	if most, by := storedBytes(&run.Spec.Load, of); most > float64(limits.MaxStoredBytes()) {
+		return fmt.Errorf("spec.steps: the run would store about %s in the API server's etcd, most of it by %s, and %s are allowed: use fewer namespaces or replicas, a lower qps or a smaller template, or let an administrator of the cluster raise loadTests.maxStored of the agent's chart (--load-test-max-stored)",
+			inBytes(most), describeUse(&run.Spec.Load, by), limits.MaxStored)
 	}
 	return nil
-}
-
-// inBytes is a number of bytes for people.
-func inBytes(bytes float64) string {
-	const gib, tib = 1 << 30, 1 << 40
-	switch {
-	case bytes >= tib:
-		return fmt.Sprintf("%.3gTi", bytes/tib)
-	case bytes >= gib:
-		return fmt.Sprintf("%.3gGi", bytes/gib)
-	}
-	return resource.NewQuantity((int64(bytes)>>20+1)<<20, resource.BinarySI).String()
 }

@@ -1,4 +1,4 @@
-package loadtest
+package template
 
 import (
 	"fmt"
@@ -9,21 +9,18 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/confine"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// preparing is an engine that has looked at its templates, and made no request.
-func preparing(t *testing.T, template string, namespaces int32, steps ...v1alpha1.LoadStep) (*engine, error) {
+// checked is the one template of a run, after it was looked at.
+func checked(t *testing.T, template string, namespaces int32, steps ...v1alpha1.LoadStep) (*Template, error) {
 	t.Helper()
-	limits, err := confine.Limits{}.Complete()
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	run := &v1alpha1.LoadTestRun{}
 	run.Spec.Namespaces, run.Spec.Steps = namespaces, steps
 	run.Spec.Timeout = metav1.Duration{Duration: 15 * time.Minute}
 	run.Spec.Templates = []v1alpha1.LoadTemplate{{Name: "it", Object: template}}
-	e := &engine{deps: Deps{Limits: limits}, run: run, templates: map[string]*objectTemplate{}}
-	return e, e.parseTemplates(t.Context())
+	templates, err := Check(t.Context(), nil, run, limits(t))
+	return templates["it"], err
 }
 
 func phases(iterations int32, phases ...v1alpha1.LoadPhase) v1alpha1.LoadStep {
@@ -74,7 +71,7 @@ func TestARunThatWouldFillEtcdIsRefusedBeforeTheFirstRequest(t *testing.T) {
 		"small ones, patched":              {configMapOf(200), 10, []v1alpha1.LoadStep{phases(1, creating(100)), phases(1, lasting(v1alpha1.LoadPatch, time.Hour, 500))}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := preparing(t, test.template, test.namespaces, test.steps...)
+			_, err := checked(t, test.template, test.namespaces, test.steps...)
 			if !test.refused {
 				NewWithT(t).Expect(err).NotTo(HaveOccurred())
 				return
@@ -89,41 +86,38 @@ func TestARunThatWouldFillEtcdIsRefusedBeforeTheFirstRequest(t *testing.T) {
 func TestNoObjectIsLargerThanThoseThatWereLookedAt(t *testing.T) {
 	g := NewWithT(t)
 	hidden := "apiVersion: v1\nkind: ConfigMap\ndata: {a: {{if gt .Index 6000}}{{if eq .Index 0}}x{{else}}" + strings.Repeat("x", 15_000) + "{{end}}{{end}}b}"
-	e, err := preparing(t, hidden, 1, phases(1, creating(7000)))
+	template, err := checked(t, hidden, 1, phases(1, creating(7000)))
 	g.Expect(err).NotTo(HaveOccurred())
-	template := e.templates["it"]
-	_, err = template.renderObject(anyNamespace, 5, 0)
+	_, err = template.Object(anyNamespace, 5, 0)
 	g.Expect(err).NotTo(HaveOccurred())
 	if template.largest < 15_000 { // Else the size is in the bound.
-		_, err = template.renderObject(anyNamespace, 6500, 0)
+		_, err = template.Object(anyNamespace, 6500, 0)
 		g.Expect(err).To(MatchError(ContainSubstring("object 6500 has ")))
 	}
-	plain, err := preparing(t, "apiVersion: v1\nkind: ConfigMap\ndata: {"+strings.Repeat("a{{.Index}}: b{{.Index}}, ", 1)+"c: '"+strings.Repeat("{{.Index}} ", 1000)+"'}", 1, phases(1, creating(10_000)))
+	plain, err := checked(t, "apiVersion: v1\nkind: ConfigMap\ndata: {"+strings.Repeat("a{{.Index}}: b{{.Index}}, ", 1)+"c: '"+strings.Repeat("{{.Index}} ", 1000)+"'}", 1, phases(1, creating(10_000)))
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = plain.templates["it"].renderObject(anyNamespace, 9999, 0)
+	_, err = plain.Object(anyNamespace, 9999, 0)
 	g.Expect(err).NotTo(HaveOccurred(), "longer numbers are no larger object")
 }
 
 // So no object may ask for more pods either, whichever index or branch asks.
 func TestNoObjectAsksForMorePodsThanThoseThatWereLookedAt(t *testing.T) {
 	g := NewWithT(t)
-	e, err := preparing(t, strings.Replace(aDeployment, "%d", "{{.Index}}", 1), 1, phases(1, creating(20)))
+	template, err := checked(t, strings.Replace(aDeployment, "%d", "{{.Index}}", 1), 1, phases(1, creating(20)))
 	g.Expect(err).NotTo(HaveOccurred())
-	template := e.templates["it"]
-	_, err = template.renderObject(anyNamespace, 19, 0)
+	_, err = template.Object(anyNamespace, 19, 0)
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = template.renderObject(anyNamespace, 500, 0)
+	_, err = template.Object(anyNamespace, 500, 0)
 	g.Expect(err).To(MatchError(ContainSubstring("object 500 asks for 500 pods, and those that were looked at before the first request for 19 at most")))
 }
 
 func TestANegativeNumberOfPodsTakesNothingOffTheRest(t *testing.T) {
 	g := NewWithT(t)
-	limits, err := confine.Limits{}.Complete()
-	g.Expect(err).NotTo(HaveOccurred())
+	limits := limits(t)
 	for _, object := range []string{fmt.Sprintf(aDeployment, -1_000_000), "apiVersion: batch/v1\nkind: Job\nspec: {parallelism: -5, completions: -9, template: {spec: {containers: [{name: c}]}}}"} {
 		template, err := parseTemplate(&v1alpha1.LoadTestRun{}, v1alpha1.LoadTemplate{Name: "t", Object: object}, limits)
 		g.Expect(err).NotTo(HaveOccurred())
-		first, err := template.renderObject(anyNamespace, 0, 0)
+		first, err := template.Object(anyNamespace, 0, 0)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(limits.Pods(first)).To(BeZero())
 	}

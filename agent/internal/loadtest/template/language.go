@@ -1,4 +1,4 @@
-package loadtest
+package template
 
 import (
 	"bytes"
@@ -186,4 +186,75 @@ func (e *evaluation) evaluateValue(node parse.Node) (any, error) {
 		return e.evaluatePipe(node)
 	}
 	return nil, fmt.Errorf("%s is not supported", node)
+}
+
+// decisionOutcomes are decisions in which each comparison comes out true once and false once: all of them, and each by itself.
+func decisionOutcomes(deciding []*parse.PipeNode) []decisions {
+	var sets []decisions
+	for _, outcome := range []bool{true, false} {
+		all := decisions{}
+		for _, pipe := range deciding {
+			all[pipe] = outcome
+			sets = append(sets, decisions{pipe: outcome})
+		}
+		sets = append(sets, all)
+	}
+	return sets
+}
+
+// listDecisions are the conditions and comparisons of a template.
+func (t text) listDecisions() []*parse.PipeNode {
+	var found []*parse.PipeNode
+	t.visitPipes(t.root, func(pipe *parse.PipeNode, isCondition bool) {
+		if isCondition || comparisons[calledIn(pipe)] {
+			found = append(found, pipe)
+		}
+	})
+	return found
+}
+
+// callsFunctions reports whether a template calls a function.
+func (t text) callsFunctions() bool {
+	computes := false
+	t.visitPipes(t.root, func(pipe *parse.PipeNode, _ bool) { computes = computes || calledIn(pipe) != "" })
+	return computes
+}
+
+func calledIn(pipe *parse.PipeNode) string {
+	if len(pipe.Cmds) == 1 && len(pipe.Cmds[0].Args) > 0 {
+		if called, ok := pipe.Cmds[0].Args[0].(*parse.IdentifierNode); ok {
+			return called.Ident
+		}
+	}
+	return ""
+}
+
+// visitPipes calls see for each pipe.
+func (t text) visitPipes(node parse.Node, see func(pipe *parse.PipeNode, isCondition bool)) {
+	switch node := node.(type) {
+	case *parse.ListNode:
+		if node == nil {
+			return
+		}
+		for _, inner := range node.Nodes {
+			t.visitPipes(inner, see)
+		}
+	case *parse.ActionNode:
+		t.visitPipe(node.Pipe, false, see)
+	case *parse.IfNode:
+		t.visitPipe(node.Pipe, true, see)
+		t.visitPipes(node.List, see)
+		t.visitPipes(node.ElseList, see)
+	}
+}
+
+func (t text) visitPipe(pipe *parse.PipeNode, isCondition bool, see func(*parse.PipeNode, bool)) {
+	see(pipe, isCondition)
+	for _, command := range pipe.Cmds {
+		for _, arg := range command.Args {
+			if inner, ok := arg.(*parse.PipeNode); ok {
+				t.visitPipe(inner, false, see)
+			}
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package loadtest
+package template
 
 import (
 	"errors"
@@ -13,9 +13,13 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// objectTemplate makes the objects of one template of a run.
-type objectTemplate struct {
-	name string
+// Template makes the objects of one template of a run.
+type Template struct {
+	Name string
+	// Kind is that of the object with index 0, and Resource where the API server has it, which its user finds out.
+	Kind     schema.GroupVersionKind
+	Resource schema.GroupVersionResource
+
 	run  *v1alpha1.LoadTestRun
 	text text
 	// limits keep its objects in the namespaces of the run.
@@ -24,13 +28,13 @@ type objectTemplate struct {
 	largest int
 	// mostPods is how many pods an object may ask for, by the same look.
 	mostPods int64
-	// kind is that of the object with index 0, and resource where the API server has it.
-	kind     schema.GroupVersionKind
-	resource schema.GroupVersionResource
 }
 
+// String names the template, and the first step that uses it.
+func (t *Template) String() string { return describeUse(&t.run.Spec.Load, t.Name) }
+
 // parseTemplate returns a template whose first object is one of a kind.
-func parseTemplate(run *v1alpha1.LoadTestRun, from v1alpha1.LoadTemplate, limits confine.Limits) (*objectTemplate, error) {
+func parseTemplate(run *v1alpha1.LoadTestRun, from v1alpha1.LoadTemplate, limits confine.Limits) (*Template, error) {
 	if len(from.Object) > mostText {
 		return nil, fmt.Errorf("object: it has %d bytes, and %d at most are possible", len(from.Object), mostText)
 	}
@@ -38,26 +42,26 @@ func parseTemplate(run *v1alpha1.LoadTestRun, from v1alpha1.LoadTemplate, limits
 	if err != nil {
 		return nil, fmt.Errorf("parsing: %w", err)
 	}
-	t := &objectTemplate{name: from.Name, run: run, text: parsed, limits: limits}
-	first, err := t.renderObject("load-00000000-0", 0, 0)
+	t := &Template{Name: from.Name, run: run, text: parsed, limits: limits}
+	first, err := t.Object("load-00000000-0", 0, 0)
 	if err != nil {
 		return nil, err
 	}
-	t.kind = first.GroupVersionKind()
+	t.Kind = first.GroupVersionKind()
 	return t, nil
 }
 
-// objectName is that of an object.
-func (t *objectTemplate) objectName(index int) string { return fmt.Sprintf("%s-%d", t.name, index) }
+// ObjectName is that of an object.
+func (t *Template) ObjectName(index int) string { return fmt.Sprintf("%s-%d", t.Name, index) }
 
-// renderObject makes an object.
-func (t *objectTemplate) renderObject(namespace string, index, iteration int) (*unstructured.Unstructured, error) {
+// Object makes an object.
+func (t *Template) Object(namespace string, index, iteration int) (*unstructured.Unstructured, error) {
 	return t.renderWith(nil, namespace, index, iteration)
 }
 
 // renderWith makes an object, with some decisions of the template turned round.
-func (t *objectTemplate) renderWith(forced decisions, namespace string, index, iteration int) (*unstructured.Unstructured, error) {
-	name := t.objectName(index)
+func (t *Template) renderWith(forced decisions, namespace string, index, iteration int) (*unstructured.Unstructured, error) {
+	name := t.ObjectName(index)
 	rendered, err := t.textOf(forced, namespace, index, iteration)
 	if err != nil {
 		return nil, fmt.Errorf("rendering: %w", err)
@@ -90,26 +94,26 @@ func (t *objectTemplate) renderWith(forced decisions, namespace string, index, i
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[v1alpha1.LoadTestRunUIDLabel], labels[v1alpha1.LoadTemplateLabel] = string(t.run.UID), t.name
+	labels[v1alpha1.LoadTestRunUIDLabel], labels[v1alpha1.LoadTemplateLabel] = string(t.run.UID), t.Name
 	object.SetLabels(labels)
 	return object, nil
 }
 
 // textOf fills in what a template may use.
-func (t *objectTemplate) textOf(forced decisions, namespace string, index, iteration int) ([]byte, error) {
+func (t *Template) textOf(forced decisions, namespace string, index, iteration int) ([]byte, error) {
 	return t.text.executeWith(forced, map[string]any{
-		"Name": t.objectName(index), "Namespace": namespace, "Run": t.run.Name, "Index": int64(index), "Iteration": int64(iteration),
+		"Name": t.ObjectName(index), "Namespace": namespace, "Run": t.run.Name, "Index": int64(index), "Iteration": int64(iteration),
 	})
 }
 
 // checkObject reports what keeps an object from being one of the template.
-func (t *objectTemplate) checkObject(object *unstructured.Unstructured) error {
+func (t *Template) checkObject(object *unstructured.Unstructured) error {
 	kind := object.GroupVersionKind()
 	switch metadata := object.Object["metadata"]; {
 	case object.GetAPIVersion() == "" || kind.Kind == "":
 		return errors.New("the object needs apiVersion and kind")
-	case t.kind != (schema.GroupVersionKind{}) && kind != t.kind:
-		return fmt.Errorf("the object is a %s, but that of index 0 is a %s: use a template for each kind", kind.Kind, t.kind.Kind)
+	case t.Kind != (schema.GroupVersionKind{}) && kind != t.Kind:
+		return fmt.Errorf("the object is a %s, but that of index 0 is a %s: use a template for each kind", kind.Kind, t.Kind.Kind)
 	case metadata != nil:
 		if _, ok := metadata.(map[string]any); !ok {
 			return errors.New("metadata: must be an object")
@@ -121,22 +125,22 @@ func (t *objectTemplate) checkObject(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// apiPath is where the API server has the objects of the template in a namespace, or one of them.
-func (t *objectTemplate) apiPath(namespace, name string) []string {
-	parts := []string{"/apis", t.resource.Group}
-	if t.resource.Group == "" {
+// APIPath is where the API server has the objects of the template in a namespace, or one of them.
+func (t *Template) APIPath(namespace, name string) []string {
+	parts := []string{"/apis", t.Resource.Group}
+	if t.Resource.Group == "" {
 		parts = []string{"/api"}
 	}
-	parts = append(parts, t.resource.Version, "namespaces", namespace, t.resource.Resource)
+	parts = append(parts, t.Resource.Version, "namespaces", namespace, t.Resource.Resource)
 	if name != "" {
 		parts = append(parts, name)
 	}
 	return parts
 }
 
-// labelSelector finds the objects of the template.
-func (t *objectTemplate) labelSelector() string {
+// LabelSelector finds the objects of the template.
+func (t *Template) LabelSelector() string {
 	return metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: map[string]string{
-		v1alpha1.LoadTestRunUIDLabel: string(t.run.UID), v1alpha1.LoadTemplateLabel: t.name,
+		v1alpha1.LoadTestRunUIDLabel: string(t.run.UID), v1alpha1.LoadTemplateLabel: t.Name,
 	}})
 }

@@ -1,4 +1,4 @@
-package loadtest
+package template
 
 import (
 	"strings"
@@ -20,8 +20,8 @@ func TestTemplates(t *testing.T) {
 		`data: {all: "{{.Name}} {{.Namespace}} {{.Index}} {{.Iteration}} {{.Run}}"}`,
 	}, "\n")}, limits(t))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(template.kind).To(Equal(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}))
-	object, err := template.renderObject("load-01234567-1", 3, 2)
+	g.Expect(template.Kind).To(Equal(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}))
+	object, err := template.Object("load-01234567-1", 3, 2)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(object.Object).To(Equal(map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
@@ -30,10 +30,10 @@ func TestTemplates(t *testing.T) {
 		}},
 		"data": map[string]any{"all": "web-3 load-01234567-1 3 2 r"},
 	}))
-	template.resource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	g.Expect(strings.Join(template.apiPath("n", "web-3"), "/")).To(Equal("/api/v1/namespaces/n/configmaps/web-3"))
-	template.resource = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	g.Expect(strings.Join(template.apiPath("n", ""), "/")).To(Equal("/apis/apps/v1/namespaces/n/deployments"))
+	template.Resource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	g.Expect(strings.Join(template.APIPath("n", "web-3"), "/")).To(Equal("/api/v1/namespaces/n/configmaps/web-3"))
+	template.Resource = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	g.Expect(strings.Join(template.APIPath("n", ""), "/")).To(Equal("/apis/apps/v1/namespaces/n/deployments"))
 }
 
 // limits are those of an agent without flags.
@@ -86,7 +86,7 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 	t.Run("another kind for another index", func(t *testing.T) {
 		template, err := parseTemplate(&v1alpha1.LoadTestRun{}, v1alpha1.LoadTemplate{Name: "t", Object: "apiVersion: v1\nkind: {{if .Index}}Pod{{else}}Secret{{end}}"}, limits(t))
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		_, err = template.renderObject("n", 1, 0)
+		_, err = template.Object("n", 1, 0)
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("is a Pod, but that of index 0 is a Secret")))
 	})
 }
