@@ -103,7 +103,7 @@ func (b *bootstrap) newMonitor(host *clients.Direct) (*freeze.Monitor, error) {
 		Relist:   true,
 		Policy:   freeze.Policy{After: b.FreezeAfter, Successes: DefaultThawSuccesses},
 		Pace:     freeze.Pace{Interval: b.probeInterval(), FastInterval: min(fastProbe, b.probeInterval()), Timeout: b.probeTimeout()},
-		Runtime:  b.runtime("freeze"), Metrics: b.freezeMetrics,
+		Runtime:  b.pollRuntime("freeze"), Metrics: b.freezeMetrics,
 	})
 }
 
@@ -140,7 +140,7 @@ func (b *bootstrap) newHubIdentity(host *clients.Direct) (*hubidentity.Verifier,
 	return hubidentity.New(hubidentity.Deps{
 		Cluster: b.ClusterName, Store: hubidentity.NewStore(host.Ungated(clients.Keeping("ConfigMap", key)), b.HostNamespace, b.ClusterName),
 		Hub: b.hubDirect.Reader, Last: b.hubProbe, Changed: func() { b.monitor.Look() }, Saw: b.lease.Observe,
-		Nonce: uuid.NewString, Runtime: b.runtime("hubidentity"), Metrics: hubidentity.NewMetrics(b.registry),
+		Nonce: uuid.NewString, Runtime: b.pollRuntime("hubidentity"), Metrics: hubidentity.NewMetrics(b.registry),
 	})
 }
 

@@ -80,7 +80,7 @@ func (b *bootstrap) useJoinedCredential(ctx context.Context, store clientcert.St
 			}
 			return direct.Ungated(clients.Credentials(b.ClusterName)), nil
 		},
-		Random: rand.Float64, Runtime: b.runtime("clientcert"), Metrics: b.credentialMetrics,
+		Random: rand.Float64, Runtime: b.pollRuntime("clientcert"), Metrics: b.credentialMetrics,
 	})
 	if err != nil {
 		return way{}, err

@@ -72,7 +72,7 @@ func (b *bootstrap) representCluster(ctx context.Context) error {
 func (b *bootstrap) newReporter() (*clusterstatus.Reporter, error) {
 	return clusterstatus.New(clusterstatus.Deps{
 		Client: b.hubDirect.Ungated(clients.Reports(b.ClusterName)), Last: reportable{b.hubProbe, b.denial}, Facts: b.facts,
-		Freeze: b.monitor, Changes: b.monitor.Subscribe(), HubIdentity: b.hubIdentity, Lease: b.lease, AgentVersion: b.Version, Runtime: b.runtime("clusterstatus"),
+		Freeze: b.monitor, Changes: b.monitor.Subscribe(), HubIdentity: b.hubIdentity, Lease: b.lease, AgentVersion: b.Version, Runtime: b.pollRuntime("clusterstatus"),
 	})
 }
 

@@ -36,8 +36,8 @@ type environment struct {
 	doing atomic.Value
 }
 
-// runtime is what a part of that name works with.
-func (e *environment) runtime(name string) poll.Runtime {
+// pollRuntime is what a part of that name works with.
+func (e *environment) pollRuntime(name string) poll.Runtime {
 	return poll.Runtime{Clock: e.clock, Log: e.Log.WithName(name)}
 }
 

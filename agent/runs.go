@@ -29,7 +29,7 @@ func (w *worker) newDisruptions(c clusters) (kubernetes.Interface, *disruption.C
 	}
 	disruptions, err := disruption.New(disruption.Deps{
 		Hub: w.hubOf(c), Nodes: c.target.GetClient(), Host: w.hostOf(c), Target: target,
-		Freeze: w.monitor, Runtime: w.runtime("disruption"),
+		Freeze: w.monitor, Runtime: w.pollRuntime("disruption"),
 	})
 	return target, disruptions, err
 }
@@ -48,7 +48,7 @@ func (w *worker) addLoadTests(c clusters, target kubernetes.Interface) error {
 		},
 		NodeInformers: c.target.GetCache(), Host: w.hostOf(c),
 		Limits: w.LoadTests.limits(),
-		Freeze: w.monitor, Runtime: w.runtime("loadtest"),
+		Freeze: w.monitor, Runtime: w.pollRuntime("loadtest"),
 	})
 	if err != nil {
 		return err

@@ -289,7 +289,7 @@ func (w *worker) newMachines(c clusters, clientset kubernetes.Interface, drivers
 func (w *worker) newChecker(c clusters, target kubernetes.Interface) (*checks.Checker, error) {
 	return checks.New(checks.Deps{
 		Target: target, Nodes: c.target.GetClient(), Host: c.host.GetAPIReader(), HostNamespace: w.HostNamespace,
-		Cluster: reportable{w.hubProbe, w.denial}.Cluster, Freeze: w.monitor, Runtime: w.runtime("checks"),
+		Cluster: reportable{w.hubProbe, w.denial}.Cluster, Freeze: w.monitor, Runtime: w.pollRuntime("checks"),
 	})
 }
 
@@ -301,7 +301,7 @@ func (w *worker) relister(c clusters, checker *checks.Checker, preThawSync *mach
 			return preThawSync.Run(ctx, freeze)
 		},
 		Caches: c.informers, Freeze: w.monitor, Changes: w.parts.relistDue,
-		Runtime: w.runtime("relist"), Metrics: w.parts.relistMetrics,
+		Runtime: w.pollRuntime("relist"), Metrics: w.parts.relistMetrics,
 		Prepare: func(ctx context.Context) error {
 			for _, from := range []struct {
 				cache   cache.Cache
@@ -326,57 +326,6 @@ func (w *worker) relister(c clusters, checker *checks.Checker, preThawSync *mach
 func (w *worker) targetVersion() string {
 	_, version := w.targetProbe.Identity()
 	return version
-}
-
-// drivers makes the driver of every provider, with gated clients, behind the gate.
-func (w *worker) drivers(ctx context.Context, c clusters, waker *machine.Waker, plan func(context.Context, *v1alpha1.Machine) (string, error)) (map[string]driver.Driver, error) {
-	ca, err := clients.CertificateAuthority(w.target)
-	if err != nil {
-		return nil, err
-	}
-	server := w.TargetServerURL
-	if server == "" {
-		server = w.target.Host
-	}
-	factories := map[string]driver.Factory{
-		v1alpha1.ProviderHollow: hollow.Factory(hollow.Options{Image: w.HollowNodeImage, ServerURL: server, ServerCA: ca, HollowTaint: w.HollowTaint}),
-	}
-	for name, factory := range w.Drivers {
-		factories[name] = factory
-	}
-	environment := driver.Environment{
-		ClusterName: w.ClusterName, Changed: waker.Wake, Clock: w.clock, DisruptionPlan: plan,
-		Target: w.access(c.target, w.TargetNamespace), Host: w.access(c.host, w.HostNamespace),
-	}
-	drivers := map[string]driver.Driver{}
-	for name, factory := range factories {
-		environment.Log = w.Log.WithName("driver").WithName(name)
-		made, err := factory(ctx, environment)
-		if err != nil {
-			return nil, fmt.Errorf("making the driver of provider %q: %w", name, err)
-		}
-		drivers[name] = w.gate.Driver(made)
-	}
-	return drivers, nil
-}
-
-func (w *worker) access(c cluster.Cluster, namespace string) driver.Access {
-	return driver.Access{Client: c.GetClient(), Reader: c.GetAPIReader(), Informers: c.GetCache(), Namespace: namespace}
-}
-
-// instancesOf returns a function that counts the instances of all drivers, without those that are being removed.
-func instancesOf(drivers map[string]driver.Driver) func(context.Context) (int, error) {
-	return func(ctx context.Context) (int, error) {
-		count := 0
-		for provider, of := range drivers {
-			instances, err := driver.Count(ctx, of)
-			if err != nil {
-				return 0, fmt.Errorf("counting the instances of provider %q: %w", provider, err)
-			}
-			count += instances
-		}
-		return count, nil
-	}
 }
 
 // capacityReader sums up the Nodes that carry the agent's annotation. It returns nil while they are not known.

@@ -76,7 +76,7 @@ func (c *classes) resolveClass(ctx context.Context, s *scope) error {
 	if !ok {
 		s.class = nil
 		s.Terminal = &Terminal{Reason: v1alpha1.ErrorUnknownProvider, Message: fmt.Sprintf(
-			"%s: the agent of cluster %q has no provider %q: it has %s: %s", field, c.hub.ClusterName, provider, strings.Join(c.drivers.names(), ", "), remedy)}
+			"%s: the agent of cluster %q has no provider %q: it has %s: %s", field, c.hub.ClusterName, provider, strings.Join(c.drivers.providerNames(), ", "), remedy)}
 		return nil
 	}
 	s.driver, s.provider = known, provider

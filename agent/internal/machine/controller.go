@@ -68,7 +68,7 @@ type step struct {
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
-	if err := deps.check(); err != nil {
+	if err := deps.checkComplete(); err != nil {
 		return nil, err
 	}
 	hub, target, told := deps.Hub, deps.Target, deps.Reporting

@@ -46,7 +46,7 @@ func (c *creation) observeInstance(ctx context.Context, s *scope) error {
 	if s.driver != nil {
 		return c.getInstance(ctx, s, s.driver, s.driverRequest())
 	}
-	for _, name := range c.drivers.names() {
+	for _, name := range c.drivers.providerNames() {
 		if err := c.getInstance(ctx, s, c.drivers[name], driver.Request{Machine: s.Machine.DeepCopy()}); err != nil || s.Instance != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (c *creation) createInstance(ctx context.Context, s *scope) error {
 
 // refuseSecondProvider keeps a Machine whose provider was changed from having two instances.
 func (c *creation) refuseSecondProvider(ctx context.Context, s *scope) error {
-	for _, name := range c.drivers.names() {
+	for _, name := range c.drivers.providerNames() {
 		if name == s.provider {
 			continue
 		}

@@ -101,7 +101,7 @@ type Drainer interface {
 	Forget(node string)
 }
 
-func (d Deps) check() error {
+func (d Deps) checkComplete() error {
 	if slices.Contains([]bool{
 		d.Hub.ClusterName != "", d.Hub.Client != nil, d.Hub.Reader != nil, d.Hub.Refresh != nil,
 		d.Target.Client != nil, d.Target.Reader != nil, d.Target.Drain != nil, d.Target.Requests != nil, d.Target.Version != nil,
@@ -116,5 +116,5 @@ func (d Deps) check() error {
 // drivers by provider name.
 type drivers map[string]driver.Driver
 
-// names are those of the providers, sorted.
-func (d drivers) names() []string { return slices.Sorted(maps.Keys(d)) }
+// providerNames are those of the providers, sorted.
+func (d drivers) providerNames() []string { return slices.Sorted(maps.Keys(d)) }

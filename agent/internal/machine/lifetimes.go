@@ -37,23 +37,23 @@ func (l *lifetimes) elapsedTimes(machine *v1alpha1.Machine) Elapsed {
 	if !machine.DeletionTimestamp.IsZero() {
 		// The hub's clock has written the one time and the agent's the other: an agent whose clock is ahead must not give a
 		// drain up before its time.
-		elapsed.Drain = min(l.countedSince(machine.DeletionTimestamp.Time), l.countedSince(l.drainBegun(machine)))
-	} else if begun := DrainingSince(machine); !begun.IsZero() {
-		elapsed.Drain = l.countedSince(begun)
+		elapsed.Drain = min(l.countedSince(machine.DeletionTimestamp.Time), l.countedSince(l.drainStarted(machine)))
+	} else if started := DrainingSince(machine); !started.IsZero() {
+		elapsed.Drain = l.countedSince(started)
 	}
 	return elapsed
 }
 
-// drainBegun returns since when an agent of this cluster knows that a Machine is to be deleted, by the agent's own clock: as
+// drainStarted returns since when an agent of this cluster knows that a Machine is to be deleted, by the agent's own clock: as
 // this process remembers, or as the one before has written in the status.
-func (l *lifetimes) drainBegun(machine *v1alpha1.Machine) time.Time {
-	begun := l.clock.Now().Truncate(time.Second) // As precisely as the hub's times, which are compared with it.
+func (l *lifetimes) drainStarted(machine *v1alpha1.Machine) time.Time {
+	started := l.clock.Now().Truncate(time.Second) // As precisely as the hub's times, which are compared with it.
 	if since := DeletionDrainSince(machine); !since.IsZero() {
-		begun = since
+		started = since
 	}
-	first, _ := l.drains.LoadOrStore(machine.UID, begun)
-	begun, _ = first.(time.Time)
-	return begun
+	first, _ := l.drains.LoadOrStore(machine.UID, started)
+	started, _ = first.(time.Time)
+	return started
 }
 
 // countedSince returns the time since t that counts.

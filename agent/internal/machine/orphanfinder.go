@@ -117,7 +117,7 @@ func (s *OrphanFinder) findOrphans(ctx context.Context) (news bool, err error) {
 	for i := range machines.Items {
 		known.Insert(machines.Items[i].Name)
 	}
-	for _, provider := range s.drivers.names() {
+	for _, provider := range s.drivers.providerNames() {
 		instances, err := s.drivers[provider].List(ctx)
 		if err != nil {
 			return false, fmt.Errorf("listing the instances of provider %q: %w", provider, err)

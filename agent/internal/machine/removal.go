@@ -99,7 +99,7 @@ func (s *scope) noteHolder(err error) {
 // observeInstances looks at what every driver has for the Machine, whatever its configuration says by now.
 func (r *removal) observeInstances(ctx context.Context, s *scope) (bool, error) {
 	s.ending = true
-	for _, name := range r.drivers.names() {
+	for _, name := range r.drivers.providerNames() {
 		instance, err := r.drivers[name].Get(ctx, driver.Request{Machine: s.Machine.DeepCopy()})
 		var notFound *driver.NotFoundError
 		switch {
@@ -178,7 +178,7 @@ func (r *removal) removeInstances(ctx context.Context, s *scope) (bool, error) {
 	if s.Instance != nil && s.ending {
 		return false, nil
 	}
-	for _, name := range r.drivers.names() {
+	for _, name := range r.drivers.providerNames() {
 		// Without an instance, too: a Secret may be left of it.
 		if err := r.drivers[name].Delete(ctx, s.Machine.DeepCopy()); err != nil {
 			return false, fmt.Errorf("deleting the instance at provider %q: %w", name, err)

@@ -54,7 +54,7 @@ func (r *reports) computeStatus(s *scope) {
 		UpdateProblem: s.updateProblem, NameConflict: s.nameConflict, Held: s.held, HeldByFinalizers: s.heldByFinalizers, Now: r.clock.Now(),
 	}
 	if !s.Machine.DeletionTimestamp.IsZero() {
-		input.DrainSince = r.times.drainBegun(s.Machine)
+		input.DrainSince = r.times.drainStarted(s.Machine)
 	}
 	computed := Compute(input)
 	if deadline := Deadline(computed, input); deadline > 0 {
@@ -71,12 +71,12 @@ func (r *reports) nextAfter(machine *v1alpha1.Machine, stored *v1alpha1.MachineS
 	}
 	// What is held back is no news yet for the events either.
 	r.events.sendChanges(machine, *stored)
-	return next, settle(err)
+	return next, waitFor(err)
 }
 
-// settle turns what is expected of the freeze, of a provider and of other writers into a wait; everything else is an error. What one
+// waitFor turns what is expected of the freeze, of a provider and of other writers into a wait; everything else is an error. What one
 // part of an error waits for, the others wait for too.
-func settle(err error) error {
+func waitFor(err error) error {
 	var frozen *freeze.Error
 	var retryable *driver.RetryableError
 	var exhausted *driver.ExhaustedError

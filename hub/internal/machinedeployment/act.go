@@ -93,7 +93,7 @@ func (c *Controller) writeSets(ctx context.Context, s *scope, d decision) error 
 		if by := change.replicaChange(); by != 0 && len(d.Settle) == 0 {
 			setsScaled.WithLabelValues(s.deployment.Spec.ClusterName).Inc()
 			if !d.Rolling || s.deployment.Status.ObservedGeneration != s.deployment.Generation {
-				emitEvent(c.Recorder, s.deployment, scaledEvent(change, d.Why))
+				emitEvent(c.Recorder, s.deployment, scaledEvent(change, s, d.Rolling))
 			}
 		}
 		*change.before = *change.after // What follows writes the same set.
@@ -118,7 +118,7 @@ func (c *Controller) createSet(ctx context.Context, s *scope, d decision) error 
 	}
 	s.current = set
 	if !d.startsRollout() {
-		emitEvent(c.Recorder, s.deployment, createdEvent(set, d.Plan))
+		emitEvent(c.Recorder, s.deployment, createdEvent(set, d))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/clustermetrics"
@@ -17,18 +18,26 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-func createdEvent(set *v1alpha1.MachineSet, p plan.Plan) reconciler.Event {
+func createdEvent(set *v1alpha1.MachineSet, d decision) reconciler.Event {
 	return reconciler.NormalEvent("MachineSetCreated", "Create", fmt.Sprintf(
-		"Created MachineSet %s with %s (%s)", set.Name, plural.Count(p.NewReplicas, "replica"), p.Why)).With(aboutSet(set))
+		"Created MachineSet %s with %s for revision %d", set.Name, plural.Count(d.NewReplicas, "replica"), d.revision)).With(aboutSet(set))
 }
 
-func scaledEvent(c change, why string) reconciler.Event {
+// scaledEvent tells of what a user has asked for: the steps of a rollout are not told.
+func scaledEvent(c change, s *scope, rolling bool) reconciler.Event {
+	why := fmt.Sprintf("spec.replicas of the MachineDeployment is %d", ptr.Deref(s.deployment.Spec.Replicas, 1))
+	switch {
+	case s.deployment.Spec.Paused:
+		why += ", and its rollout is paused"
+	case rolling:
+		why += ", and a rollout is in progress"
+	}
 	reason := "MachineSetScaledUp"
 	if c.replicaChange() < 0 {
 		reason = "MachineSetScaledDown"
 	}
 	return reconciler.NormalEvent(reason, "Scale", fmt.Sprintf(
-		"Scaled MachineSet %s from %d to %d (%s)", c.after.Name, setReplicas(c.before), setReplicas(c.after), why)).With(aboutSet(c.after))
+		"Scaled MachineSet %s from %d to %s: %s", c.after.Name, setReplicas(c.before), plural.Count(setReplicas(c.after), "replica"), why)).With(aboutSet(c.after))
 }
 
 func adoptedEvent(set *v1alpha1.MachineSet) reconciler.Event {
