@@ -28,7 +28,7 @@ const patience = 2 * time.Minute
 
 var environment *testenv.Environment
 
-func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
 
 type env struct {
 	*WithT

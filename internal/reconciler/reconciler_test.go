@@ -21,7 +21,7 @@ import (
 
 var environment *testenv.Environment
 
-func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
 
 // counting is a logic that reports a number of replicas.
 type counting struct {

@@ -127,12 +127,14 @@ func TestGosClosingLinesAreShown(t *testing.T) {
 				"hack/progress.sh": read(t, "hack/progress.sh"),
 				"path/go": "#!/bin/sh\n[ $1 = list ] && { echo example.com/x; exit; }\n" +
 					"printf '" + test.line + "\\n' $(basename $PWD)\nexit " + test.code + "\n",
-				"apis/.keep": "", "internal/owneddir/.keep": "", "hack/tools/.keep": "", "hack/release/.keep": "", "agent/simulator/.keep": "",
+				"path/simcluster": "#!/bin/sh\n",
+				"apis/.keep":      "", "internal/owneddir/.keep": "", "hack/tools/.keep": "", "hack/release/.keep": "", "agent/simulator/.keep": "",
 			} {
 				g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755)).To(Succeed())
 				g.Expect(os.WriteFile(filepath.Join(dir, file), []byte(content), 0o755)).To(Succeed())
 			}
-			output, err := command(t, []string{"PATH=" + filepath.Join(dir, "path") + ":" + os.Getenv("PATH")}, filepath.Join(dir, "hack/test.sh"), "unit")
+			programs := filepath.Join(dir, "path")
+			output, err := command(t, []string{"PATH=" + programs + ":" + os.Getenv("PATH"), "HOLLOWFLEET_BIN=" + programs}, filepath.Join(dir, "hack/test.sh"), "unit")
 			g.Expect(err == nil).To(Equal(test.passes), output)
 			for _, suite := range []string{"apis", "owneddir", "tools", "release", "simulator", filepath.Base(dir)} {
 				g.Expect(output).To(ContainSubstring("\n"+strings.ReplaceAll(fmt.Sprintf(test.line, suite), `\t`, "\t")+"\n"), "go's own line")

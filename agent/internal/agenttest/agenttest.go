@@ -27,6 +27,8 @@ var (
 	once        sync.Once
 	environment *testenv.Environment
 	errStart    error
+	// start is Share in packages that may share their control plane with others.
+	start = func(ctx context.Context) (*testenv.Environment, error) { return testenv.Start(ctx) }
 )
 
 // poll is how often an Eventually asks the API server. Gomega's default of 10 ms keeps it busy with nothing else.
@@ -45,11 +47,17 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
+// MainShared is Main for a package that may share its control plane with others, see testenv.Share.
+func MainShared(m *testing.M) {
+	start = testenv.Share
+	Main(m)
+}
+
 // Environment returns the package's control plane, which the first call starts.
 func Environment(t *testing.T) *testenv.Environment {
 	t.Helper()
 	once.Do(func() {
-		if environment, errStart = testenv.Start(context.Background()); errStart != nil {
+		if environment, errStart = start(context.Background()); errStart != nil {
 			return
 		}
 		for _, dir := range []string{"rbac/agent-hub", "rbac/agent-workload", "rbac/agent-load-tests"} {

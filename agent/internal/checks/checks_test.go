@@ -27,7 +27,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-func TestMain(m *testing.M) { agenttest.Main(m) }
+func TestMain(m *testing.M) { agenttest.MainShared(m) }
 
 // env is a Checker of a real cluster, in a namespace of its own for workload, host and Machines.
 type env struct {

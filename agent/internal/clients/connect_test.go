@@ -22,7 +22,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-func TestMain(m *testing.M) { agenttest.Main(m) }
+func TestMain(m *testing.M) { agenttest.MainShared(m) }
 
 func direct(t *testing.T) (*Direct, *rest.Config) {
 	t.Helper()

@@ -17,7 +17,7 @@ import (
 
 var environment *testenv.Environment
 
-func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
 
 const (
 	cpu    = v1alpha1.AutoscalerCapacityPrefix + "cpu"

@@ -21,7 +21,7 @@ import (
 
 var environment *testenv.Environment
 
-func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
 
 // fixture has clusters with a label of their own, and a disruption that chooses them.
 type fixture struct {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -103,6 +104,21 @@ func StartCluster(ctx context.Context, options ClusterOptions) (*Cluster, error)
 	})
 	if err != nil {
 		return nil, errors.Join(err, supervisor.Stop(stopGrace))
+	}
+	return cluster, nil
+}
+
+// FindCluster returns the cluster that runs in the Dir of options, as soon as it is ready. Another process has started it and ends it.
+func FindCluster(ctx context.Context, options ClusterOptions) (*Cluster, error) {
+	cluster := &Cluster{options: options}
+	err := wait.PollUntilContextCancel(ctx, readyPoll, true, func(context.Context) (bool, error) {
+		ready, err := cluster.Ready()
+		cluster.adminKubeconfig = ready.AdminKubeconfig
+		return err == nil, nil
+	})
+	if err != nil {
+		_, cause := cluster.Ready()
+		return nil, fmt.Errorf("waiting for cluster %s: %w", options.Name, errors.Join(err, cause))
 	}
 	return cluster, nil
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -68,6 +69,56 @@ type Environment struct {
 	Client client.Client
 
 	binary, dir string
+	// shared: others use the control plane too, and it is not this process that ends it.
+	shared bool
+}
+
+// sharedServer is an environment variable with the data directory of a control plane for packages that leave each other alone.
+// hack/test.sh sets it and starts the control plane.
+const sharedServer = "HOLLOWFLEET_SHARED_SERVER"
+
+// Share is Start for a package whose tests leave others alone: they work in namespaces and with names of their own, change no
+// definition of a kind and no role, and start no manager that watches every namespace. Where hack/test.sh has a control plane for all
+// such packages, it is that one: a start costs six seconds of a processor, often more than the tests.
+func Share(ctx context.Context) (*Environment, error) {
+	dir := os.Getenv(sharedServer)
+	if dir == "" {
+		return Start(ctx)
+	}
+	binary, err := Binary("simcluster")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, StartTimeout)
+	defer cancel()
+	environment := &Environment{binary: binary, dir: filepath.Dir(dir), shared: true}
+	if environment.Cluster, err = process.FindCluster(ctx, process.ClusterOptions{Name: "test", Dir: dir, Binary: binary}); err != nil {
+		return nil, err
+	}
+	if err := environment.connect(); err != nil {
+		return nil, err
+	}
+	return environment, environment.installKindsOnce(ctx)
+}
+
+// installKindsOnce installs the kinds if no other process has, which is noted in a file that only one has locked.
+func (e *Environment) installKindsOnce(ctx context.Context) error {
+	note, err := os.OpenFile(filepath.Join(e.dir, "kinds"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("noting that kinds are installed: %w", err)
+	}
+	defer note.Close() // Which unlocks it.
+	if err := syscall.Flock(int(note.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("locking %s: %w", note.Name(), err)
+	}
+	if info, err := note.Stat(); err != nil || info.Size() > 0 {
+		return err
+	}
+	if err := config.InstallCRDs(ctx, e.Client, config.CRDs, "crd"); err != nil {
+		return err
+	}
+	_, err = note.WriteString("installed\n")
+	return err
 }
 
 // WithoutWatchCache has the API server answer each list from etcd. A list from the watch cache waits until that has seen the last write to
@@ -97,13 +148,17 @@ func Start(ctx context.Context, args ...string) (*Environment, error) {
 	if err != nil {
 		return nil, errors.Join(err, environment.removeDirectory()) //nolint:contextcheck // What ended ctx must not keep the files.
 	}
-	if err := environment.installKinds(ctx); err != nil {
+	if err := environment.connect(); err != nil {
+		return nil, errors.Join(err, environment.Stop()) //nolint:contextcheck // What ended ctx must not keep it running.
+	}
+	if err := config.InstallCRDs(ctx, environment.Client, config.CRDs, "crd"); err != nil {
 		return nil, errors.Join(err, environment.Stop()) //nolint:contextcheck // What ended ctx must not keep it running.
 	}
 	return environment, nil
 }
 
-func (e *Environment) installKinds(ctx context.Context) error {
+// connect makes the administrator's clients.
+func (e *Environment) connect() error {
 	var err error
 	if e.Config, err = e.Cluster.RESTConfig(); err != nil {
 		return err
@@ -111,14 +166,19 @@ func (e *Environment) installKinds(ctx context.Context) error {
 	if e.Client, err = client.New(e.Config, client.Options{Scheme: scheme.New()}); err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	return config.InstallCRDs(ctx, e.Client, config.CRDs, "crd")
+	return nil
 }
 
 // dataDirectory is the data directory of the control plane.
 func (e *Environment) dataDirectory() string { return filepath.Join(e.dir, "data") }
 
-// Stop ends the control plane and removes its data.
-func (e *Environment) Stop() error { return errors.Join(e.Cluster.Stop(), e.removeDirectory()) }
+// Stop ends the control plane and removes its data, unless others use it too.
+func (e *Environment) Stop() error {
+	if e.shared {
+		return nil
+	}
+	return errors.Join(e.Cluster.Stop(), e.removeDirectory())
+}
 
 // removeDirectory removes the directory that Start made for itself alone, under a name that nothing else had.
 func (e *Environment) removeDirectory() error {
@@ -153,6 +213,16 @@ const poll = 50 * time.Millisecond
 // Main is the body of a TestMain: it runs a package's tests against one API server, started with args, which it stores in environment.
 func Main(m *testing.M, environment **Environment, args ...string) {
 	started, err := Start(context.Background(), args...)
+	run(m, environment, started, err)
+}
+
+// MainShared is Main for a package that may share its API server with others, see Share.
+func MainShared(m *testing.M, environment **Environment) {
+	started, err := Share(context.Background())
+	run(m, environment, started, err)
+}
+
+func run(m *testing.M, environment **Environment, started *Environment, err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting the API server:", err)
 		os.Exit(1)
