@@ -114,7 +114,7 @@ func (p *part) addOwn(results []v1alpha1.LoadThresholdResult) {
 	}
 }
 
-// completeResult corrects what became of a threshold where histograms have fewer measurements than the runs made: what does not fit into
+// completeResult corrects the result of a threshold where histograms have fewer measurements than the runs made: what does not fit into
 // a status, or into the memory here, is left out. A quantile of all together is at most the longest of the runs', so that one is shown, and
 // the threshold is met only if each run meets it.
 func (p *part) completeResult(i int, result *v1alpha1.LoadThresholdResult) {

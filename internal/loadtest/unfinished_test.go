@@ -20,7 +20,7 @@ func limit(quantile v1alpha1.LoadQuantile, most time.Duration) v1alpha1.LoadThre
 }
 
 // A pod that was never Ready is not a pod that there was not.
-// Claim: Unfinished measurements meet no limit. Broken: by the row above only. Also: TestNothingThatIsNotKnownMeetsAThreshold; agent/internal/loadtest TestPodTimes, TestNodeTimes.
+// Claim: Unfinished measurements meet no limit. Broken: by the row above only. Also: TestNothingThatIsNotKnownMeetsAThreshold; agent/internal/loadtest/measurement TestPodTimes, TestNodeTimes.
 func TestUnfinishedMeasurementsMeetNoLimit(t *testing.T) {
 	for name, c := range map[string]struct {
 		ready, unready int64
@@ -97,7 +97,7 @@ func TestNothingThatIsNotKnownMeetsAThreshold(t *testing.T) {
 	})
 }
 
-// Claim: API server counts are split, with bounds. Broken: group, subresource, scope or a restart not told; watches count; the scope of a threshold not asked. Also: agent/internal/loadtest TestWhatTheAPIServerHasCounted, TestGroupSubresourceAndScopeAreCountedApart.
+// Claim: API server counts are split, with bounds. Broken: group, subresource, scope or a restart not told; watches count; the scope of a threshold not asked. Also: agent/internal/loadtest/measurement TestWhatTheAPIServerHasCounted, TestGroupSubresourceAndScopeAreCountedApart.
 func TestRequestsOfTheAPIServerAreToldApart(t *testing.T) {
 	g := NewWithT(t)
 	measured := loadtest.Measurements{}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/confine"
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/measurement"
 	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/template"
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -66,12 +67,22 @@ func TestAnswersAreNotKept(t *testing.T) {
 // Each action of a phase reads its answers so: a deletion is answered with the whole object, too.
 func TestNoActionKeepsItsAnswers(t *testing.T) {
 	const size = 64 << 20
-	for name, do := range map[string]func(context.Context, *phase, *object){
-		"create": func(ctx context.Context, p *phase, _ *object) { p.createOne(ctx, sentRequest{}, "load-00000000-0") },
-		"get":    func(ctx context.Context, p *phase, o *object) { p.getOne(ctx, sentRequest{}, o) },
-		"list":   func(ctx context.Context, p *phase, o *object) { p.listOne(ctx, sentRequest{}, o.namespace) },
-		"patch":  func(ctx context.Context, p *phase, o *object) { p.patchOne(ctx, sentRequest{}, o, 0) },
-		"delete": func(ctx context.Context, p *phase, o *object) { p.deleteOne(ctx, sentRequest{}, o) },
+	for name, do := range map[string]func(context.Context, *phase, *measurement.Object){
+		"create": func(ctx context.Context, p *phase, _ *measurement.Object) {
+			p.createOne(ctx, measurement.SentRequest{}, "load-00000000-0")
+		},
+		"get": func(ctx context.Context, p *phase, o *measurement.Object) {
+			p.getOne(ctx, measurement.SentRequest{}, o)
+		},
+		"list": func(ctx context.Context, p *phase, o *measurement.Object) {
+			p.listOne(ctx, measurement.SentRequest{}, o.Namespace)
+		},
+		"patch": func(ctx context.Context, p *phase, o *measurement.Object) {
+			p.patchOne(ctx, measurement.SentRequest{}, o, 0)
+		},
+		"delete": func(ctx context.Context, p *phase, o *measurement.Object) {
+			p.deleteOne(ctx, measurement.SentRequest{}, o)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -83,13 +94,13 @@ func TestNoActionKeepsItsAnswers(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			template := templates["t"]
 			template.Resource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-			e := &engine{deps: Deps{Runtime: poll.Runtime{Clock: clock.RealClock{}}}, load: answering(t, size), book: newBook(), recorder: newRecorder()}
+			e := &engine{deps: Deps{Runtime: poll.Runtime{Clock: clock.RealClock{}}}, load: answering(t, size), Meter: measurement.New(run, clock.RealClock{}, nil)}
 			p := &phase{engine: e, spec: &v1alpha1.LoadPhase{}, template: template}
-			o := e.book.registerObject(template, "load-00000000-0", true)
-			e.book.markCreated(o, e.deps.Clock.Now())
+			o := e.Book.RegisterObject(template, "load-00000000-0")
+			e.MarkCreated(o, e.deps.Clock.Now())
 			taken := allocated(func() { do(t.Context(), p, o) })
 			g.Expect(taken).To(BeNumerically("<", 16<<20), "of an answer of %d bytes", size)
-			g.Expect(e.recorder.requests.Load()).To(BeEquivalentTo(1), "it was made")
+			g.Expect(e.Recorder.Requests.Load()).To(BeEquivalentTo(1), "it was made")
 		})
 	}
 }

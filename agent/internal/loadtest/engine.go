@@ -7,12 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/measurement"
 	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/template"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
 const (
@@ -34,15 +32,8 @@ type engine struct {
 	// namespaces are those of the run, and templates its templates by name.
 	namespaces []string
 	templates  map[string]*template.Template
-	// watches are the resources, but pods, whose objects are followed, with their kinds.
-	watches  map[schema.GroupVersionResource]schema.GroupKind
-	book     *book
-	recorder *recorder
-	pods     *podTracker
-	nodes    *nodeTracker
-	// watching is how the watches do, and clock how far the API server's clock is from the agent's.
-	watching *watchHealth
-	clock    *clockOffset
+	// Meter measures what comes of it.
+	*measurement.Meter
 	// end ends the run.
 	end context.CancelCauseFunc
 
@@ -105,13 +96,13 @@ func (e *engine) leaveStep() {
 
 // currentProgress is how far the run is.
 func (e *engine) currentProgress() v1alpha1.LoadProgress {
-	created, ready := e.pods.countPods()
+	created, ready := e.Pods.CountPods()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return v1alpha1.LoadProgress{
 		Step: e.step, Steps: e.done, StepsTotal: stepsTotal(&e.run.Spec.Load),
-		Requests: e.recorder.requests.Load(), Failed: e.recorder.failed.Load(), Throttled: e.recorder.throttled.Load(),
-		Delayed: e.recorder.delayed.Load(), Skipped: e.recorder.skipped.Load(), PodsCreated: created, PodsReady: ready,
+		Requests: e.Recorder.Requests.Load(), Failed: e.Recorder.Failed.Load(), Throttled: e.Recorder.Throttled.Load(),
+		Delayed: e.Recorder.Delayed.Load(), Skipped: e.Recorder.Skipped.Load(), PodsCreated: created, PodsReady: ready,
 	}
 }
 
@@ -135,26 +126,10 @@ func (e *engine) doStep(ctx context.Context, step, iteration int) error {
 	return context.Cause(ctx)
 }
 
-// recordUnfinished records what had not ended when the steps were over. Nodes that a disruption was on are not in order on purpose.
-func (e *engine) recordUnfinished(disrupted map[string]bool, now time.Time) {
-	e.pods.recordUnfinished(now)
-	for _, missing := range e.book.endLacks(now) {
-		e.pods.recordLack(missing, now)
-	}
-	e.nodes.recordUnready(disrupted, now)
-	for kind, waited := range e.book.unfinishedWaits(now) {
-		if kind == deploymentKind {
-			for _, one := range waited {
-				e.recorder.recordTime(measure.Key{Measurement: v1alpha1.LoadDeploymentRollout, Unfinished: true}, one, now)
-			}
-		}
-	}
-}
-
 // watchThresholds ends the run when one is crossed.
 func (e *engine) watchThresholds(ctx context.Context, end context.CancelCauseFunc) {
 	for sleepFor(ctx, e.deps, breachPeriod) == nil {
-		if breach := firstBreach(e.recorder.evaluateThresholds(e.run.Spec.Thresholds)); breach != "" {
+		if breach := firstBreach(e.Recorder.EvaluateThresholds(e.run.Spec.Thresholds)); breach != "" {
 			end(errors.New(breach))
 			return
 		}

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/measurement"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
@@ -17,6 +21,10 @@ const (
 	freezePeriod = 200 * time.Millisecond
 	// mostFailure is how long a failure may be.
 	mostFailure = 1024
+	// mostNotes and mostNote are how many notes a status has, and how long each is.
+	mostNotes, mostNote = 8, 512
+	// explainTimeout bounds the reading of events at the end.
+	explainTimeout = 20 * time.Second
 )
 
 // Why runs end early.
@@ -104,13 +112,13 @@ func (x *execution) runToEnd(ctx context.Context) error {
 	x.environment = environment
 	x.phase, x.start = v1alpha1.LoadTestRunPhaseRunning, x.deps.Clock.Now()
 	x.mu.Unlock()
-	x.engine.recorder.startSeries(x.start)
+	x.engine.Recorder.StartSeries(x.start)
 	finish := x.observe(measured)
 	err = x.engine.runSteps(ctx)
 	ended := x.deps.Clock.Now()
 	stop()
 	finish(ctx)
-	x.engine.recordUnfinished(x.simulator.hadDisruption(), ended)
+	x.engine.RecordUnfinished(x.simulator.hadDisruption(), ended)
 	x.explainUnready(ctx)
 	x.scrapeAfter(context.WithoutCancel(ctx), server)
 	return err
@@ -118,15 +126,15 @@ func (x *execution) runToEnd(ctx context.Context) error {
 
 // explainUnready finds out why pods were never Ready that do not say it themselves.
 func (x *execution) explainUnready(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), scrapeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainTimeout)
 	defer cancel()
-	if err := x.engine.explainUnready(ctx); err != nil {
-		x.addNote("the events of pods that were never Ready were not read: " + shortenError(err))
+	if err := x.engine.ExplainUnready(ctx); err != nil {
+		x.addNote("the events of pods that were never Ready were not read: " + shortenError(withRights(err)))
 	}
 }
 
 // awaitStart waits until the run is to start. It returns what the API server has counted until shortly before.
-func (x *execution) awaitStart(ctx context.Context) (serverCounts, error) {
+func (x *execution) awaitStart(ctx context.Context) (measurement.ServerCounts, error) {
 	x.mu.Lock()
 	x.phase = v1alpha1.LoadTestRunPhasePrepared
 	x.mu.Unlock()
@@ -173,3 +181,39 @@ func (x *execution) isOver() bool {
 		return false
 	}
 }
+
+func (x *execution) scrapeBefore(ctx context.Context) measurement.ServerCounts {
+	counts, err := x.engine.ScrapeServer(ctx)
+	if err != nil && ctx.Err() == nil {
+		text := fmt.Sprintf("%s is missing: %s", v1alpha1.LoadAPIServerRequest, err)
+		if apierrors.IsForbidden(err) {
+			text = fmt.Sprintf("%s is missing: the agent may not read /metrics: %s", v1alpha1.LoadAPIServerRequest, rights)
+		}
+		x.addNote(conditions.Shorten(text, mostNote))
+	}
+	return counts
+}
+
+func (x *execution) scrapeAfter(ctx context.Context, before measurement.ServerCounts) {
+	if before == nil {
+		return
+	}
+	after, err := x.engine.ScrapeServer(ctx)
+	if err != nil {
+		x.addNote(conditions.Shorten(fmt.Sprintf("%s is missing: %s", v1alpha1.LoadAPIServerRequest, withRights(err)), mostNote))
+		return
+	}
+	x.engine.RecordServer(before, after)
+}
+
+// addNote adds to the run's notes, once.
+func (x *execution) addNote(text string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.notes) < mostNotes && !slices.Contains(x.notes, text) {
+		x.notes = append(x.notes, text)
+	}
+}
+
+// shortenError is an error as a note has it.
+func shortenError(err error) string { return conditions.Shorten(err.Error(), mostNote/2) }

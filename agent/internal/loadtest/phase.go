@@ -13,9 +13,9 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/confine"
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/measurement"
 	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/template"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
@@ -100,7 +100,7 @@ func (p *phase) nextDue() time.Duration {
 }
 
 // sendWhenDue makes a request when the next one is due.
-func (p *phase) sendWhenDue(ctx context.Context, due time.Duration, request func(context.Context, sentRequest)) error {
+func (p *phase) sendWhenDue(ctx context.Context, due time.Duration, request func(context.Context, measurement.SentRequest)) error {
 	at := p.start.Add(due)
 	if err := sleepFor(ctx, p.deps, at.Sub(p.deps.Clock.Now())); err != nil {
 		return err
@@ -115,15 +115,15 @@ func (p *phase) sendWhenDue(ctx context.Context, due time.Duration, request func
 			return context.Cause(ctx)
 		}
 	}
-	sent := sentRequest{due: at, sent: p.deps.Clock.Now()}
+	sent := measurement.SentRequest{Due: at, Sent: p.deps.Clock.Now()}
 	inTime := at
 	if at.Before(p.free) {
 		// It waited for those before it to be answered.
-		inTime, sent.waited = p.free, sent.sent.Sub(at)
-		p.recorder.delayed.Add(1)
+		inTime, sent.Waited = p.free, sent.Sent.Sub(at)
+		p.Recorder.Delayed.Add(1)
 	}
-	if sent.sent.Sub(inTime) > lateAfter {
-		p.recorder.late.Add(1)
+	if sent.Sent.Sub(inTime) > lateAfter {
+		p.Recorder.Late.Add(1)
 	}
 	p.answers.Go(func() {
 		defer func() { <-p.slots }()
@@ -137,7 +137,7 @@ func (p *phase) createObjects(ctx context.Context) error {
 	p.setPace(total)
 	for i := range total {
 		namespace := p.namespaces[i%len(p.namespaces)]
-		if err := p.sendWhenDue(ctx, p.nextDue(), func(ctx context.Context, sent sentRequest) { p.createOne(ctx, sent, namespace) }); err != nil {
+		if err := p.sendWhenDue(ctx, p.nextDue(), func(ctx context.Context, sent measurement.SentRequest) { p.createOne(ctx, sent, namespace) }); err != nil {
 			return err
 		}
 	}
@@ -145,17 +145,17 @@ func (p *phase) createObjects(ctx context.Context) error {
 }
 
 func (p *phase) deleteObjects(ctx context.Context) error {
-	objects := inTurn(p.book.objectsOf(p.template.Name, p.namespaces), p.namespaces, func(have int) int {
+	objects := p.Book.ObjectsInTurn(p.template.Name, p.namespaces, func(have int) int {
 		if p.spec.Replicas > 0 {
 			return int(p.spec.Replicas)
 		}
 		return have
 	})
 	// Where none is, there is nothing that could be measured.
-	p.recorder.skipped.Add(int64(max(max(int(p.spec.Replicas)*len(p.namespaces), 1)-len(objects), 0)))
+	p.Recorder.Skipped.Add(int64(max(max(int(p.spec.Replicas)*len(p.namespaces), 1)-len(objects), 0)))
 	p.setPace(max(len(objects), 1))
 	for _, o := range objects {
-		if err := p.sendWhenDue(ctx, p.nextDue(), func(ctx context.Context, sent sentRequest) { p.deleteOne(ctx, sent, o) }); err != nil {
+		if err := p.sendWhenDue(ctx, p.nextDue(), func(ctx context.Context, sent measurement.SentRequest) { p.deleteOne(ctx, sent, o) }); err != nil {
 			return err
 		}
 	}
@@ -166,13 +166,13 @@ func (p *phase) deleteObjects(ctx context.Context) error {
 func (p *phase) churnObjects(ctx context.Context) error {
 	p.setPace(0)
 	for due := p.nextDue(); due < p.spec.Duration.Duration; {
-		objects := inTurn(p.book.objectsOf(p.template.Name, p.namespaces), p.namespaces, func(have int) int { return churnedPerRound(have, p.spec.ChurnPercent) })
+		objects := p.Book.ObjectsInTurn(p.template.Name, p.namespaces, func(have int) int { return churnedPerRound(have, p.spec.ChurnPercent) })
 		if len(objects) == 0 {
 			if err := sleepFor(ctx, p.deps, emptyPause); err != nil {
 				return err
 			}
 			for due < min(p.deps.Clock.Since(p.start), p.spec.Duration.Duration) {
-				p.recorder.skipped.Add(1)
+				p.Recorder.Skipped.Add(1)
 				due = p.nextDue()
 			}
 		}
@@ -180,10 +180,10 @@ func (p *phase) churnObjects(ctx context.Context) error {
 			if due >= p.spec.Duration.Duration {
 				break
 			}
-			if err := p.sendWhenDue(ctx, due, func(ctx context.Context, sent sentRequest) { p.deleteOne(ctx, sent, o) }); err != nil {
+			if err := p.sendWhenDue(ctx, due, func(ctx context.Context, sent measurement.SentRequest) { p.deleteOne(ctx, sent, o) }); err != nil {
 				return err
 			}
-			if err := p.sendWhenDue(ctx, p.nextDue(), func(ctx context.Context, sent sentRequest) { p.createOne(ctx, sent, o.namespace) }); err != nil {
+			if err := p.sendWhenDue(ctx, p.nextDue(), func(ctx context.Context, sent measurement.SentRequest) { p.createOne(ctx, sent, o.Namespace) }); err != nil {
 				return err
 			}
 			due = p.nextDue()
@@ -205,6 +205,9 @@ func (p *phase) churnObjects(ctx context.Context) error {
 	return nil
 }
 
+// churnedPerRound is how many of the objects of a namespace one round of Churn replaces.
+func churnedPerRound(have int, percent int32) int { return (have*int(percent) + 99) / 100 }
+
 // repeatRequests makes the same kind of request for duration.
 func (p *phase) repeatRequests(ctx context.Context) error {
 	p.setPace(0)
@@ -215,7 +218,7 @@ func (p *phase) repeatRequests(ctx context.Context) error {
 		}
 		request := p.nthRequest(n)
 		if request == nil {
-			p.recorder.skipped.Add(1)
+			p.Recorder.Skipped.Add(1)
 			if err := sleepFor(ctx, p.deps, p.start.Add(due).Sub(p.deps.Clock.Now())); err != nil {
 				return err
 			}
@@ -228,19 +231,19 @@ func (p *phase) repeatRequests(ctx context.Context) error {
 }
 
 // nthRequest is the n-th request of Get, List or Patch; nil where there is no object for it.
-func (p *phase) nthRequest(n int) func(context.Context, sentRequest) {
+func (p *phase) nthRequest(n int) func(context.Context, measurement.SentRequest) {
 	if p.spec.Action == v1alpha1.LoadList {
 		namespace := p.namespaces[n%len(p.namespaces)]
-		return func(ctx context.Context, sent sentRequest) { p.listOne(ctx, sent, namespace) }
+		return func(ctx context.Context, sent measurement.SentRequest) { p.listOne(ctx, sent, namespace) }
 	}
-	o := p.book.nthObject(p.template.Name, n)
+	o := p.Book.NthObject(p.template.Name, n)
 	if o == nil {
 		return nil
 	}
 	if p.spec.Action == v1alpha1.LoadPatch {
-		return func(ctx context.Context, sent sentRequest) { p.patchOne(ctx, sent, o, n) }
+		return func(ctx context.Context, sent measurement.SentRequest) { p.patchOne(ctx, sent, o, n) }
 	}
-	return func(ctx context.Context, sent sentRequest) { p.getOne(ctx, sent, o) }
+	return func(ctx context.Context, sent measurement.SentRequest) { p.getOne(ctx, sent, o) }
 }
 
 // waitForObjects waits for what the phase is to wait for.
@@ -249,7 +252,7 @@ func (p *phase) waitForObjects(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	for {
-		left, changed := p.book.countPending(p.template.Name, p.spec.Wait == v1alpha1.LoadWaitGone)
+		left, changed := p.Book.CountPending(p.template.Name, p.spec.Wait == v1alpha1.LoadWaitGone)
 		if left == 0 {
 			return context.Cause(ctx)
 		}
@@ -264,9 +267,8 @@ func (p *phase) waitForObjects(ctx context.Context) error {
 	}
 }
 
-func (p *phase) createOne(ctx context.Context, sent sentRequest, namespace string) {
-	kind := p.template.Kind.GroupKind()
-	o := p.book.registerObject(p.template, namespace, readyAtOnce(kind))
+func (p *phase) createOne(ctx context.Context, sent measurement.SentRequest, namespace string) {
+	o := p.Book.RegisterObject(p.template, namespace)
 	content, err := p.renderObject(o)
 	if err == nil {
 		err = p.measureRequest(ctx, sent, "POST", func(ctx context.Context) error {
@@ -274,85 +276,70 @@ func (p *phase) createOne(ctx context.Context, sent sentRequest, namespace strin
 		})
 	} else {
 		p.endIfRefused(err)
-		p.recorder.recordAnswer("POST", p.template.Resource.Resource, sent, templateError{err}, p.deps.Clock.Now())
+		p.Recorder.RecordAnswer("POST", p.template.Resource.Resource, sent, measurement.TemplateError{Err: err}, p.deps.Clock.Now())
 	}
 	if err != nil {
-		p.book.removeObject(o.placeOf())
+		p.Book.RemoveObject(o)
 		return
 	}
-	now := p.deps.Clock.Now()
-	if took, ready := p.book.markCreated(o, now); ready {
-		p.recordRollout(kind, took, now)
-	}
-	if kind == podKind {
-		p.pods.markAnswered(types.NamespacedName{Namespace: namespace, Name: o.name}, now)
-	}
+	p.MarkCreated(o, p.deps.Clock.Now())
 }
 
 // renderObject is the object as it is sent.
-func (p *phase) renderObject(o *object) ([]byte, error) {
-	rendered, err := p.template.Object(o.namespace, o.index, p.iteration)
+func (p *phase) renderObject(o *measurement.Object) ([]byte, error) {
+	rendered, err := p.template.Object(o.Namespace, o.Index, p.iteration)
 	if err != nil {
 		return nil, err
 	}
-	// Until the watch shows it, it lacks all its pods.
-	pods, why := countLacking(p.template.Kind.GroupKind(), rendered)
-	p.book.noteLack(o.placeOf(), pods, why, p.deps.Clock.Now())
+	p.Book.NoteLack(o, rendered, p.deps.Clock.Now())
 	return json.Marshal(rendered.Object)
 }
 
-func (p *phase) deleteOne(ctx context.Context, sent sentRequest, o *object) {
-	waited, was := p.book.markDeleting(o, p.deps.Clock.Now())
+func (p *phase) deleteOne(ctx context.Context, sent measurement.SentRequest, o *measurement.Object) {
+	waited, was := p.Book.MarkDeleting(o, p.deps.Clock.Now())
 	if !was {
-		p.recorder.skipped.Add(1)
+		p.Recorder.Skipped.Add(1)
 		return
 	}
 	err := p.measureRequest(ctx, sent, "DELETE", func(ctx context.Context) error {
-		return discardAnswer(ctx, p.load.Requests.Delete().AbsPath(p.template.APIPath(o.namespace, o.name)...).SetHeader("Content-Type", "application/json").
+		return discardAnswer(ctx, p.load.Requests.Delete().AbsPath(p.template.APIPath(o.Namespace, o.Name)...).SetHeader("Content-Type", "application/json").
 			Body([]byte(`{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}`)))
 	})
-	if kind := p.template.Kind.GroupKind(); kind == deploymentKind && waited > 0 && err == nil {
-		p.recorder.recordTime(measure.Key{Measurement: v1alpha1.LoadDeploymentRollout, Unfinished: true}, waited, p.deps.Clock.Now())
-	}
-	_, followed := p.watches[p.template.Resource]
-	if err != nil || !followed && p.template.Kind.GroupKind() != podKind {
-		// No watch follows objects of its kind, or it is not known whether the API server has deleted it.
-		p.book.removeObject(o.placeOf())
-	}
+	p.MarkDeleted(o, waited, err, p.deps.Clock.Now())
 }
 
-func (p *phase) getOne(ctx context.Context, sent sentRequest, o *object) {
+func (p *phase) getOne(ctx context.Context, sent measurement.SentRequest, o *measurement.Object) {
 	err := p.measureRequest(ctx, sent, "GET", func(ctx context.Context) error {
-		return discardAnswer(ctx, p.load.Requests.Get().AbsPath(p.template.APIPath(o.namespace, o.name)...))
+		return discardAnswer(ctx, p.load.Requests.Get().AbsPath(p.template.APIPath(o.Namespace, o.Name)...))
 	})
 	p.forgetGone(o, err)
 }
 
 // forgetGone forgets an object that the API server does not have any more: the next requests are for others. Where none is left, they
 // are not made, and the run says so. The watch does that for some kinds only.
-func (p *phase) forgetGone(o *object, err error) {
+func (p *phase) forgetGone(o *measurement.Object, err error) {
 	if apierrors.IsNotFound(err) {
-		p.book.removeObject(o.placeOf())
+		p.Book.RemoveObject(o)
 	}
 }
 
-func (p *phase) listOne(ctx context.Context, sent sentRequest, namespace string) {
+func (p *phase) listOne(ctx context.Context, sent measurement.SentRequest, namespace string) {
 	_ = p.measureRequest(ctx, sent, "LIST", func(ctx context.Context) error {
 		return discardAnswer(ctx, p.load.Requests.Get().AbsPath(p.template.APIPath(namespace, "")...).Param("labelSelector", p.template.LabelSelector()))
 	})
 }
 
-func (p *phase) patchOne(ctx context.Context, sent sentRequest, o *object, n int) {
+func (p *phase) patchOne(ctx context.Context, sent measurement.SentRequest, o *measurement.Object, n int) {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, patchAnnotation, n)
 	err := p.measureRequest(ctx, sent, "PATCH", func(ctx context.Context) error {
-		return discardAnswer(ctx, p.load.Requests.Patch(types.MergePatchType).AbsPath(p.template.APIPath(o.namespace, o.name)...).Body(patch))
+		return discardAnswer(ctx, p.load.Requests.Patch(types.MergePatchType).AbsPath(p.template.APIPath(o.Namespace, o.Name)...).Body(patch))
 	})
 	p.forgetGone(o, err)
 }
 
 // measureRequest makes a request, and records how long after its time it was answered: with the times in between, if the API server asked to
 // come again. One that the end of the run has broken off, or that a freeze has refused, was not made.
-func (p *phase) measureRequest(ctx context.Context, sent sentRequest, verb string, request func(context.Context) error) error {
+func (p *phase) measureRequest(ctx context.Context, sent measurement.SentRequest, verb string, request func(context.Context) error) error {
 	err := request(ctx)
 	end := p.deps.Clock.Now()
 	var frozen *freeze.Error
@@ -364,7 +351,7 @@ func (p *phase) measureRequest(ctx context.Context, sent sentRequest, verb strin
 		// Another phase, or a controller, has removed the object in the meantime. The API server has answered as it should.
 		counts = nil
 	}
-	p.recorder.recordAnswer(verb, p.template.Resource.Resource, sent, counts, end)
+	p.Recorder.RecordAnswer(verb, p.template.Resource.Resource, sent, counts, end)
 	return err
 }
 

@@ -3,7 +3,6 @@ package loadtest
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/measurement"
 	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/template"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -25,16 +25,23 @@ const (
 	namespaceTimeout = 30 * time.Second
 )
 
+// rights says what gives an agent the rights to load tests.
+const rights = "apply config/rbac/agent-load-tests in the cluster, or set loadTests.enabled of the agent's chart; for a kind that is not " +
+	"in there, bind a ClusterRole of your own to the agent: see Rights in docs/load-tests.md"
+
+// withRights adds to an error of a missing right what gives it.
+func withRights(err error) error {
+	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot ") {
+		return fmt.Errorf("%w: the agent has no right to it: %s", err, rights)
+	}
+	return err
+}
+
 // newEngine returns what carries a run out.
 func newEngine(deps Deps, run *v1alpha1.LoadTestRun) (*engine, error) {
-	e := &engine{
-		deps: deps, run: run, book: newBook(), recorder: newRecorder(), watching: newWatchHealth(deps.Clock), clock: &clockOffset{},
-	}
-	e.pods, e.nodes = newPodTracker(run.UID, e.recorder.recordTime), newNodeTracker(e.recorder.recordTime)
+	e := &engine{deps: deps, run: run, Meter: measurement.New(run, deps.Clock, deps.NodeInformers)}
 	var err error
-	e.load, err = deps.Load(func(inner http.RoundTripper) http.RoundTripper {
-		return throttleCounter{inner: inner, count: func() { e.recorder.throttled.Add(1) }, answered: func(answer http.Header) { e.clock.addAnswer(answer, deps.Clock.Now()) }}
-	})
+	e.load, err = deps.Load(e.ObserveAnswers)
 	return e, err
 }
 
@@ -49,7 +56,6 @@ func (e *engine) prepareRun(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", template, err)
 		}
 	}
-	e.watches = e.watchedKinds()
 	if err := e.makeNamespaces(ctx); err != nil {
 		return err
 	}
@@ -62,7 +68,7 @@ func (e *engine) prepareRun(ctx context.Context) error {
 			return fmt.Errorf("%s: the API server refuses its first object: %w", template, err)
 		}
 	}
-	return e.startWatches(ctx)
+	return withRights(e.Start(ctx, e.load, e.namespaces, e.templates))
 }
 
 // resolveTemplate finds where the API server has the objects of a template.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/measurement"
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -89,16 +90,17 @@ func (s *simulator) countUndisrupted(nodes map[string]bool) (count int32) {
 // simulatorReport is how the simulator was, and what the validity of the run rests on.
 func (x *execution) simulatorReport() (v1alpha1.LoadSimulator, simulatorFacts) {
 	e := x.engine
-	report, facts := x.simulator.report(e.nodes.lateKubelets(), e.recorder.requests.Load(), e.recorder.late.Load())
-	facts.Interruptions, facts.WatchLag = e.watching.countInterruptions(), e.watching.lags.longestUnexplained(&e.recorder.slow)
-	facts.Unseen = x.simulator.countUndisrupted(e.nodes.hollowNodes())
-	report.WatchInterruptions, report.LongestWatchLag.Duration = facts.Interruptions, e.watching.lags.longestUnexplained(&longestByTime{}).Round(time.Millisecond)
+	report, facts := x.simulator.report(e.Nodes.LateKubelets(), e.Recorder.Requests.Load(), e.Recorder.Late.Load())
+	interruptions, lag, unexplained := e.WatchHealth()
+	facts.Interruptions, facts.WatchLag = interruptions, unexplained
+	facts.Unseen = x.simulator.countUndisrupted(e.Nodes.HollowNodes())
+	report.WatchInterruptions, report.LongestWatchLag.Duration = interruptions, lag.Round(time.Millisecond)
 	report.Doubts = listDoubts(facts)
 	return report, facts
 }
 
 // report is how the simulator was, as far as it knows itself. Late kubelets and requests are counted elsewhere.
-func (s *simulator) report(lateKubelets map[string]lateKubelet, requests, lateRequests int64) (v1alpha1.LoadSimulator, simulatorFacts) {
+func (s *simulator) report(lateKubelets map[string]measurement.LateKubelet, requests, lateRequests int64) (v1alpha1.LoadSimulator, simulatorFacts) {
 	stalls, longest := s.pulse.countStalls()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,10 +116,10 @@ func (s *simulator) report(lateKubelets map[string]lateKubelet, requests, lateRe
 			continue
 		}
 		kubelets++
-		if late.queue {
+		if late.Queue {
 			queues++
 		}
-		if late.starved {
+		if late.Starved {
 			starved++
 		}
 	}
@@ -162,25 +164,11 @@ func (x *execution) callEvery(ctx context.Context, period time.Duration, look fu
 	}
 }
 
-// addNote adds to the run's notes, once.
-func (x *execution) addNote(text string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, known := range x.notes {
-		if known == text {
-			return
-		}
-	}
-	if len(x.notes) < mostNotes {
-		x.notes = append(x.notes, text)
-	}
-}
-
 // readHeartbeats looks at the heartbeats of hollow Nodes. The API server answers from its cache, which may be a little behind.
 func (x *execution) readHeartbeats(ctx context.Context) {
 	asked := x.deps.Clock.Now()
 	leases, err := x.engine.load.Clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-	x.engine.recorder.slow.addTime(x.deps.Clock.Now(), x.deps.Clock.Since(asked))
+	x.engine.Recorder.AddAnswerTime(x.deps.Clock.Now(), x.deps.Clock.Since(asked))
 	if err != nil {
 		if ctx.Err() == nil {
 			x.addNote("heartbeats were not watched: " + shortenError(withRights(fmt.Errorf("listing Leases: %w", err))))
@@ -198,7 +186,7 @@ func (x *execution) readHeartbeats(ctx context.Context) {
 			planned[name] = true
 		}
 	}
-	x.simulator.observeLeases(leases.Items, x.engine.nodes.hollowNodes(), planned, x.deps.Clock.Now())
+	x.simulator.observeLeases(leases.Items, x.engine.Nodes.HollowNodes(), planned, x.deps.Clock.Now())
 }
 
 // readProcessors looks at the processors of the agent's machine. Where they cannot be read, nothing is known of them.
@@ -206,4 +194,45 @@ func (x *execution) readProcessors(context.Context) {
 	if total, idle, err := machineTime(); err == nil {
 		x.simulator.processorsAt(total, idle, x.deps.Clock.Now())
 	}
+}
+
+// pulsePeriod is how often the agent looks at its clock, and longestPulse how long it may take until it does so again.
+const pulsePeriod, longestPulse = 100 * time.Millisecond, time.Second
+
+// pulse notices that this process stood still: because it was stopped, got no processor, or collected garbage.
+type pulse struct {
+	clock clock.PassiveClock
+
+	mu      sync.Mutex
+	last    time.Time
+	stalls  int32
+	longest time.Duration
+}
+
+// checkClock looks at the clock.
+func (p *pulse) checkClock() {
+	now := p.clock.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if gap := now.Sub(p.last); !p.last.IsZero() && gap > longestPulse {
+		p.stalls++
+		p.longest = max(p.longest, gap)
+	}
+	p.last = now
+}
+
+// countStalls is how many times the process stood still, and for how long at most.
+func (p *pulse) countStalls() (stalls int32, longest time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stalls, p.longest
+}
+
+// watchClock beats until ctx ends.
+func (p *pulse) watchClock(ctx context.Context, deps Deps) {
+	p.checkClock()
+	for sleepFor(ctx, deps, pulsePeriod) == nil {
+		p.checkClock()
+	}
+	p.checkClock()
 }

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/measurement"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
@@ -58,7 +59,7 @@ func listShortfalls(thresholds []v1alpha1.LoadThreshold, p *v1alpha1.LoadProgres
 		list = append(list, plural.Were(p.Skipped, "request")+" not made, because there was no object for them: create enough in an earlier step")
 	}
 	if stuck+lacking > 0 && !limited(v1alpha1.LoadPodReady, v1alpha1.LoadPodReadyByObject) {
-		text := fmt.Sprintf("%d of %d pods were never Ready in %s or more, and no threshold of PodReady says how long they may take", stuck+lacking, p.PodsCreated+lacking, neverReadyAfter)
+		text := fmt.Sprintf("%d of %d pods were never Ready in %s or more, and no threshold of PodReady says how long they may take", stuck+lacking, p.PodsCreated+lacking, measurement.NeverReadyAfter)
 		if len(unready) > 0 {
 			text += "; most often " + conditions.Shorten(unready[0].Reason+": "+unready[0].Message, mostNote/2)
 		}
@@ -144,12 +145,12 @@ func (x *execution) reportProgress(run *v1alpha1.LoadTestRun, status *v1alpha1.L
 // reportMeasurements puts into a status what was measured until now.
 func (x *execution) reportMeasurements(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestRunStatus) error {
 	var err error
-	recorder := x.engine.recorder
-	status.Thresholds = recorder.evaluateThresholds(run.Spec.Thresholds)
-	status.Errors = recorder.frequentFailures()
+	recorder := x.engine.Recorder
+	status.Thresholds = recorder.EvaluateThresholds(run.Spec.Thresholds)
+	status.Errors = recorder.FrequentFailures()
 	simulator, _ := x.simulatorReport()
 	status.Simulator = &simulator
-	status.Histograms, status.Series, err = recorder.encodeMeasurements()
+	status.Histograms, status.Series, err = recorder.EncodeMeasurements()
 	return err
 }
 
@@ -158,10 +159,10 @@ func (x *execution) reportEnd(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTe
 	if err := x.reportProgress(run, status, true); err != nil {
 		return err
 	}
-	if left := x.engine.recorder.leftOut(); left != "" {
+	if left := x.engine.Recorder.LeftOut(); left != "" {
 		x.addNote(left)
 	}
-	if waited := x.engine.recorder.delayedText(); waited != "" {
+	if waited := x.engine.Recorder.DelayedText(mostAtOnce); waited != "" {
 		x.addNote(waited)
 	}
 	x.mu.Lock()
@@ -171,8 +172,8 @@ func (x *execution) reportEnd(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTe
 	status.Progress.Step = ""
 	status.EndTime, status.Failure = &finish, failure
 	status.Invalid, status.Notes = invalidReasons(facts), notes
-	status.Unready = x.engine.pods.unreadyReasons()
-	stuck, lacking := x.engine.pods.countStuck()
+	status.Unready = x.engine.Pods.UnreadyReasons()
+	stuck, lacking := x.engine.Pods.CountStuck()
 	status.Shortfalls = listShortfalls(run.Spec.Thresholds, &status.Progress, stuck, lacking, status.Unready)
 	status.Verdict = verdictOf(status)
 	setPhase(run, status, v1alpha1.LoadTestRunPhaseCleaningUp, summarizeRun(status), x.deps.Clock.Now())

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/clock"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/measurement"
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -20,12 +21,12 @@ func TestARunSaysWhatItsReportDoesNotHave(t *testing.T) {
 	} {
 		g := NewWithT(t)
 		run := &v1alpha1.LoadTestRun{}
-		x := &execution{deps: Deps{Runtime: poll.Runtime{Clock: clock.RealClock{}}}, simulator: newSimulator(clock.RealClock{}), engine: &engine{
-			run: run, recorder: newRecorder(), watching: newWatchHealth(clock.RealClock{}),
-		}}
-		x.engine.pods, x.engine.nodes = newPodTracker("", x.engine.recorder.recordTime), newNodeTracker(x.engine.recorder.recordTime)
+		x := &execution{
+			deps: Deps{Runtime: poll.Runtime{Clock: clock.RealClock{}}}, simulator: newSimulator(clock.RealClock{}),
+			engine: &engine{run: run, Meter: measurement.New(run, clock.RealClock{}, nil)},
+		}
 		for kind := range kinds {
-			x.engine.recorder.recordAnswer("POST", fmt.Sprintf("kind%d", kind), sentRequest{due: time.Now(), sent: time.Now()}, nil, time.Now())
+			x.engine.Recorder.RecordAnswer("POST", fmt.Sprintf("kind%d", kind), measurement.SentRequest{Due: time.Now(), Sent: time.Now()}, nil, time.Now())
 		}
 		status := &v1alpha1.LoadTestRunStatus{}
 		g.Expect(x.reportEnd(run, status)).To(Succeed())

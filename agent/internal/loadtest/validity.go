@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/measurement"
 	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
@@ -61,7 +62,7 @@ func invalidReasons(f simulatorFacts) []string {
 	if f.Interruptions > 0 {
 		reasons = append(reasons, fmt.Sprintf("a watch of the agent was interrupted %s, so events in that time have wrong timestamps. Check the network between agent and API server", howOften(f.Interruptions)))
 	}
-	if f.WatchLag > longestLag {
+	if f.WatchLag > measurement.LongestLag {
 		reasons = append(reasons, fmt.Sprintf("the agent's watch of pods was up to %s behind while requests were answered in time, so the measurements of pods are wrong. Give the agent more CPU, or check the network", measure.Round(f.WatchLag)))
 	}
 	if f.LateRequests*100 > f.Requests*lateRequestPercent {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/measurement"
 )
 
 // Claim: Late nodes or agents make a run Invalid. Broken: saturation alone makes it so.
@@ -40,7 +42,7 @@ func TestInvalidity(t *testing.T) {
 		"the agent stood still":          {simulatorFacts{Requests: 100, Stalls: 1, LongestStall: 9 * time.Second}, []string{"the agent stalled once, for up to 9s"}},
 		"a watch was interrupted":        {simulatorFacts{Requests: 100, Interruptions: 2}, []string{"a watch of the agent was interrupted 2 times"}},
 		"a watch was behind":             {simulatorFacts{Requests: 100, WatchLag: 2500 * time.Millisecond}, []string{"watch of pods was up to 2.5s behind"}},
-		"a watch may have been behind":   {simulatorFacts{Requests: 100, WatchLag: longestLag}, nil},
+		"a watch may have been behind":   {simulatorFacts{Requests: 100, WatchLag: measurement.LongestLag}, nil},
 		"everything":                     {simulatorFacts{Nodes: 10, LateNodes: 10, Requests: 10, LateRequests: 10, CPUSeconds: 60, SaturatedPercent: 100}, []string{"Nodes", "requests", "processors"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,7 +39,7 @@ import (
 
 // TestKubelet builds a kubelet, without an API server, and so pins everything private that tuning touches.
 // Claim: A Ready pod is not reported Pending. Broken: the kubelet's own order; the status set in a goroutine; set in the cache itself.
-// Claim: A late kubelet says so. Broken: no pod is late; late just after a runtime that was made to fail; a disrupted Node counts. Also: agent/internal/loadtest TestLateKubelets, TestLateHeartbeats, TestInvalidity.
+// Claim: A late kubelet says so. Broken: no pod is late; late just after a runtime that was made to fail; a disrupted Node counts. Also: agent/internal/loadtest/measurement TestLateKubelets; agent/internal/loadtest TestLateHeartbeats, TestInvalidity.
 // Edge case: HTTP hooks reached real machines.
 func TestKubelet(t *testing.T) {
 	klog.SetOutput(io.Discard) // it complains that there is no API server

@@ -16,7 +16,7 @@ func schedstats(waits ...time.Duration) fstest.MapFS {
 	return tasks
 }
 
-// Claim: A starved node says so; a quarter invalidate. Broken: one look is enough; the count does not start over; what cannot be read counts as starved. Also: TestWhereTheKernelCountsNothingNothingIsStarved; agent/internal/loadtest TestLateHeartbeats, TestLateKubelets, TestInvalidity.
+// Claim: A starved node says so; a quarter invalidate. Broken: one look is enough; the count does not start over; what cannot be read counts as starved. Also: TestWhereTheKernelCountsNothingNothingIsStarved; agent/internal/loadtest TestLateHeartbeats, TestInvalidity; agent/internal/loadtest/measurement TestLateKubelets.
 func TestAProcessIsStarvedThatAlwaysWaits(t *testing.T) {
 	const period = 10 * time.Second
 	for name, c := range map[string]struct {

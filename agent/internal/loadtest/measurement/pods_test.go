@@ -1,4 +1,4 @@
-package loadtest
+package measurement
 
 import (
 	"testing"
@@ -59,63 +59,63 @@ func TestPodTimes(t *testing.T) {
 	}
 	key := types.NamespacedName{Namespace: "n", Name: "p"}
 	for name, test := range map[string]struct {
-		do   func(*podTracker)
+		do   func(*PodTracker)
 		want recorded
 	}{
-		"the answer before the watch": {func(p *podTracker) {
+		"the answer before the watch": {func(p *PodTracker) {
 			p.markAnswered(key, at(1))
 			p.observePod(pod("p", true, nil), at(2), 0)
 			p.observePod(pod("p", true, scheduled), at(3), 0)
 			p.observePod(pod("p", true, ready), at(5), 0)
 			p.observePod(pod("p", true, ready), at(9), 0)
 		}, all(2*time.Second, 4*time.Second)},
-		"the watch before the answer": {func(p *podTracker) {
+		"the watch before the answer": {func(p *PodTracker) {
 			p.observePod(pod("p", true, scheduled), at(2), 0)
 			p.observePod(pod("p", true, ready), at(3), 0)
 			p.markAnswered(key, at(1))
 		}, all(time.Second, 2*time.Second)},
-		"a pod of a controller": {func(p *podTracker) {
+		"a pod of a controller": {func(p *PodTracker) {
 			p.observePod(pod("p", false, nil), at(2), 0)
 			p.observePod(pod("p", false, scheduled), at(3), 0)
 			p.observePod(pod("p", false, ready), at(5), 0)
 		}, all(time.Second, 3*time.Second)},
-		"a pod of a controller, and a watch that is behind": {func(p *podTracker) {
+		"a pod of a controller, and a watch that is behind": {func(p *PodTracker) {
 			p.observePod(pod("p", false, nil), at(12), 11*time.Second)
 			p.observePod(pod("p", false, ready), at(12), 0)
 		}, all(11*time.Second, 11*time.Second)},
-		"a pod that is deleted before it is Ready": {func(p *podTracker) {
+		"a pod that is deleted before it is Ready": {func(p *PodTracker) {
 			p.markAnswered(key, at(1))
 			p.observePod(pod("p", true, scheduled), at(3), 0)
 			p.forgetPod(pod("p", true, scheduled), at(9))
 			p.recordUnfinished(at(20))
 		}, unfinished(recorded{v1alpha1.LoadPodScheduled: {2 * time.Second}}, 8*time.Second)},
-		"a pod that is not Ready at the end": {func(p *podTracker) {
+		"a pod that is not Ready at the end": {func(p *PodTracker) {
 			p.markAnswered(key, at(1))
 			p.observePod(pod("p", true, scheduled), at(3), 0)
 			p.recordUnfinished(at(20))
 			p.observePod(pod("p", true, ready), at(21), 0)
 			p.forgetPod(pod("p", true, ready), at(22))
 		}, unfinished(recorded{v1alpha1.LoadPodScheduled: {2 * time.Second}}, 19*time.Second)},
-		"a pod that was answered and never seen": {func(p *podTracker) {
+		"a pod that was answered and never seen": {func(p *PodTracker) {
 			p.markAnswered(key, at(1))
 			p.recordUnfinished(at(20))
 		}, unfinished(recorded{"unfinished PodScheduled": {19 * time.Second}}, 19*time.Second)},
-		"a pod without an answer, at the end": {func(p *podTracker) {
+		"a pod without an answer, at the end": {func(p *PodTracker) {
 			p.observePod(pod("p", true, scheduled), at(2), 0)
 			p.recordUnfinished(at(20))
 		}, unfinished(recorded{v1alpha1.LoadPodScheduled: {0}}, 18*time.Second)},
-		"a pod that is done, and never was Ready": {func(p *podTracker) {
+		"a pod that is done, and never was Ready": {func(p *PodTracker) {
 			p.markAnswered(key, at(1))
 			p.observePod(pod("p", true, func(p *corev1.Pod) { scheduled(p); p.Status.Phase = corev1.PodSucceeded }), at(3), 0)
 			p.forgetPod(pod("p", true, nil), at(9))
 		}, recorded{v1alpha1.LoadPodScheduled: {2 * time.Second}}},
-		"a pod that was Ready, and is deleted": {func(p *podTracker) {
+		"a pod that was Ready, and is deleted": {func(p *PodTracker) {
 			p.markAnswered(key, at(1))
 			p.observePod(pod("p", true, ready), at(3), 0)
 			p.forgetPod(pod("p", true, ready), at(9))
 			p.recordUnfinished(at(20))
 		}, all(2*time.Second, 2*time.Second)},
-		"a pod without an answer": {func(p *podTracker) {
+		"a pod without an answer": {func(p *PodTracker) {
 			p.observePod(pod("p", true, scheduled), at(2), 0)
 		}, recorded{}},
 	} {
@@ -124,7 +124,7 @@ func TestPodTimes(t *testing.T) {
 			tracker := newPodTracker("u", got.record)
 			test.do(tracker)
 			NewWithT(t).Expect(got).To(Equal(test.want))
-			created, _ := tracker.countPods()
+			created, _ := tracker.CountPods()
 			NewWithT(t).Expect(created).To(BeEquivalentTo(1))
 		})
 	}
@@ -139,26 +139,26 @@ func TestNodeTimes(t *testing.T) {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.HollowNodeLabel: "true"}},
 			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}}}
 	}
-	tracker.observeNode(node("old", corev1.ConditionTrue), true, at(0))
-	tracker.observeNode(node("ill", corev1.ConditionFalse), true, at(0))
-	tracker.observeNode(node("new", corev1.ConditionFalse), false, at(1))
-	tracker.observeNode(node("ill", corev1.ConditionTrue), false, at(2))
+	tracker.ObserveNode(node("old", corev1.ConditionTrue), true, at(0))
+	tracker.ObserveNode(node("ill", corev1.ConditionFalse), true, at(0))
+	tracker.ObserveNode(node("new", corev1.ConditionFalse), false, at(1))
+	tracker.ObserveNode(node("ill", corev1.ConditionTrue), false, at(2))
 	g.Expect(got).To(BeEmpty(), "it is not known since when it was ill")
-	tracker.observeNode(node("new", corev1.ConditionTrue), false, at(4))
-	tracker.observeNode(node("old", corev1.ConditionUnknown), false, at(5))
-	tracker.observeNode(node("old", corev1.ConditionTrue), false, at(7))
+	tracker.ObserveNode(node("new", corev1.ConditionTrue), false, at(4))
+	tracker.ObserveNode(node("old", corev1.ConditionUnknown), false, at(5))
+	tracker.ObserveNode(node("old", corev1.ConditionTrue), false, at(7))
 	g.Expect(got).To(Equal(recorded{v1alpha1.LoadNodeReady: {3 * time.Second, 2 * time.Second}}))
-	tracker.observeNode(node("old", corev1.ConditionUnknown), false, at(8))
-	tracker.observeNode(node("broken", corev1.ConditionFalse), false, at(9))
-	tracker.observeNode(node("disrupted", corev1.ConditionFalse), false, at(9))
+	tracker.ObserveNode(node("old", corev1.ConditionUnknown), false, at(8))
+	tracker.ObserveNode(node("broken", corev1.ConditionFalse), false, at(9))
+	tracker.ObserveNode(node("disrupted", corev1.ConditionFalse), false, at(9))
 	tracker.recordUnready(map[string]bool{"disrupted": true}, at(12))
-	tracker.observeNode(node("old", corev1.ConditionTrue), false, at(13))
+	tracker.ObserveNode(node("old", corev1.ConditionTrue), false, at(13))
 	g.Expect(got[v1alpha1.LoadNodeReady]).To(HaveLen(2), "the steps are over")
 	g.Expect(got["unfinished NodeReady"]).To(ConsistOf(4*time.Second, 3*time.Second), "but not what is away on purpose")
 	tracker.forgetNode("ill")
 	tracker.forgetNode("broken")
 	tracker.forgetNode("disrupted")
-	g.Expect(tracker.hollowNodes()).To(Equal(map[string]bool{"old": true, "new": true}))
+	g.Expect(tracker.HollowNodes()).To(Equal(map[string]bool{"old": true, "new": true}))
 }
 
 // Claim: Unready pods come with reasons. Broken: the scheduler, init containers or the phase not asked; no bound; a pod with an event counts twice; not in order (the hub's test not broken alone). Also: TestUnreadyPodsAreCountedByReason; hub/internal/loadtest TestUnreadyPodsAreToldWithTheirReasons.
@@ -202,18 +202,18 @@ func TestUnreadyPodsAreCountedByReason(t *testing.T) {
 	for range 3 {
 		add("b", unreadyPod{reason: "Unschedulable", message: "no node"})
 	}
-	g.Expect(tracker.unreadyReasons()).To(HaveLen(mostUnready))
-	g.Expect(tracker.unreadyReasons()[0]).To(HaveField("Reason", otherReason), "the reasons are bounded")
+	g.Expect(tracker.UnreadyReasons()).To(HaveLen(mostUnready))
+	g.Expect(tracker.UnreadyReasons()[0]).To(HaveField("Reason", otherReason), "the reasons are bounded")
 	tracker = newPodTracker("u", recorded{}.record)
 	for _, reason := range []string{"B", "Z", "Z", "Z", "A", "Y", "Y"} {
 		add("c", unreadyPod{reason: reason})
 	}
-	g.Expect(tracker.unreadyReasons()).To(HaveExactElements(HaveField("Reason", "Z"), HaveField("Reason", "Y"), HaveField("Reason", "A"), HaveField("Reason", "B")))
+	g.Expect(tracker.UnreadyReasons()).To(HaveExactElements(HaveField("Reason", "Z"), HaveField("Reason", "Y"), HaveField("Reason", "A"), HaveField("Reason", "B")))
 	tracker = newPodTracker("u", recorded{}.record)
 	add("a", unreadyPod{reason: "ContainerCreating", vague: true})
 	add("b", unreadyPod{reason: "ContainerCreating", vague: true})
 	g.Expect(tracker.unready.vagueReasons()).To(Equal(map[string]map[string]string{"n": {"a": "ContainerCreating", "b": "ContainerCreating"}}))
 	tracker.explainUnready(types.NamespacedName{Namespace: "n", Name: "a"}, "ContainerCreating", unreadyPod{reason: "FailedMount", message: "no such secret"})
 	tracker.explainUnready(types.NamespacedName{Namespace: "n", Name: "b"}, "ContainerCreating", unreadyPod{reason: "FailedMount"})
-	g.Expect(tracker.unreadyReasons()).To(Equal([]v1alpha1.LoadUnready{{Reason: "FailedMount", Count: 2, Message: "no such secret"}}))
+	g.Expect(tracker.UnreadyReasons()).To(Equal([]v1alpha1.LoadUnready{{Reason: "FailedMount", Count: 2, Message: "no such secret"}}))
 }

@@ -1,4 +1,4 @@
-package loadtest
+package measurement
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 const (
 	// longestGap is how long a watch may be interrupted: API servers end each from time to time, and it is started again at once.
 	longestGap = time.Second
-	// longestLag is how long after the creation of an object, which is known in whole seconds, its watch may show it.
-	longestLag = 2 * time.Second
+	// LongestLag is how long after the creation of an object, which is known in whole seconds, its watch may show it.
+	LongestLag = 2 * time.Second
 )
 
 // watchHealth is how the watches of a run do. What they show late, or only after a list, has wrong times.

@@ -1,4 +1,4 @@
-package loadtest
+package measurement
 
 import (
 	"maps"
@@ -16,8 +16,8 @@ import (
 // longDisrupted is how long a Node that a disruption was on may not be Ready when the steps are over.
 const longDisrupted = time.Minute
 
-// nodeTracker measures how long Nodes take to be Ready, and knows whose kubelets were late.
-type nodeTracker struct {
+// NodeTracker measures how long Nodes take to be Ready, and knows whose kubelets were late.
+type NodeTracker struct {
 	record recordFunc
 
 	mu sync.Mutex
@@ -29,18 +29,18 @@ type nodeTracker struct {
 	// over is that the steps are: what happens to Nodes later is not measured.
 	over bool
 	// late has the Nodes whose kubelet was late at some time, those that are gone as well.
-	late map[string]lateKubelet
+	late map[string]LateKubelet
 }
 
-// lateKubelet is why a kubelet was late.
-type lateKubelet struct{ queue, starved bool }
+// LateKubelet is why a kubelet was late.
+type LateKubelet struct{ Queue, Starved bool }
 
-func newNodeTracker(record recordFunc) *nodeTracker {
-	return &nodeTracker{record: record, since: map[string]time.Time{}, ready: map[string]bool{}, isHollow: map[string]bool{}, late: map[string]lateKubelet{}}
+func newNodeTracker(record recordFunc) *NodeTracker {
+	return &NodeTracker{record: record, since: map[string]time.Time{}, ready: map[string]bool{}, isHollow: map[string]bool{}, late: map[string]LateKubelet{}}
 }
 
-// observeNode notes what the watch shows of a Node. There says that it was there before the watch started.
-func (t *nodeTracker) observeNode(node *corev1.Node, there bool, now time.Time) {
+// ObserveNode notes what the watch shows of a Node. There says that it was there before the watch started.
+func (t *NodeTracker) ObserveNode(node *corev1.Node, there bool, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ready := nodes.Ready(node)
@@ -60,7 +60,7 @@ func (t *nodeTracker) observeNode(node *corev1.Node, there bool, now time.Time) 
 
 // recordUnready records how long Nodes have waited that are not Ready when the steps are over. Of those that a disruption was on, only such as
 // should have been Ready again long ago: the others are away on purpose.
-func (t *nodeTracker) recordUnready(disrupted map[string]bool, now time.Time) {
+func (t *NodeTracker) recordUnready(disrupted map[string]bool, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for name, since := range t.since {
@@ -72,8 +72,8 @@ func (t *nodeTracker) recordUnready(disrupted map[string]bool, now time.Time) {
 	t.over = true
 }
 
-// hollowNodes are the names of the hollow Nodes that are there.
-func (t *nodeTracker) hollowNodes() map[string]bool {
+// HollowNodes are the names of the hollow Nodes that are there.
+func (t *NodeTracker) HollowNodes() map[string]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	names := map[string]bool{}
@@ -85,27 +85,27 @@ func (t *nodeTracker) hollowNodes() map[string]bool {
 	return names
 }
 
-// lateKubelets are the Nodes whose kubelet was late at some time, by their names.
-func (t *nodeTracker) lateKubelets() map[string]lateKubelet {
+// LateKubelets are the Nodes whose kubelet was late at some time, by their names.
+func (t *NodeTracker) LateKubelets() map[string]LateKubelet {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return maps.Clone(t.late)
 }
 
 // observeKubelet notes whether a hollow kubelet says of itself that it does not keep up.
-func (t *nodeTracker) observeKubelet(node *corev1.Node) {
+func (t *NodeTracker) observeKubelet(node *corev1.Node) {
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == hollownode.KubeletLate && c.Status == corev1.ConditionTrue {
 			late := t.late[node.Name]
-			late.starved = late.starved || c.Reason == hollownode.ProcessorWait
-			late.queue = late.queue || c.Reason != hollownode.ProcessorWait
+			late.Starved = late.Starved || c.Reason == hollownode.ProcessorWait
+			late.Queue = late.Queue || c.Reason != hollownode.ProcessorWait
 			t.late[node.Name] = late
 		}
 	}
 }
 
 // forgetNode forgets a Node, but not that its kubelet was late.
-func (t *nodeTracker) forgetNode(name string) {
+func (t *NodeTracker) forgetNode(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.since, name)

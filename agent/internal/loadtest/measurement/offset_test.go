@@ -1,4 +1,4 @@
-package loadtest
+package measurement
 
 import (
 	"net/http"
@@ -6,23 +6,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	clocktesting "k8s.io/utils/clock/testing"
 )
-
-// Claim: A stalled agent or late watch is Invalid. Broken: by the row of outages and stopped agents only. Also: TestHowLongAgoAnObjectWasMade, TestAWatchIsBehindOnlyWhereRequestsAreNot, TestInvalidity.
-func TestAProcessThatStandsStillNotices(t *testing.T) {
-	g := NewWithT(t)
-	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
-	p := &pulse{clock: clock}
-	p.checkClock()
-	for _, gap := range []time.Duration{pulsePeriod, longestPulse, 9 * time.Second, pulsePeriod, 1001 * time.Millisecond} {
-		clock.Step(gap)
-		p.checkClock()
-	}
-	stalls, longest := p.countStalls()
-	g.Expect(stalls).To(BeEquivalentTo(2))
-	g.Expect(longest).To(Equal(9 * time.Second))
-}
 
 // Creation times and those of answers are whole seconds: what passed is at most that, and never more than a second less.
 func TestHowLongAgoAnObjectWasMade(t *testing.T) {

@@ -1,4 +1,4 @@
-package loadtest
+package measurement
 
 import (
 	"cmp"
@@ -23,12 +23,15 @@ const (
 	leaving
 )
 
-// object is one that the run makes.
-type object struct {
-	template, namespace, name string
-	kind                      schema.GroupKind
-	index                     int
-	state                     objectState
+// Object is one that the run makes.
+type Object struct {
+	Namespace, Name string
+	Index           int
+
+	template string
+	kind     schema.GroupKind
+	resource schema.GroupVersionResource
+	state    objectState
 	// ready is what the watch has shown last, or true for kinds that are ready when they are there.
 	ready bool
 	// created is when the answer to its creation came, and readyAt when the watch has shown it ready for the first time. The one or
@@ -43,12 +46,12 @@ type object struct {
 // place names an object of a template.
 type place struct{ template, namespace, name string }
 
-// book has the objects of a run. All its methods may be called at the same time.
-type book struct {
+// Book has the objects of a run. All its methods may be called at the same time.
+type Book struct {
 	mu      sync.Mutex
-	objects map[place]*object
+	objects map[place]*Object
 	// there are the objects of each template that are made, in no order, for those that only read or patch.
-	there map[string][]*object
+	there map[string][]*Object
 	next  map[place]int // By template and namespace.
 	// lacks are what objects lacked when they were deleted.
 	lacks []lack
@@ -56,26 +59,30 @@ type book struct {
 	changed chan struct{}
 }
 
-func newBook() *book {
-	return &book{objects: map[place]*object{}, there: map[string][]*object{}, next: map[place]int{}, changed: make(chan struct{})}
+func newBook() *Book {
+	return &Book{objects: map[place]*Object{}, there: map[string][]*Object{}, next: map[place]int{}, changed: make(chan struct{})}
 }
 
-// registerObject enters an object that is about to be made.
-func (b *book) registerObject(template *template.Template, namespace string, ready bool) *object {
+// RegisterObject enters an object that is about to be made.
+func (b *Book) RegisterObject(template *template.Template, namespace string) *Object {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	of := place{template: template.Name, namespace: namespace}
 	index := b.next[of]
 	b.next[of]++
-	o := &object{template: template.Name, namespace: namespace, kind: template.Kind.GroupKind(), name: template.ObjectName(index), index: index, ready: ready}
+	kind := template.Kind.GroupKind()
+	o := &Object{
+		Namespace: namespace, Name: template.ObjectName(index), Index: index,
+		template: template.Name, kind: kind, resource: template.Resource, ready: readyAtOnce(kind),
+	}
 	b.objects[o.placeOf()] = o
 	return o
 }
 
-func (o *object) placeOf() place { return place{o.template, o.namespace, o.name} }
+func (o *Object) placeOf() place { return place{o.template, o.Namespace, o.Name} }
 
 // markCreated notes that an object is there. If the watch has shown it ready already, it returns how long that took.
-func (b *book) markCreated(o *object, at time.Time) (time.Duration, bool) {
+func (b *Book) markCreated(o *Object, at time.Time) (time.Duration, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if o.state == making {
@@ -87,7 +94,7 @@ func (b *book) markCreated(o *object, at time.Time) (time.Duration, bool) {
 }
 
 // timeToReady is how long it took from the creation until the object was ready for the first time. It is told once.
-func (o *object) timeToReady() (time.Duration, bool) {
+func (o *Object) timeToReady() (time.Duration, bool) {
 	if o.timed || o.created.IsZero() || o.readyAt.IsZero() {
 		return 0, false
 	}
@@ -95,8 +102,11 @@ func (o *object) timeToReady() (time.Duration, bool) {
 	return max(o.readyAt.Sub(o.created), 0), true
 }
 
+// RemoveObject forgets an object.
+func (b *Book) RemoveObject(o *Object) { b.removeObject(o.placeOf()) }
+
 // removeObject forgets an object that could not be made, or is gone.
-func (b *book) removeObject(at place) {
+func (b *Book) removeObject(at place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if o := b.objects[at]; o != nil {
@@ -106,9 +116,9 @@ func (b *book) removeObject(at place) {
 	}
 }
 
-// markDeleting notes that an object is to be deleted, and reports whether it was there to be, and how long it had waited to be ready: no time
+// MarkDeleting notes that an object is to be deleted, and reports whether it was there to be, and how long it had waited to be ready: no time
 // if it has been.
-func (b *book) markDeleting(o *object, now time.Time) (waited time.Duration, was bool) {
+func (b *Book) MarkDeleting(o *Object, now time.Time) (waited time.Duration, was bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.objects[o.placeOf()] != o || o.state != made {
@@ -120,28 +130,28 @@ func (b *book) markDeleting(o *object, now time.Time) (waited time.Duration, was
 }
 
 // waitedFor is how long an object has not been ready since it was made; no time if it has been at some time.
-func (o *object) waitedFor(now time.Time) time.Duration {
+func (o *Object) waitedFor(now time.Time) time.Duration {
 	if o.ready || o.created.IsZero() || !o.readyAt.IsZero() {
 		return 0
 	}
 	return max(now.Sub(o.created), 1)
 }
 
-// unfinishedWaits is how long the objects that are there have waited to be ready for the first time, by their kind.
-func (b *book) unfinishedWaits(now time.Time) map[schema.GroupKind][]time.Duration {
+// unfinishedRollouts is how long the Deployments that are there have waited to be ready for the first time.
+func (b *Book) unfinishedRollouts(now time.Time) []time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	found := map[schema.GroupKind][]time.Duration{}
+	var found []time.Duration
 	for _, o := range b.objects {
-		if waited := o.waitedFor(now); o.state == made && waited > 0 {
-			found[o.kind] = append(found[o.kind], waited)
+		if waited := o.waitedFor(now); o.kind == deploymentKind && o.state == made && waited > 0 {
+			found = append(found, waited)
 		}
 	}
 	return found
 }
 
 // observeObject notes what the watch shows of an object. If that is ready for the first time, it returns how long that took.
-func (b *book) observeObject(at place, ready bool, now time.Time) (time.Duration, bool) {
+func (b *Book) observeObject(at place, ready bool, now time.Time) (time.Duration, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o := b.objects[at]
@@ -157,29 +167,13 @@ func (b *book) observeObject(at place, ready bool, now time.Time) (time.Duration
 }
 
 // wakeWaiters wakes all that wait. The caller holds mu.
-func (b *book) wakeWaiters() {
+func (b *Book) wakeWaiters() {
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// objectsOf are the objects of a template that are there, by namespace, the oldest first.
-func (b *book) objectsOf(template string, namespaces []string) map[string][]*object {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	found := map[string][]*object{}
-	for _, o := range b.objects {
-		if o.template == template && o.state == made {
-			found[o.namespace] = append(found[o.namespace], o)
-		}
-	}
-	for _, namespace := range namespaces {
-		slices.SortFunc(found[namespace], func(a, b *object) int { return cmp.Compare(a.index, b.index) })
-	}
-	return found
-}
-
-// nthObject is one of the objects of a template that are there: for growing n all of them, again and again. It is nil where there is none.
-func (b *book) nthObject(template string, n int) *object {
+// NthObject is one of the objects of a template that are there: for growing n all of them, again and again. It is nil where there is none.
+func (b *Book) NthObject(template string, n int) *Object {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for list := b.there[template]; len(list) > 0; list = b.there[template] {
@@ -193,8 +187,8 @@ func (b *book) nthObject(template string, n int) *object {
 	return nil
 }
 
-// countPending counts the objects of a template that are not ready yet, or are not gone yet.
-func (b *book) countPending(template string, gone bool) (int, <-chan struct{}) {
+// CountPending counts the objects of a template that are not ready yet, or are not gone yet.
+func (b *Book) CountPending(template string, gone bool) (int, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	count := 0
@@ -208,9 +202,21 @@ func (b *book) countPending(template string, gone bool) (int, <-chan struct{}) {
 	return count, b.changed
 }
 
-// inTurn lists objects so that the namespaces take turns. Most is how many of each, given how many there are.
-func inTurn(objects map[string][]*object, namespaces []string, most func(have int) int) []*object {
-	var list []*object
+// ObjectsInTurn are the objects of a template that are there, the oldest of each namespace first, so that the namespaces take turns. Most is
+// how many of each, given how many there are.
+func (b *Book) ObjectsInTurn(template string, namespaces []string, most func(have int) int) []*Object {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	objects := map[string][]*Object{}
+	for _, o := range b.objects {
+		if o.template == template && o.state == made {
+			objects[o.Namespace] = append(objects[o.Namespace], o)
+		}
+	}
+	for _, of := range objects {
+		slices.SortFunc(of, func(a, b *Object) int { return cmp.Compare(a.Index, b.Index) })
+	}
+	var list []*Object
 	for i, found := 0, true; found; i++ {
 		found = false
 		for _, namespace := range namespaces {
@@ -221,6 +227,3 @@ func inTurn(objects map[string][]*object, namespaces []string, most func(have in
 	}
 	return list
 }
-
-// churnedPerRound is how many of the objects of a namespace one round of Churn replaces.
-func churnedPerRound(have int, percent int32) int { return (have*int(percent) + 99) / 100 }

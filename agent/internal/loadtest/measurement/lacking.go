@@ -1,4 +1,4 @@
-package loadtest
+package measurement
 
 import (
 	"slices"
@@ -50,8 +50,14 @@ func countLacking(kind schema.GroupKind, object *unstructured.Unstructured) (pod
 	return max(wanted-exist, 0), conditionMessage(object, "ReplicaFailure")
 }
 
+// NoteLack notes how many pods an object lacks that is about to be made: all of them, until the watch shows it.
+func (b *Book) NoteLack(o *Object, rendered *unstructured.Unstructured, now time.Time) {
+	pods, why := countLacking(o.kind, rendered)
+	b.noteLack(o.placeOf(), pods, why, now)
+}
+
 // noteLack notes how many pods an object lacks.
-func (b *book) noteLack(at place, pods int64, why string, now time.Time) {
+func (b *Book) noteLack(at place, pods int64, why string, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o := b.objects[at]
@@ -67,7 +73,7 @@ func (b *book) noteLack(at place, pods int64, why string, now time.Time) {
 }
 
 // endLack keeps what an object lacks that is being deleted. The caller holds mu.
-func (b *book) endLack(o *object, now time.Time) {
+func (b *Book) endLack(o *Object, now time.Time) {
 	if o.lack.pods > 0 {
 		o.lack.waited = max(now.Sub(o.lack.since), 0)
 		b.lacks = append(b.lacks, o.lack)
@@ -76,7 +82,7 @@ func (b *book) endLack(o *object, now time.Time) {
 }
 
 // endLacks returns what objects lack, and what those lacked that were deleted.
-func (b *book) endLacks(now time.Time) []lack {
+func (b *Book) endLacks(now time.Time) []lack {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, o := range b.objects {
@@ -88,14 +94,14 @@ func (b *book) endLacks(now time.Time) []lack {
 }
 
 // recordLack records pods that were never created as pods that reached nothing.
-func (t *podTracker) recordLack(missing lack, now time.Time) {
+func (t *PodTracker) recordLack(missing lack, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for range missing.pods {
 		t.recordUnreached([stages]time.Time{}, missing.waited, now)
 		t.unready.addPod(types.NamespacedName{}, unreadyPod{reason: notCreated, message: missing.why})
 	}
-	if missing.waited >= neverReadyAfter {
+	if missing.waited >= NeverReadyAfter {
 		t.lacking += missing.pods
 	}
 }

@@ -1,4 +1,4 @@
-package loadtest
+package measurement
 
 import (
 	"cmp"
@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -117,7 +116,7 @@ func (u unreadyPods) frequentReasons() []v1alpha1.LoadUnready {
 }
 
 // explainUnready gives a pod that had a vague reason another one.
-func (t *podTracker) explainUnready(key types.NamespacedName, vague string, why unreadyPod) {
+func (t *PodTracker) explainUnready(key types.NamespacedName, vague string, why unreadyPod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if known := t.unready[vague]; known != nil && known.count > 0 && vague != why.reason {
@@ -126,27 +125,24 @@ func (t *podTracker) explainUnready(key types.NamespacedName, vague string, why 
 	}
 }
 
-// unreadyReasons are why pods were never Ready.
-func (t *podTracker) unreadyReasons() []v1alpha1.LoadUnready {
+// UnreadyReasons are why pods were never Ready.
+func (t *PodTracker) UnreadyReasons() []v1alpha1.LoadUnready {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.unready.frequentReasons()
 }
 
-// explainUnready looks for events of pods that were never Ready and do not say why, such as FailedMount.
-func (e *engine) explainUnready(ctx context.Context) error {
-	e.pods.mu.Lock()
-	vague := e.pods.unready.vagueReasons()
-	e.pods.mu.Unlock()
+// ExplainUnready looks for events of pods that were never Ready and do not say why, such as FailedMount.
+func (m *Meter) ExplainUnready(ctx context.Context) error {
+	m.Pods.mu.Lock()
+	vague := m.Pods.unready.vagueReasons()
+	m.Pods.mu.Unlock()
 	looked := 0
 	for namespace, pods := range vague {
 		if looked++; looked > mostEventNamespaces {
 			return nil
 		}
-		events, err := e.load.Clientset.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "type=" + corev1.EventTypeWarning, Limit: mostEvents})
-		if apierrors.IsForbidden(err) {
-			return withRights(err)
-		}
+		events, err := m.load.Clientset.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "type=" + corev1.EventTypeWarning, Limit: mostEvents})
 		if err != nil {
 			return err
 		}
@@ -157,7 +153,7 @@ func (e *engine) explainUnready(ctx context.Context) error {
 				continue
 			}
 			delete(pods, event.InvolvedObject.Name)
-			e.pods.explainUnready(types.NamespacedName{Namespace: namespace, Name: event.InvolvedObject.Name}, reason, unreadyPod{reason: event.Reason, message: event.Message})
+			m.Pods.explainUnready(types.NamespacedName{Namespace: namespace, Name: event.InvolvedObject.Name}, reason, unreadyPod{reason: event.Reason, message: event.Message})
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package loadtest
+package measurement
 
 import (
 	"cmp"
@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,8 +26,8 @@ const (
 	mostErrorKeys = 200
 )
 
-// recorder takes in what is measured. All its methods may be called at the same time.
-type recorder struct {
+// Recorder takes in what is measured. All its methods may be called at the same time.
+type Recorder struct {
 	mu       sync.Mutex
 	measured measure.Measurements
 	series   map[v1alpha1.LoadMeasurement]*series
@@ -37,31 +36,31 @@ type recorder struct {
 	// omitted are the histograms that were left out when they were encoded last.
 	omitted int
 
-	requests, failed, late, throttled atomic.Int64
-	// delayed are the requests that waited for earlier ones, and skipped those that had no object.
-	delayed, skipped atomic.Int64
+	Requests, Failed, Late, Throttled atomic.Int64
+	// Delayed are the requests that waited for earlier ones, and Skipped those that had no object.
+	Delayed, Skipped atomic.Int64
 	// slow has the longest time that the API server took for a request, by when that ended.
 	slow longestByTime
 }
 
 type errorKey struct{ reason, request string }
 
-func newRecorder() *recorder {
-	return &recorder{
+func newRecorder() *Recorder {
+	return &Recorder{
 		measured: measure.Measurements{}, errors: map[errorKey]*v1alpha1.LoadError{},
 		series: map[v1alpha1.LoadMeasurement]*series{v1alpha1.LoadPodReady: newSeries(), v1alpha1.LoadAPIRequest: newSeries()},
 	}
 }
 
-// startSeries sets the time from which series count.
-func (r *recorder) startSeries(at time.Time) {
+// StartSeries sets the time from which series count.
+func (r *Recorder) StartSeries(at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.start = at
 }
 
 // recordTime adds a measured time that ended at a point of time.
-func (r *recorder) recordTime(key measure.Key, measured time.Duration, at time.Time) {
+func (r *Recorder) recordTime(key measure.Key, measured time.Duration, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.measured.Record(key, measured, 1)
@@ -71,33 +70,33 @@ func (r *recorder) recordTime(key measure.Key, measured time.Duration, at time.T
 }
 
 // mergeMeasurements adds what was measured elsewhere.
-func (r *recorder) mergeMeasurements(others measure.Measurements) {
+func (r *Recorder) mergeMeasurements(others measure.Measurements) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.measured.Merge(others)
 }
 
-// sentRequest is when a request of the run was due, how long it then waited for earlier ones, and when it was sent.
-type sentRequest struct {
-	due    time.Time
-	waited time.Duration
-	sent   time.Time
+// SentRequest is when a request of the run was due, how long it then waited for earlier ones, and when it was sent.
+type SentRequest struct {
+	Due    time.Time
+	Waited time.Duration
+	Sent   time.Time
 }
 
-// recordAnswer takes in the answer to a request of the run. Its time counts from when it was due.
-func (r *recorder) recordAnswer(verb, resource string, request sentRequest, err error, at time.Time) {
-	r.requests.Add(1)
+// RecordAnswer takes in the answer to a request of the run. Its time counts from when it was due.
+func (r *Recorder) RecordAnswer(verb, resource string, request SentRequest, err error, at time.Time) {
+	r.Requests.Add(1)
 	measurement := v1alpha1.LoadAPIRequest
 	if err != nil {
 		measurement = v1alpha1.LoadAPIRequestFailed
 	}
-	r.recordTime(measure.Key{Measurement: measurement, Verb: verb, Resource: resource}, at.Sub(request.due), at)
-	r.recordTime(measure.Key{Measurement: v1alpha1.LoadAPIRequestWait}, request.waited, at)
-	r.slow.addTime(at, at.Sub(request.sent))
+	r.recordTime(measure.Key{Measurement: measurement, Verb: verb, Resource: resource}, at.Sub(request.Due), at)
+	r.recordTime(measure.Key{Measurement: v1alpha1.LoadAPIRequestWait}, request.Waited, at)
+	r.AddAnswerTime(at, at.Sub(request.Sent))
 	if err == nil {
 		return
 	}
-	r.failed.Add(1)
+	r.Failed.Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := errorKey{reasonOf(err), verb + " " + resource}
@@ -114,15 +113,18 @@ func (r *recorder) recordAnswer(verb, resource string, request sentRequest, err 
 	known.Count++
 }
 
-// evaluateThresholds says which thresholds are met by what was measured until now.
-func (r *recorder) evaluateThresholds(thresholds []v1alpha1.LoadThreshold) []v1alpha1.LoadThresholdResult {
+// AddAnswerTime takes in how long the API server took for a request.
+func (r *Recorder) AddAnswerTime(at time.Time, took time.Duration) { r.slow.addTime(at, took) }
+
+// EvaluateThresholds says which thresholds are met by what was measured until now.
+func (r *Recorder) EvaluateThresholds(thresholds []v1alpha1.LoadThreshold) []v1alpha1.LoadThresholdResult {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return measure.Evaluate(thresholds, r.measured, r.requests.Load(), r.failed.Load())
+	return measure.Evaluate(thresholds, r.measured, r.Requests.Load(), r.Failed.Load())
 }
 
-// encodeMeasurements is what a status tells of the measurements.
-func (r *recorder) encodeMeasurements() ([]v1alpha1.LoadHistogram, []v1alpha1.LoadSeries, error) {
+// EncodeMeasurements is what a status tells of the measurements.
+func (r *Recorder) EncodeMeasurements() ([]v1alpha1.LoadHistogram, []v1alpha1.LoadSeries, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list, omitted, err := r.measured.Encode()
@@ -136,8 +138,8 @@ func (r *recorder) encodeMeasurements() ([]v1alpha1.LoadHistogram, []v1alpha1.Lo
 	return list, over, err
 }
 
-// leftOut says what the report of a run does not have, because that would be too large for an object; empty for nothing.
-func (r *recorder) leftOut() string {
+// LeftOut says what the report of a run does not have, because that would be too large for an object; empty for nothing.
+func (r *Recorder) LeftOut() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.omitted == 0 {
@@ -146,9 +148,9 @@ func (r *recorder) leftOut() string {
 	return fmt.Sprintf("%d of %d kinds of measurements are left out, all of them of requests: they do not fit into one object", r.omitted, len(r.measured))
 }
 
-// delayedText says that requests had to wait for earlier ones; empty if none had.
-func (r *recorder) delayedText() string {
-	delayed := r.delayed.Load()
+// DelayedText says that requests had to wait for earlier ones, because a phase has so many in flight at most; empty if none had.
+func (r *Recorder) DelayedText(inFlight int) string {
+	delayed := r.Delayed.Load()
 	if delayed == 0 {
 		return ""
 	}
@@ -156,11 +158,11 @@ func (r *recorder) delayedText() string {
 	defer r.mu.Unlock()
 	longest := r.measured.Summarize(measure.Key{Measurement: v1alpha1.LoadAPIRequestWait}).Max.Duration
 	return fmt.Sprintf("%d of %d requests waited up to %s for earlier ones to be answered: a phase has at most %d in flight. The wait counts in %s",
-		delayed, r.requests.Load(), measure.Round(longest), mostAtOnce, v1alpha1.LoadAPIRequest)
+		delayed, r.Requests.Load(), measure.Round(longest), inFlight, v1alpha1.LoadAPIRequest)
 }
 
-// frequentFailures are why requests failed, the most frequent first.
-func (r *recorder) frequentFailures() []v1alpha1.LoadError {
+// FrequentFailures are why requests failed, the most frequent first.
+func (r *Recorder) FrequentFailures() []v1alpha1.LoadError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []v1alpha1.LoadError
@@ -176,7 +178,7 @@ func (r *recorder) frequentFailures() []v1alpha1.LoadError {
 // reasonOf is a word for why a request failed.
 func reasonOf(err error) string {
 	var network net.Error
-	var refused templateError
+	var refused TemplateError
 	switch reason := apierrors.ReasonForError(err); {
 	case reason != "":
 		return string(reason)
@@ -191,31 +193,10 @@ func reasonOf(err error) string {
 	}
 }
 
-// templateError is that a template made no object.
-type templateError struct{ error }
+// TemplateError is that a template made no object.
+type TemplateError struct{ Err error }
+
+func (e TemplateError) Error() string { return e.Err.Error() }
 
 // Unwrap implements errors.
-func (e templateError) Unwrap() error { return e.error }
-
-// throttleCounter counts answers that ask to come again later. client-go makes such requests again by itself.
-type throttleCounter struct {
-	inner http.RoundTripper
-	count func()
-	// answered is told of the header of each answer.
-	answered func(http.Header)
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t throttleCounter) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := t.inner.RoundTrip(request)
-	if err == nil {
-		t.answered(response.Header)
-		if response.StatusCode == http.StatusTooManyRequests {
-			t.count()
-		}
-	}
-	return response, err
-}
-
-// WrappedRoundTripper lets client-go find the connections below.
-func (t throttleCounter) WrappedRoundTripper() http.RoundTripper { return t.inner }
+func (e TemplateError) Unwrap() error { return e.Err }

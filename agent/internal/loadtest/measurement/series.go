@@ -1,4 +1,4 @@
-package loadtest
+package measurement
 
 import (
 	"time"

@@ -1,13 +1,11 @@
-package loadtest
+package measurement
 
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,21 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/template"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
-
-// rights says what gives an agent the rights to load tests.
-const rights = "apply config/rbac/agent-load-tests in the cluster, or set loadTests.enabled of the agent's chart; for a kind that is not " +
-	"in there, bind a ClusterRole of your own to the agent: see Rights in docs/load-tests.md"
-
-// withRights adds to an error of a missing right what gives it.
-func withRights(err error) error {
-	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot ") {
-		return fmt.Errorf("%w: the agent has no right to it: %s", err, rights)
-	}
-	return err
-}
 
 // syncTimeout is how long the watches of a run may take to start.
 const syncTimeout = 30 * time.Second
@@ -54,10 +42,11 @@ func (h handler) OnDelete(object any) {
 	h.gone(object)
 }
 
-// startWatches starts to follow Nodes, the pods in the run's namespaces, and the objects of its templates, until ctx ends. Pods are
+// Start starts to follow Nodes, the pods in the run's namespaces, and the objects of its templates, until ctx ends. Pods are
 // followed by namespace: those of Deployments and other kinds, known or not, have no label of the run.
-func (e *engine) startWatches(ctx context.Context) error {
-	if err := e.checkWatchAccess(ctx); err != nil {
+func (m *Meter) Start(ctx context.Context, load *clients.Load, namespaces []string, templates map[string]*template.Template) error {
+	m.load, m.watched = load, watchedKinds(&m.run.Spec.Load, templates)
+	if err := m.checkWatchAccess(ctx, namespaces[0]); err != nil {
 		return err
 	}
 	var synced []cache.InformerSynced
@@ -66,17 +55,17 @@ func (e *engine) startWatches(ctx context.Context) error {
 		go informer.RunWithContext(ctx)
 		synced = append(synced, informer.HasSynced)
 	}
-	for _, namespace := range e.namespaces {
-		begin(e.podsOf(namespace), &corev1.Pod{}, shrinkPod, e.podHandler())
+	for _, namespace := range namespaces {
+		begin(m.podsOf(namespace), &corev1.Pod{}, shrinkPod, m.podHandler())
 	}
-	for resource, kind := range e.watches {
-		begin(e.watching.observeWatch(e.objectsOf(resource)), &unstructured.Unstructured{}, shrinkObject, e.objectHandler(kind))
+	for resource, kind := range m.watched {
+		begin(m.watching.observeWatch(m.objectsOf(resource)), &unstructured.Unstructured{}, shrinkObject, m.objectHandler(kind))
 	}
-	hollow, err := e.deps.NodeInformers.GetInformer(ctx, &corev1.Node{})
+	hollow, err := m.nodeInformers.GetInformer(ctx, &corev1.Node{})
 	if err != nil {
 		return fmt.Errorf("watching Nodes: %w", err)
 	}
-	registration, err := hollow.AddEventHandler(e.nodeHandler())
+	registration, err := hollow.AddEventHandler(m.nodeHandler())
 	if err != nil {
 		return fmt.Errorf("watching Nodes: %w", err)
 	}
@@ -89,30 +78,30 @@ func (e *engine) startWatches(ctx context.Context) error {
 		}
 		return fmt.Errorf("the watches of pods and of what the templates make have not started within %s", syncTimeout)
 	}
-	e.watching.markStarted()
+	m.watching.markStarted()
 	return nil
 }
 
 // checkWatchAccess reads once what is going to be followed: an informer would try without end, and not say why.
-func (e *engine) checkWatchAccess(ctx context.Context) error {
+func (m *Meter) checkWatchAccess(ctx context.Context, namespace string) error {
 	one := metav1.ListOptions{Limit: 1}
-	if _, err := e.load.Clientset.CoreV1().Pods(e.namespaces[0]).List(ctx, one); err != nil {
-		return withRights(fmt.Errorf("listing pods: %w", err))
+	if _, err := m.load.Clientset.CoreV1().Pods(namespace).List(ctx, one); err != nil {
+		return fmt.Errorf("listing pods: %w", err)
 	}
-	for resource := range e.watches {
-		if _, err := e.objectsOf(resource).ListWithContext(ctx, one); err != nil {
-			return withRights(fmt.Errorf("listing %s: %w", resource.Resource, err))
+	for resource := range m.watched {
+		if _, err := m.objectsOf(resource).ListWithContext(ctx, one); err != nil {
+			return fmt.Errorf("listing %s: %w", resource.Resource, err)
 		}
 	}
 	return nil
 }
 
 // watchedKinds are the kinds whose objects are waited for or measured, but pods.
-func (e *engine) watchedKinds() map[schema.GroupVersionResource]schema.GroupKind {
+func watchedKinds(load *v1alpha1.Load, templates map[string]*template.Template) map[schema.GroupVersionResource]schema.GroupKind {
 	found := map[schema.GroupVersionResource]schema.GroupKind{}
-	for _, step := range e.run.Spec.Steps {
+	for _, step := range load.Steps {
 		for _, phase := range step.Phases {
-			template := e.templates[phase.Template]
+			template := templates[phase.Template]
 			if template == nil || template.Kind.GroupKind() == podKind {
 				continue
 			}
@@ -124,9 +113,9 @@ func (e *engine) watchedKinds() map[schema.GroupVersionResource]schema.GroupKind
 	return found
 }
 
-func (e *engine) podsOf(namespace string) cache.ListerWatcher {
-	pods := e.load.Clientset.CoreV1().Pods(namespace)
-	return e.watching.observeWatch(&cache.ListWatch{
+func (m *Meter) podsOf(namespace string) cache.ListerWatcher {
+	pods := m.load.Clientset.CoreV1().Pods(namespace)
+	return m.watching.observeWatch(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			return pods.List(ctx, options)
 		},
@@ -136,9 +125,9 @@ func (e *engine) podsOf(namespace string) cache.ListerWatcher {
 	})
 }
 
-func (e *engine) objectsOf(resource schema.GroupVersionResource) *cache.ListWatch {
-	objects := e.load.Dynamic.Resource(resource)
-	selector := v1alpha1.LoadTestRunUIDLabel + "=" + string(e.run.UID)
+func (m *Meter) objectsOf(resource schema.GroupVersionResource) *cache.ListWatch {
+	objects := m.load.Dynamic.Resource(resource)
+	selector := v1alpha1.LoadTestRunUIDLabel + "=" + string(m.run.UID)
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.LabelSelector = selector
@@ -151,57 +140,57 @@ func (e *engine) objectsOf(resource schema.GroupVersionResource) *cache.ListWatc
 	}
 }
 
-func (e *engine) podHandler() handler {
+func (m *Meter) podHandler() handler {
 	return handler{
 		observe: func(object any, _ bool) {
-			pod, now := object.(*corev1.Pod), e.deps.Clock.Now()
-			passed := e.clock.timeSince(pod.CreationTimestamp.Time, now)
-			if first := e.pods.observePod(pod, now, passed); first && passed > longestLag {
-				e.watching.lags.addTime(now, passed)
+			pod, now := object.(*corev1.Pod), m.clock.Now()
+			passed := m.offset.timeSince(pod.CreationTimestamp.Time, now)
+			if first := m.Pods.observePod(pod, now, passed); first && passed > LongestLag {
+				m.watching.lags.addTime(now, passed)
 			}
-			if e.pods.isOwnPod(pod) {
+			if m.Pods.isOwnPod(pod) {
 				ready := podCondition(pod, corev1.PodReady) != nil || pod.Status.Phase == corev1.PodSucceeded
-				e.book.observeObject(place{pod.Labels[v1alpha1.LoadTemplateLabel], pod.Namespace, pod.Name}, ready, now)
+				m.Book.observeObject(place{pod.Labels[v1alpha1.LoadTemplateLabel], pod.Namespace, pod.Name}, ready, now)
 			}
 		},
 		gone: func(object any) {
 			pod := object.(*corev1.Pod)
-			e.pods.forgetPod(pod, e.deps.Clock.Now())
-			e.book.removeObject(place{pod.Labels[v1alpha1.LoadTemplateLabel], pod.Namespace, pod.Name})
+			m.Pods.forgetPod(pod, m.clock.Now())
+			m.Book.removeObject(place{pod.Labels[v1alpha1.LoadTemplateLabel], pod.Namespace, pod.Name})
 		},
 	}
 }
 
-func (e *engine) objectHandler(kind schema.GroupKind) handler {
+func (m *Meter) objectHandler(kind schema.GroupKind) handler {
 	at := func(object any) place {
 		o := object.(*unstructured.Unstructured)
 		return place{o.GetLabels()[v1alpha1.LoadTemplateLabel], o.GetNamespace(), o.GetName()}
 	}
 	return handler{
 		observe: func(object any, _ bool) {
-			now, o := e.deps.Clock.Now(), object.(*unstructured.Unstructured)
+			now, o := m.clock.Now(), object.(*unstructured.Unstructured)
 			pods, why := countLacking(kind, o)
-			e.book.noteLack(at(object), pods, why, now)
-			took, first := e.book.observeObject(at(object), objectReady(kind, o), now)
+			m.Book.noteLack(at(object), pods, why, now)
+			took, first := m.Book.observeObject(at(object), objectReady(kind, o), now)
 			if first {
-				e.recordRollout(kind, took, now)
+				m.recordRollout(kind, took, now)
 			}
 		},
-		gone: func(object any) { e.book.removeObject(at(object)) },
+		gone: func(object any) { m.Book.removeObject(at(object)) },
 	}
 }
 
 // recordRollout records how long a Deployment took.
-func (e *engine) recordRollout(kind schema.GroupKind, took time.Duration, now time.Time) {
+func (m *Meter) recordRollout(kind schema.GroupKind, took time.Duration, now time.Time) {
 	if kind == deploymentKind {
-		e.recorder.recordTime(measure.Key{Measurement: v1alpha1.LoadDeploymentRollout}, took, now)
+		m.Recorder.recordTime(measure.Key{Measurement: v1alpha1.LoadDeploymentRollout}, took, now)
 	}
 }
 
-func (e *engine) nodeHandler() handler {
+func (m *Meter) nodeHandler() handler {
 	return handler{
-		observe: func(object any, there bool) { e.nodes.observeNode(object.(*corev1.Node), there, e.deps.Clock.Now()) },
-		gone:    func(object any) { e.nodes.forgetNode(object.(*corev1.Node).Name) },
+		observe: func(object any, there bool) { m.Nodes.ObserveNode(object.(*corev1.Node), there, m.clock.Now()) },
+		gone:    func(object any) { m.Nodes.forgetNode(object.(*corev1.Node).Name) },
 	}
 }
 

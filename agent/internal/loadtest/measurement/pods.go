@@ -1,4 +1,4 @@
-package loadtest
+package measurement
 
 import (
 	"sync"
@@ -11,8 +11,8 @@ import (
 	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
-// neverReadyAfter is how long a pod may not be Ready before it matters where no threshold says how long it may take.
-const neverReadyAfter = 10 * time.Second
+// NeverReadyAfter is how long a pod may not be Ready before it matters where no threshold says how long it may take.
+const NeverReadyAfter = 10 * time.Second
 
 // stages is how many things happen to a pod until it is Ready, which is the last of them.
 const stages = 4
@@ -48,8 +48,8 @@ type podTimes struct {
 	unready unreadyPod
 }
 
-// podTracker measures how pods start.
-type podTracker struct {
+// PodTracker measures how pods start.
+type PodTracker struct {
 	uid    types.UID
 	record recordFunc
 
@@ -64,12 +64,12 @@ type podTracker struct {
 	over bool
 }
 
-func newPodTracker(uid types.UID, record recordFunc) *podTracker {
-	return &podTracker{uid: uid, record: record, pods: map[types.NamespacedName]*podTimes{}, unready: unreadyPods{}}
+func newPodTracker(uid types.UID, record recordFunc) *PodTracker {
+	return &PodTracker{uid: uid, record: record, pods: map[types.NamespacedName]*podTimes{}, unready: unreadyPods{}}
 }
 
 // markAnswered notes when the API server has answered that it made a pod of the run. The watch may have shown it before.
-func (t *podTracker) markAnswered(key types.NamespacedName, at time.Time) {
+func (t *PodTracker) markAnswered(key types.NamespacedName, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	times := t.timesOf(key, at)
@@ -79,7 +79,7 @@ func (t *podTracker) markAnswered(key types.NamespacedName, at time.Time) {
 
 // observePod notes what the watch shows of a pod, and reports whether that is the first time. Passed is how long ago the pod was made, by
 // its creation time.
-func (t *podTracker) observePod(pod *corev1.Pod, now time.Time, passed time.Duration) (first bool) {
+func (t *PodTracker) observePod(pod *corev1.Pod, now time.Time, passed time.Duration) (first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
@@ -90,7 +90,7 @@ func (t *podTracker) observePod(pod *corev1.Pod, now time.Time, passed time.Dura
 		times.watched = true
 		switch {
 		case t.isOwnPod(pod):
-		case passed > longestLag:
+		case passed > LongestLag:
 			// The watch is behind: the pod has been there for longer.
 			times.created = now.Add(-passed)
 		default:
@@ -116,7 +116,7 @@ func (t *podTracker) observePod(pod *corev1.Pod, now time.Time, passed time.Dura
 }
 
 // forgetPod forgets a pod. What it has not reached counts as unfinished.
-func (t *podTracker) forgetPod(pod *corev1.Pod, now time.Time) {
+func (t *PodTracker) forgetPod(pod *corev1.Pod, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
@@ -130,7 +130,7 @@ func (t *podTracker) forgetPod(pod *corev1.Pod, now time.Time) {
 }
 
 // recordUnfinished counts what pods have not reached when the steps are over as unfinished.
-func (t *podTracker) recordUnfinished(now time.Time) {
+func (t *PodTracker) recordUnfinished(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for key, times := range t.pods {
@@ -141,7 +141,7 @@ func (t *podTracker) recordUnfinished(now time.Time) {
 }
 
 // recordAbandoned records how long a pod has waited for what it never reached. One that has succeeded needs not be Ready any more.
-func (t *podTracker) recordAbandoned(key types.NamespacedName, times *podTimes, now time.Time) {
+func (t *PodTracker) recordAbandoned(key types.NamespacedName, times *podTimes, now time.Time) {
 	if times.created.IsZero() {
 		times.created = times.first
 		t.recordStages(times)
@@ -153,14 +153,14 @@ func (t *podTracker) recordAbandoned(key types.NamespacedName, times *podTimes, 
 	t.recordUnreached(times.seen, waited, now)
 	if times.seen[stages-1].IsZero() {
 		t.unready.addPod(key, times.unready)
-		if waited >= neverReadyAfter {
+		if waited >= NeverReadyAfter {
 			t.stuck++
 		}
 	}
 }
 
 // recordUnreached records how long a pod has waited for the stages that were not seen.
-func (t *podTracker) recordUnreached(seen [stages]time.Time, waited time.Duration, now time.Time) {
+func (t *PodTracker) recordUnreached(seen [stages]time.Time, waited time.Duration, now time.Time) {
 	for i, stage := range podStages {
 		if seen[i].IsZero() {
 			t.record(measure.Key{Measurement: stage.measurement, Unfinished: true}, waited, now)
@@ -171,15 +171,15 @@ func (t *podTracker) recordUnreached(seen [stages]time.Time, waited time.Duratio
 	}
 }
 
-// countPods is how many pods there have been, and how many of them have been Ready.
-func (t *podTracker) countPods() (created, ready int64) {
+// CountPods is how many pods there have been, and how many of them have been Ready.
+func (t *PodTracker) CountPods() (created, ready int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.created, t.ready
 }
 
-// countStuck is how many pods were not Ready for long when they were deleted or the steps ended, and how many were not even created.
-func (t *podTracker) countStuck() (stuck, lacking int64) {
+// CountStuck is how many pods were not Ready for long when they were deleted or the steps ended, and how many were not even created.
+func (t *PodTracker) CountStuck() (stuck, lacking int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.stuck, t.lacking
@@ -187,11 +187,11 @@ func (t *podTracker) countStuck() (stuck, lacking int64) {
 
 // isOwnPod reports whether the run has made a pod itself, and so learns when from the answer. Those of its Deployments and the like have
 // the label only if the template says so, and an owner in any case.
-func (t *podTracker) isOwnPod(pod *corev1.Pod) bool {
+func (t *PodTracker) isOwnPod(pod *corev1.Pod) bool {
 	return pod.Labels[v1alpha1.LoadTestRunUIDLabel] == string(t.uid) && len(pod.OwnerReferences) == 0
 }
 
-func (t *podTracker) timesOf(key types.NamespacedName, now time.Time) *podTimes {
+func (t *PodTracker) timesOf(key types.NamespacedName, now time.Time) *podTimes {
 	times := t.pods[key]
 	if times == nil {
 		times = &podTimes{first: now, unready: unreadyPod{reason: "NotSeen", message: "The watch has not delivered the pod"}}
@@ -202,7 +202,7 @@ func (t *podTracker) timesOf(key types.NamespacedName, now time.Time) *podTimes 
 }
 
 // recordStages records the stages that are known and have not been recorded.
-func (t *podTracker) recordStages(times *podTimes) {
+func (t *PodTracker) recordStages(times *podTimes) {
 	if times.created.IsZero() {
 		return
 	}

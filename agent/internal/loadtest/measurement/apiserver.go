@@ -1,4 +1,4 @@
-package loadtest
+package measurement
 
 import (
 	"bufio"
@@ -13,7 +13,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
@@ -25,17 +24,15 @@ const (
 	serverMetric = "apiserver_request_sli_duration_seconds"
 	// scrapeTimeout bounds the reading of the API server's metrics, which are many.
 	scrapeTimeout = 20 * time.Second
-	// mostNotes and mostNote are how many notes a status has, and how long each is.
-	mostNotes, mostNote = 8, 512
 	// mostResource and mostScope are how long names of requests may be.
 	mostResource, mostScope = 320, 16
 )
 
-// serverCounts are how many requests the API server has counted: those of each bucket, by its upper bound in seconds.
-type serverCounts map[measure.Key]map[float64]uint64
+// ServerCounts are how many requests the API server has counted: those of each bucket, by its upper bound in seconds.
+type ServerCounts map[measure.Key]map[float64]uint64
 
 // parseServerCounts reads the metrics of an API server. All but one is skipped before it is parsed.
-func parseServerCounts(metrics io.Reader) (serverCounts, error) {
+func parseServerCounts(metrics io.Reader) (ServerCounts, error) {
 	var wanted bytes.Buffer
 	lines := bufio.NewReader(metrics)
 	for {
@@ -55,7 +52,7 @@ func parseServerCounts(metrics io.Reader) (serverCounts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parsing metrics: %w", err)
 	}
-	counts := serverCounts{}
+	counts := ServerCounts{}
 	for _, metric := range families[serverMetric].GetMetric() {
 		counts.addRequests(metric)
 	}
@@ -63,7 +60,7 @@ func parseServerCounts(metrics io.Reader) (serverCounts, error) {
 }
 
 // addRequests adds the requests of one verb, resource, group, subresource and scope, in all versions.
-func (c serverCounts) addRequests(metric *dto.Metric) {
+func (c ServerCounts) addRequests(metric *dto.Metric) {
 	key := measure.Key{Measurement: v1alpha1.LoadAPIServerRequest}
 	var group, subresource string
 	for _, label := range metric.GetLabel() {
@@ -101,7 +98,7 @@ func (c serverCounts) addRequests(metric *dto.Metric) {
 }
 
 // countedSince is what was counted after before. An API server that was started in between has started to count again.
-func (c serverCounts) countedSince(before serverCounts) measure.Measurements {
+func (c ServerCounts) countedSince(before ServerCounts) measure.Measurements {
 	measured := measure.Measurements{}
 	for key, buckets := range c {
 		restarted := false
@@ -114,7 +111,7 @@ func (c serverCounts) countedSince(before serverCounts) measure.Measurements {
 			}
 			took := time.Duration(math.MaxInt64) // Longer than the longest that is told apart.
 			if !math.IsInf(bound, 1) {
-				took = secondsToDuration(bound)
+				took = time.Duration(bound * float64(time.Second))
 			}
 			measured.Record(key, took, int64(count))
 		}
@@ -122,41 +119,19 @@ func (c serverCounts) countedSince(before serverCounts) measure.Measurements {
 	return measured
 }
 
-// scrapeServerCounts reads what the API server has counted.
-func (x *execution) scrapeServerCounts(ctx context.Context) (serverCounts, error) {
+// ScrapeServer reads what the API server has counted.
+func (m *Meter) ScrapeServer(ctx context.Context) (ServerCounts, error) {
 	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
 	defer cancel()
-	stream, err := x.engine.load.Requests.Get().AbsPath("/metrics").SetHeader("Accept", "text/plain").Stream(ctx)
+	stream, err := m.load.Requests.Get().AbsPath("/metrics").SetHeader("Accept", "text/plain").Stream(ctx)
 	if err != nil {
-		return nil, withRights(fmt.Errorf("getting /metrics: %w", err))
+		return nil, fmt.Errorf("getting /metrics: %w", err)
 	}
 	defer func() { _ = stream.Close() }()
 	return parseServerCounts(stream)
 }
 
-func (x *execution) scrapeBefore(ctx context.Context) serverCounts {
-	counts, err := x.scrapeServerCounts(ctx)
-	if err != nil && ctx.Err() == nil {
-		text := fmt.Sprintf("%s is missing: %s", v1alpha1.LoadAPIServerRequest, err)
-		if apierrors.IsForbidden(err) {
-			text = fmt.Sprintf("%s is missing: the agent may not read /metrics: %s", v1alpha1.LoadAPIServerRequest, rights)
-		}
-		x.addNote(conditions.Shorten(text, mostNote))
-	}
-	return counts
+// RecordServer takes in what the API server has counted between two scrapes.
+func (m *Meter) RecordServer(before, after ServerCounts) {
+	m.Recorder.mergeMeasurements(after.countedSince(before))
 }
-
-func (x *execution) scrapeAfter(ctx context.Context, before serverCounts) {
-	if before == nil {
-		return
-	}
-	after, err := x.scrapeServerCounts(ctx)
-	if err != nil {
-		x.addNote(conditions.Shorten(fmt.Sprintf("%s is missing: %s", v1alpha1.LoadAPIServerRequest, err), mostNote))
-		return
-	}
-	x.engine.recorder.mergeMeasurements(after.countedSince(before))
-}
-
-// shortenError is an error as a note has it.
-func shortenError(err error) string { return conditions.Shorten(err.Error(), mostNote/2) }

@@ -1,4 +1,4 @@
-package loadtest
+package measurement
 
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
