@@ -25,7 +25,7 @@ type kubeconfigs struct{ hub, target, host *rest.Config }
 type bootstrap struct {
 	*environment
 	kubeconfigs
-	way         way
+	credential  hubCredential
 	hubDirect   *clients.Direct
 	hubProbe    *clients.HubProbe
 	targetProbe *clients.TargetProbe
@@ -101,8 +101,8 @@ func (b *bootstrap) newMonitor(host *clients.Direct) (*freeze.Monitor, error) {
 		Ordered:  b.hubProbe.Ordered,
 		Blockers: []freeze.BlockerFunc{b.denial.Blocked, b.skew.Blocked, b.hubIdentity.Blocked, b.lease.Blocked},
 		Relist:   true,
-		Policy:   freeze.Policy{After: b.FreezeAfter, Successes: DefaultThawSuccesses},
-		Pace:     freeze.Pace{Interval: b.probeInterval(), FastInterval: min(fastProbe, b.probeInterval()), Timeout: b.probeTimeout()},
+		Policy:   freeze.Policy{After: b.FreezeAfter, Successes: freeze.DefaultSuccesses},
+		Pace:     freeze.PaceFor(b.FreezeAfter),
 		Runtime:  b.pollRuntime("freeze"), Metrics: b.freezeMetrics,
 	})
 }
@@ -110,9 +110,9 @@ func (b *bootstrap) newMonitor(host *clients.Direct) (*freeze.Monitor, error) {
 // loadKubeconfigs reads what others have written, and reports everything that is wrong with it.
 func (b *bootstrap) loadKubeconfigs(userAgent string) error {
 	var problems []error
+	var err error
 	if b.HubKubeconfig != "" {
-		var err error
-		if b.way, err = b.useReadyKubeconfig(); err != nil {
+		if b.credential, err = b.useReadyKubeconfig(); err != nil {
 			problems = append(problems, err)
 		}
 	}
@@ -123,7 +123,6 @@ func (b *bootstrap) loadKubeconfigs(userAgent string) error {
 		{"--target-kubeconfig", b.TargetKubeconfig, &b.target},
 		{"--host-kubeconfig", b.HostKubeconfig, &b.host},
 	} {
-		var err error
 		if *kubeconfig.into, err = clients.LoadConfig(kubeconfig.path, userAgent); err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", kubeconfig.flag, err))
 		}
@@ -139,23 +138,9 @@ func (b *bootstrap) newHubIdentity(host *clients.Direct) (*hubidentity.Verifier,
 	key := hubidentity.StoreKey(b.HostNamespace, b.ClusterName)
 	return hubidentity.New(hubidentity.Deps{
 		Cluster: b.ClusterName, Store: hubidentity.NewStore(host.Ungated(clients.Keeping("ConfigMap", key)), b.HostNamespace, b.ClusterName),
-		Hub: b.hubDirect.Reader, Last: b.hubProbe, Changed: func() { b.monitor.Look() }, Saw: b.lease.Observe,
+		Hub: b.hubDirect.Reader, Last: b.hubProbe, Changed: func() { b.monitor.Notify() }, Saw: b.lease.Observe,
 		Nonce: uuid.NewString, Runtime: b.pollRuntime("hubidentity"), Metrics: hubidentity.NewMetrics(b.registry),
 	})
-}
-
-// reportable is the Cluster to report on.
-type reportable struct {
-	*clients.HubProbe
-	denial *hubidentity.Denial
-}
-
-// Cluster returns nil if there is none that the agent may report on.
-func (r reportable) Cluster() *v1alpha1.Cluster {
-	if _, out := r.denial.Blocked(); out {
-		return nil
-	}
-	return r.HubProbe.Cluster()
 }
 
 // waitUntilJoined returns when the agent has its credential, the hub has accepted the cluster and made its
@@ -185,8 +170,8 @@ func (b *bootstrap) describeMissing() string {
 		return skew.Message
 	case blocked && why.Reason == v1alpha1.ReasonAnotherAgent:
 		return why.Message
-	case b.way.waiting() != "":
-		return b.way.waiting()
+	case b.credential.waiting() != "":
+		return b.credential.waiting()
 	case clusterstatus.Joined(cluster) && blocked:
 		return why.Message
 	case clusterstatus.Joined(cluster):

@@ -13,8 +13,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 )
 
-// way is the agent's way to the hub.
-type way struct {
+// hubCredential is where the hub is, and the credential with which the agent gets there.
+type hubCredential struct {
 	clients.Source
 	// server is where the hub was when the agent started.
 	server string
@@ -24,10 +24,10 @@ type way struct {
 	waiting func() string
 }
 
-// openCredential opens the place where the agent keeps what is its own, and makes the way to a hub that it joins.
+// openCredential opens the place where the agent keeps what is its own, and makes the credential for a hub that it joins.
 func (b *bootstrap) openCredential(ctx context.Context, target *clients.Direct, userAgent string) error {
+	var err error
 	if b.CredentialDir != "" {
-		var err error
 		if b.dir, err = clientcert.NewDir(b.CredentialDir); err != nil {
 			return &UsageError{Err: fmt.Errorf("--credential-dir: %w", err)}
 		}
@@ -43,31 +43,30 @@ func (b *bootstrap) openCredential(ctx context.Context, target *clients.Direct, 
 		}
 		store = clientcert.NewSecret(target.Ungated(clients.Keeping("Secret", key)), key)
 	}
-	var err error
-	b.way, err = b.useJoinedCredential(ctx, store, userAgent)
+	b.credential, err = b.useJoinedCredential(ctx, store, userAgent)
 	return err
 }
 
-// useReadyKubeconfig is the way with a kubeconfig that another program renews.
-func (b *bootstrap) useReadyKubeconfig() (way, error) {
+// useReadyKubeconfig returns the credential of a kubeconfig that another program renews.
+func (b *bootstrap) useReadyKubeconfig() (hubCredential, error) {
 	files, err := clientcert.NewFiles(b.HubKubeconfig, b.clock, b.Log.WithName("clientcert"), b.acceptIdentity)
 	if err != nil {
-		return way{}, fmt.Errorf("--hub-kubeconfig: %w", err)
+		return hubCredential{}, fmt.Errorf("--hub-kubeconfig: %w", err)
 	}
 	config, _, err := files.Current()
 	if err != nil {
-		return way{}, err
+		return hubCredential{}, err
 	}
-	return way{Source: files, server: config.Host, follow: files.Run, waiting: func() string { return "" }}, nil
+	return hubCredential{Source: files, server: config.Host, follow: files.Run, waiting: func() string { return "" }}, nil
 }
 
-// useJoinedCredential is the way with a credential that the agent gets and keeps itself.
-func (b *bootstrap) useJoinedCredential(ctx context.Context, store clientcert.Store, userAgent string) (way, error) {
+// useJoinedCredential returns the credential that the agent gets and keeps itself.
+func (b *bootstrap) useJoinedCredential(ctx context.Context, store clientcert.Store, userAgent string) (hubCredential, error) {
 	bounded, cancel := context.WithTimeout(ctx, longestTimeout)
 	defer cancel()
 	server, err := clientcert.Server(bounded, b.BootstrapKubeconfig, b.ClusterName, store)
 	if err != nil {
-		return way{}, &UsageError{Err: fmt.Errorf("--bootstrap-kubeconfig: %w", err)}
+		return hubCredential{}, &UsageError{Err: fmt.Errorf("--bootstrap-kubeconfig: %w", err)}
 	}
 	credentials, err := clientcert.New(clientcert.Options{
 		Cluster: b.ClusterName, Bootstrap: b.BootstrapKubeconfig, Store: store, Lifetime: b.CertificateLifetime,
@@ -83,9 +82,9 @@ func (b *bootstrap) useJoinedCredential(ctx context.Context, store clientcert.St
 		Random: rand.Float64, Runtime: b.pollRuntime("clientcert"), Metrics: b.credentialMetrics,
 	})
 	if err != nil {
-		return way{}, err
+		return hubCredential{}, err
 	}
-	return way{Source: credentials, server: server, follow: credentials.Run, waiting: credentials.Waiting}, nil
+	return hubCredential{Source: credentials, server: server, follow: credentials.Run, waiting: credentials.Waiting}, nil
 }
 
 // connectHub makes clients that follow the credential for the hub. Probes and reports have connections of their own.
@@ -94,10 +93,10 @@ func (b *bootstrap) connectHub(ctx context.Context, target *clients.Direct, user
 	if err := b.openCredential(ctx, target, userAgent); err != nil {
 		return err
 	}
-	if b.hub, err = clients.Rotating(b.way, b.way.server, userAgent); err != nil {
+	if b.hub, err = clients.Rotating(b.credential, b.credential.server, userAgent); err != nil {
 		return fmt.Errorf("connecting to the hub: %w", err)
 	}
-	own, err := clients.Rotating(b.way, b.way.server, userAgent)
+	own, err := clients.Rotating(b.credential, b.credential.server, userAgent)
 	if err != nil {
 		return fmt.Errorf("connecting to the hub: %w", err)
 	}
@@ -112,7 +111,7 @@ func (b *bootstrap) probeHub(ctx context.Context) error {
 	err := b.hubProbe.Probe(ctx)
 	b.denial.Probed(err, b.hubProbe.Cluster())
 	var none *clientcert.NotYetError
-	if waiting := b.way.waiting(); err != nil && waiting != "" && !errors.As(err, &none) {
+	if waiting := b.credential.waiting(); err != nil && waiting != "" && !errors.As(err, &none) {
 		return fmt.Errorf("%w; waiting for %s", err, waiting)
 	}
 	return err

@@ -45,7 +45,7 @@ func (b *bootstrap) claimIdentity(ctx context.Context) error {
 			return err == nil, err
 		}
 		if b.lease.StandBy(fmt.Sprintf("another agent process uses %s; this one stands by until it ends", b.dir)) {
-			b.monitor.Look()
+			b.monitor.Notify()
 		}
 		return false, nil
 	})
@@ -61,7 +61,7 @@ func (b *bootstrap) representCluster(ctx context.Context) error {
 		return err
 	}
 	following := make(chan error, 1)
-	go func() { following <- b.way.follow(ctx) }()
+	go func() { following <- b.credential.follow(ctx) }()
 	if err := b.reporter.Start(ctx); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (b *bootstrap) representCluster(ctx context.Context) error {
 // newReporter makes what reports for the cluster, and renews its Lease.
 func (b *bootstrap) newReporter() (*clusterstatus.Reporter, error) {
 	return clusterstatus.New(clusterstatus.Deps{
-		Client: b.hubDirect.Ungated(clients.Reports(b.ClusterName)), Last: reportable{b.hubProbe, b.denial}, Facts: b.facts,
+		Client: b.hubDirect.Ungated(clients.Reports(b.ClusterName)), Last: clusterstatus.ReportableCluster{ClusterCache: b.hubProbe, Denied: b.denial.Blocked}, Facts: b.facts,
 		Freeze: b.monitor, Changes: b.monitor.Subscribe(), HubIdentity: b.hubIdentity, Lease: b.lease, AgentVersion: b.Version, Runtime: b.pollRuntime("clusterstatus"),
 	})
 }

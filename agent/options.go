@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/confine"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
@@ -39,19 +40,15 @@ import (
 const (
 	DefaultNamespace           = "hollowfleet"
 	DefaultHollowNodeImage     = "hollowfleet/hollow-node"
-	DefaultFreezeAfter         = 30 * time.Second
-	DefaultThawSuccesses       = 3
+	DefaultFreezeAfter         = freeze.DefaultAfter
 	DefaultThawDeletions       = 30
 	DefaultThawPeriod          = 10 * time.Minute
 	DefaultHealthAddress       = "127.0.0.1:8081"
 	DefaultMetricsAddress      = "127.0.0.1:8080"
 	DefaultCertificateLifetime = 7 * 24 * time.Hour
 
-	// probesPerFreeze is how many probes of a healthy API server fall into the time after which it freezes.
-	probesPerFreeze = 6
-	longestTimeout  = 5 * time.Second
-	// fastProbe is the interval between probes of an API server that is not proven healthy.
-	fastProbe = time.Second
+	// longestTimeout bounds one request of an agent that joins.
+	longestTimeout = 5 * time.Second
 	// shortestLifetime is the shortest that the certificates API and the token API grant; longestLifetime is the
 	// longest that the hub approves.
 	shortestLifetime = 10 * time.Minute
@@ -157,21 +154,17 @@ func (o Options) withDefaults() (Options, error) {
 	if message := validation.IsDNS1123Label(o.ClusterName); len(message) > 0 {
 		problems = append(problems, fmt.Errorf("--cluster-name: %q: %s", o.ClusterName, message[0]))
 	}
-	if o.HostKubeconfig == "" {
-		o.HostKubeconfig = o.TargetKubeconfig
-	}
-	defaultTo(&o.TargetNamespace, DefaultNamespace)
-	defaultTo(&o.HostNamespace, DefaultNamespace)
-	defaultTo(&o.HollowNodeImage, DefaultHollowNodeImage)
-	defaultTo(&o.Version, "dev")
+	o.HostKubeconfig = cmp.Or(o.HostKubeconfig, o.TargetKubeconfig)
+	o.TargetNamespace = cmp.Or(o.TargetNamespace, DefaultNamespace)
+	o.HostNamespace = cmp.Or(o.HostNamespace, DefaultNamespace)
+	o.HollowNodeImage = cmp.Or(o.HollowNodeImage, DefaultHollowNodeImage)
+	o.Version = cmp.Or(o.Version, "dev")
 	for flag, namespace := range map[string]string{"--target-namespace": o.TargetNamespace, "--host-namespace": o.HostNamespace} {
 		if message := validation.IsDNS1123Label(namespace); len(message) > 0 {
 			problems = append(problems, fmt.Errorf("%s: %q: %s", flag, namespace, message[0]))
 		}
 	}
-	if o.FreezeAfter == 0 {
-		o.FreezeAfter = DefaultFreezeAfter
-	}
+	o.FreezeAfter = cmp.Or(o.FreezeAfter, DefaultFreezeAfter)
 	if o.FreezeAfter < time.Second {
 		problems = append(problems, fmt.Errorf("--freeze-after: want at least 1s, got %s", o.FreezeAfter))
 	}
@@ -182,9 +175,7 @@ func (o Options) withDefaults() (Options, error) {
 	if _, err := o.LoadTests.limits().Complete(); err != nil {
 		problems = append(problems, err)
 	}
-	if o.CertificateLifetime == 0 {
-		o.CertificateLifetime = DefaultCertificateLifetime
-	}
+	o.CertificateLifetime = cmp.Or(o.CertificateLifetime, DefaultCertificateLifetime)
 	if o.CertificateLifetime < shortestLifetime || o.CertificateLifetime > longestLifetime {
 		problems = append(problems, fmt.Errorf("--certificate-lifetime: want %s to %s, got %s", shortestLifetime, longestLifetime, o.CertificateLifetime))
 	}
@@ -244,16 +235,6 @@ func (o Options) secretKey() (client.ObjectKey, error) {
 	}
 	return client.ObjectKey{Namespace: namespace, Name: name}, nil
 }
-
-func defaultTo(target *string, value string) {
-	if *target == "" {
-		*target = value
-	}
-}
-
-func (o Options) probeInterval() time.Duration { return o.FreezeAfter / probesPerFreeze }
-
-func (o Options) probeTimeout() time.Duration { return min(longestTimeout, o.FreezeAfter/2) }
 
 // UsageError says that the options cannot be used as they are.
 type UsageError struct{ Err error }

@@ -138,7 +138,7 @@ func (e *environment) userAgent() string {
 func (b *bootstrap) describe() string {
 	state := b.monitor.State()
 	said := fmt.Sprintf("%s; freeze: %s", b.doing.Load(), state.Reason)
-	if waiting := b.way.waiting(); waiting != "" && waiting != b.doing.Load() {
+	if waiting := b.credential.waiting(); waiting != "" && waiting != b.doing.Load() {
 		said += "; credential: waiting for " + waiting
 	}
 	return said

@@ -120,7 +120,7 @@ func (w *worker) work(ctx context.Context) error {
 	if err := csrapprover.Index(ctx, c.target.GetFieldIndexer()); err != nil {
 		return fmt.Errorf("indexing certificate requests: %w", err)
 	}
-	defer w.hubIdentity.Instances(nil)
+	defer w.hubIdentity.SetInstanceCounter(nil)
 	if err := w.addControllers(ctx, c); err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (w *worker) addControllers(ctx context.Context, c clusters) error {
 	if err != nil {
 		return err
 	}
-	w.hubIdentity.Instances(instancesOf(drivers))
+	w.hubIdentity.SetInstanceCounter(instancesOf(drivers))
 	requests, err := csrapprover.New(csrapprover.Deps{
 		ClusterName:   w.ClusterName,
 		BootstrapUser: fmt.Sprintf("system:serviceaccount:%s:%s", w.TargetNamespace, hollow.BootstrapServiceAccount),
@@ -289,7 +289,7 @@ func (w *worker) newMachines(c clusters, clientset kubernetes.Interface, drivers
 func (w *worker) newChecker(c clusters, target kubernetes.Interface) (*checks.Checker, error) {
 	return checks.New(checks.Deps{
 		Target: target, Nodes: c.target.GetClient(), Host: c.host.GetAPIReader(), HostNamespace: w.HostNamespace,
-		Cluster: reportable{w.hubProbe, w.denial}.Cluster, Freeze: w.monitor, Runtime: w.pollRuntime("checks"),
+		Cluster: clusterstatus.ReportableCluster{ClusterCache: w.hubProbe, Denied: w.denial.Blocked}.Cluster, Freeze: w.monitor, Runtime: w.pollRuntime("checks"),
 	})
 }
 

@@ -38,7 +38,7 @@ func NewLoad(config *rest.Config, gate, observe func(http.RoundTripper) http.Rou
 	if err != nil {
 		return nil, fmt.Errorf("making the client of requests: %w", err)
 	}
-	undecided, err := dynamic.NewForConfig(watching)
+	dynamicClient, err := dynamic.NewForConfig(watching)
 	if err != nil {
 		return nil, fmt.Errorf("making a dynamic client: %w", err)
 	}
@@ -47,7 +47,7 @@ func NewLoad(config *rest.Config, gate, observe func(http.RoundTripper) http.Rou
 	if err != nil {
 		return nil, fmt.Errorf("making a clientset: %w", err)
 	}
-	return &Load{Requests: requests, Clientset: clientset, Dynamic: undecided}, nil
+	return &Load{Requests: requests, Clientset: clientset, Dynamic: dynamicClient}, nil
 }
 
 // ownConnections is config with connections that no other client uses, and without a limit of requests.

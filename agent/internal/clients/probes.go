@@ -23,8 +23,8 @@ import (
 // versionAge is how long a known version of the target is believed.
 const versionAge = 10 * time.Minute
 
-// Last is the agent's Cluster as it was seen last: a HubProbe.
-type Last interface {
+// ClusterCache has the agent's Cluster as it was seen last: a HubProbe.
+type ClusterCache interface {
 	// Cluster returns it, nil if it was never seen.
 	Cluster() *v1alpha1.Cluster
 	// Seen takes in a newer one.
@@ -128,7 +128,6 @@ func (i *identity) knownIdentity() string {
 // TargetProbe reads the kube-system namespace, whose UID is the cluster's identity, and now and then the version.
 type TargetProbe struct {
 	identity   identity
-	direct     *Direct
 	versionURL string
 	clock      clock.PassiveClock
 
@@ -143,7 +142,7 @@ func NewTargetProbe(direct *Direct, config *rest.Config, clock clock.PassiveCloc
 	if err != nil {
 		return nil, fmt.Errorf("reading the target's URL: %w", err)
 	}
-	return &TargetProbe{identity: identity{of: "target", direct: direct}, direct: direct, versionURL: base.JoinPath("version").String(), clock: clock}, nil
+	return &TargetProbe{identity: identity{of: "target", direct: direct}, versionURL: base.JoinPath("version").String(), clock: clock}, nil
 }
 
 // Probe implements freeze.Probe.
@@ -159,7 +158,7 @@ func (p *TargetProbe) Probe(ctx context.Context) error {
 	}
 	known, err := p.readVersion(ctx)
 	if err != nil {
-		p.direct.Reconnect()
+		p.identity.direct.Reconnect()
 		return fmt.Errorf("getting the target's version: %w", err)
 	}
 	p.mu.Lock()
@@ -173,7 +172,7 @@ func (p *TargetProbe) readVersion(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	response, err := p.direct.http.Do(request)
+	response, err := p.identity.direct.http.Do(request)
 	if err != nil {
 		return "", err
 	}

@@ -19,10 +19,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-const (
-	// retry is how soon a renewal that failed is tried again, and how often the Lease of another agent is read.
-	retry = 2 * time.Second
-)
+// retry is how soon a renewal that failed is tried again, and how often the Lease of another agent is read.
+const retry = 2 * time.Second
 
 // ErrLeaseLost says that another agent has taken the Lease that this one held. It must not continue: what it has in
 // its queues was decided before. Its next start stands by.
@@ -214,43 +212,43 @@ func NewLeaseHolder(clock clock.PassiveClock) *LeaseHolder {
 
 // Identify gives this process its identity in the Lease. predecessors are the identities of those that are known to have ended, so that
 // this one continues with their Lease at once. It comes before the Reporter's Start.
-func (t *LeaseHolder) Identify(holder string, predecessors []string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.holder, t.predecessors, t.standby, t.since = holder, predecessors, nil, t.clock.Now()
+func (l *LeaseHolder) Identify(holder string, predecessors []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holder, l.predecessors, l.standby, l.since = holder, predecessors, nil, l.clock.Now()
 }
 
 // IsIdentified reports whether this process has an identity.
-func (t *LeaseHolder) IsIdentified() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.holder != ""
+func (l *LeaseHolder) IsIdentified() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.holder != ""
 }
 
 // StandBy says why this process cannot have an identity yet, and reports whether that is news.
-func (t *LeaseHolder) StandBy(message string) (news bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.standby != nil {
+func (l *LeaseHolder) StandBy(message string) (news bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.standby != nil {
 		return false
 	}
-	t.standby = &freeze.Blocker{Reason: v1alpha1.ReasonAnotherAgent, Since: t.clock.Now(), Message: message}
+	l.standby = &freeze.Blocker{Reason: v1alpha1.ReasonAnotherAgent, Since: l.clock.Now(), Message: message}
 	return true
 }
 
 // isPredecessor reports whether a holder of the Lease is this process, or one before it that has ended.
-func (t *LeaseHolder) isPredecessor(holder string) bool {
-	return holder == t.holder || slices.Contains(t.predecessors, holder)
+func (l *LeaseHolder) isPredecessor(holder string) bool {
+	return holder == l.holder || slices.Contains(l.predecessors, holder)
 }
 
 // isCopied reports whether a Lease that names this process was renewed by another one. One that shows an older renewal than
 // the last confirmed is the hub's doing, such as of one that was restored, and is judged elsewhere.
-func (t *LeaseHolder) isCopied(lease *coordinationv1.Lease) bool {
-	if ptr.Deref(lease.Spec.HolderIdentity, "") != t.holder {
+func (l *LeaseHolder) isCopied(lease *coordinationv1.Lease) bool {
+	if ptr.Deref(lease.Spec.HolderIdentity, "") != l.holder {
 		return false
 	}
 	renewal := renewalOf(lease)
-	return renewal.After(t.confirmed) && !slices.ContainsFunc(t.attempted, renewal.Equal)
+	return renewal.After(l.confirmed) && !slices.ContainsFunc(l.attempted, renewal.Equal)
 }
 
 // renewalOf is when a Lease says that it was renewed, as precisely as a Lease tells times.
@@ -263,36 +261,36 @@ func renewalOf(lease *coordinationv1.Lease) time.Time {
 
 // Observe takes in the Lease as another part of this agent has just read it: it may tell sooner than the next renewal that a copy
 // of this process has renewed it.
-func (t *LeaseHolder) Observe(lease *coordinationv1.Lease) {
-	t.mu.Lock()
-	lost := !t.renewed.IsZero() && t.isCopied(lease)
-	t.mu.Unlock()
+func (l *LeaseHolder) Observe(lease *coordinationv1.Lease) {
+	l.mu.Lock()
+	lost := !l.renewed.IsZero() && l.isCopied(lease)
+	l.mu.Unlock()
 	if lost {
-		t.mayRenew(lease)
+		l.mayRenew(lease)
 	}
 }
 
 // mayRenew takes in the Lease as it stands and reports whether this agent may write itself into it.
-func (t *LeaseHolder) mayRenew(lease *coordinationv1.Lease) (may bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.clock.Now()
+func (l *LeaseHolder) mayRenew(lease *coordinationv1.Lease) (may bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.Now()
 	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
-	copied := t.isCopied(lease)
-	if !copied && (holder == "" || t.isPredecessor(holder)) {
-		t.rival = ""
+	copied := l.isCopied(lease)
+	if !copied && (holder == "" || l.isPredecessor(holder)) {
+		l.rival = ""
 		return true
 	}
 	if copied {
 		holder += " (another process with the same memory)"
 	}
-	if t.rival != holder {
-		t.rival, t.rivalSince, t.seen = holder, now, ""
+	if l.rival != holder {
+		l.rival, l.rivalSince, l.seen = holder, now, ""
 	}
-	if renewal := fmt.Sprint(lease.UID, lease.ResourceVersion); t.seen != renewal {
-		t.seen, t.seenAt = renewal, now
+	if renewal := fmt.Sprint(lease.UID, lease.ResourceVersion); l.seen != renewal {
+		l.seen, l.seenAt = renewal, now
 	}
-	return !copied && now.Sub(t.seenAt) >= durationOf(lease)
+	return !copied && now.Sub(l.seenAt) >= durationOf(lease)
 }
 
 func durationOf(lease *coordinationv1.Lease) time.Duration {
@@ -301,46 +299,45 @@ func durationOf(lease *coordinationv1.Lease) time.Duration {
 
 // beginRenewal takes in that a renewal is started. Its answer may be lost: if it makes the Lease shorter, others count by
 // that from now on.
-func (t *LeaseHolder) beginRenewal(lease *coordinationv1.Lease) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.duration = min(t.duration, durationOf(lease))
-	t.attempted = append(t.attempted, renewalOf(lease))
-	t.attempted = t.attempted[max(0, len(t.attempted)-maxAttempted):]
+func (l *LeaseHolder) beginRenewal(lease *coordinationv1.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.duration = min(l.duration, durationOf(lease))
+	l.attempted = append(l.attempted, renewalOf(lease))
+	l.attempted = l.attempted[max(0, len(l.attempted)-maxAttempted):]
 }
 
 // endRenewal takes in a renewal that was started at a time.
-func (t *LeaseHolder) endRenewal(lease *coordinationv1.Lease, started time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.rival, t.renewed, t.duration = "", started, durationOf(lease)
+func (l *LeaseHolder) endRenewal(lease *coordinationv1.Lease, started time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rival, l.renewed, l.duration = "", started, durationOf(lease)
 	// What was attempted before can no more be carried out: it names a version of the Lease that has passed.
-	t.confirmed, t.attempted, t.predecessors = renewalOf(lease), nil, nil
+	l.confirmed, l.attempted, l.predecessors = renewalOf(lease), nil, nil
 }
 
 // lostTo tells who has taken the Lease from this agent, which has held it before.
-func (t *LeaseHolder) lostTo() (to string, lost bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.rival, t.rival != "" && !t.renewed.IsZero()
+func (l *LeaseHolder) lostTo() (to string, lost bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rival, l.rival != "" && !l.renewed.IsZero()
 }
 
 // Blocked tells why this agent may not act now, however well the API servers are. It is a freeze.BlockerFunc.
-func (t *LeaseHolder) Blocked() (why freeze.Blocker, blocked bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	until := t.renewed.Add(t.duration * 3 / 4)
+func (l *LeaseHolder) Blocked() (why freeze.Blocker, blocked bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch {
-	case t.standby != nil:
-		return *t.standby, true
-	case t.rival != "":
-		return freeze.Blocker{Reason: v1alpha1.ReasonAnotherAgent, Since: t.rivalSince, Message: fmt.Sprintf(
-			"agent %q holds the cluster's Lease; this one stands by until the Lease is released or no longer renewed", t.rival)}, true
-	case t.renewed.IsZero():
-		return freeze.Blocker{Reason: v1alpha1.ReasonLeaseNotHeld, Since: t.since, Message: "the cluster's Lease is not held yet"}, true
-	case freeze.Passed(t.renewed, t.clock.Now()) >= t.duration*3/4:
-		return freeze.Blocker{Reason: v1alpha1.ReasonLeaseNotHeld, Since: until, Message: fmt.Sprintf(
-			"the cluster's Lease was last renewed at %s, so another agent may take it", t.renewed.UTC().Format(time.RFC3339))}, true
+	case l.standby != nil:
+		return *l.standby, true
+	case l.rival != "":
+		return freeze.Blocker{Reason: v1alpha1.ReasonAnotherAgent, Since: l.rivalSince, Message: fmt.Sprintf(
+			"agent %q holds the cluster's Lease; this one stands by until the Lease is released or no longer renewed", l.rival)}, true
+	case l.renewed.IsZero():
+		return freeze.Blocker{Reason: v1alpha1.ReasonLeaseNotHeld, Since: l.since, Message: "the cluster's Lease is not held yet"}, true
+	case freeze.Passed(l.renewed, l.clock.Now()) >= l.duration*3/4:
+		return freeze.Blocker{Reason: v1alpha1.ReasonLeaseNotHeld, Since: l.renewed.Add(l.duration * 3 / 4), Message: fmt.Sprintf(
+			"the cluster's Lease was last renewed at %s, so another agent may take it", l.renewed.UTC().Format(time.RFC3339))}, true
 	}
 	return freeze.Blocker{}, false
 }

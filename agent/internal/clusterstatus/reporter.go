@@ -42,7 +42,7 @@ type Deps struct {
 	// Client is an uncached client of the hub, not gated.
 	Client client.Client
 	// Last is the agent's Cluster as it was seen last; none while the hub shuts the agent out.
-	Last  clients.Last
+	Last  clients.ClusterCache
 	Facts Facts
 	// Freeze is the freeze monitor, and Changes receives after its state changed.
 	Freeze  Freeze
@@ -53,6 +53,20 @@ type Deps struct {
 	Lease        *LeaseHolder
 	AgentVersion string
 	poll.Runtime
+}
+
+// ReportableCluster is the agent's Cluster as it was seen last; none while the hub shuts the agent out.
+type ReportableCluster struct {
+	clients.ClusterCache
+	Denied freeze.BlockerFunc
+}
+
+// Cluster returns nil if there is none that the agent may report on.
+func (r ReportableCluster) Cluster() *v1alpha1.Cluster {
+	if _, denied := r.Denied(); denied {
+		return nil
+	}
+	return r.ClusterCache.Cluster()
 }
 
 // Facts are what the agent knows of its cluster.
@@ -71,7 +85,7 @@ type Facts interface {
 type Freeze interface {
 	Refresh() freeze.State
 	// Look is called after it may have changed whether this agent may act.
-	Look()
+	Notify()
 	// Uptime tells when agents of the cluster could act. The Lease hands that on from one to the next, at no extra write.
 	Uptime() freeze.Uptime
 	// Remember takes in what the Lease tells of it.
@@ -137,11 +151,8 @@ func (r *Reporter) Start(ctx context.Context) error {
 				}
 			}
 		}
-		next := renewAt
-		if statusAt.Before(next) {
-			next = statusAt
-		}
-		timer := r.Clock.NewTimer(max(next.Sub(r.Clock.Now()), 0))
+		now = r.Clock.Now()
+		timer := r.Clock.NewTimer(max(min(renewAt.Sub(now), statusAt.Sub(now)), 0))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -164,7 +175,7 @@ func (r *Reporter) reportHolderChange() error {
 		return nil
 	}
 	r.said = why.Reason + why.Message
-	r.Freeze.Look()
+	r.Freeze.Notify()
 	if to, lost := r.Lease.lostTo(); lost {
 		return fmt.Errorf("%w: %s", ErrLeaseLost, to)
 	}

@@ -96,8 +96,8 @@ func (b *env) set(state freeze.State) {
 	b.changes <- struct{}{}
 }
 
-// Look implements Freeze.
-func (b *env) Look() {}
+// Notify implements Freeze.
+func (b *env) Notify() {}
 
 // Refresh makes the env the freeze monitor of its reporter.
 func (b *env) Refresh() freeze.State {
@@ -106,14 +106,14 @@ func (b *env) Refresh() freeze.State {
 	return b.state
 }
 
-// Seen implements clients.Last.
+// Seen implements clients.ClusterCache.
 func (b *env) Seen(cluster *v1alpha1.Cluster) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cluster = cluster
 }
 
-// Cluster implements clients.Last.
+// Cluster implements clients.ClusterCache.
 func (b *env) Cluster() *v1alpha1.Cluster {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -190,7 +190,7 @@ type decidingKey struct{}
 
 // Deciding returns a context for one decision and what follows from it. Once the agent has thawed after that, the
 // Gate refuses every change with it: what was seen before a freeze is no ground to act on after it, however well
-// things are by then. The thaw has the decision recreated.
+// things are by then. After the thaw the object is reconciled again.
 func (m *Monitor) Deciding(ctx context.Context) context.Context {
 	begun, _ := m.Thaw()
 	return context.WithValue(ctx, decidingKey{}, func() error {

@@ -4,9 +4,16 @@
 // has answered a number of times in a row, and again when one has not answered for a while. A Gate stands in
 // front of everything that changes something: while the Monitor is frozen it refuses with *Error.
 //
-// What makes the state is in state.go and pure. Whether the agent is frozen is computed from the time of the
-// last good answer at the moment of asking: a process that was stopped for a minute is frozen when it goes
-// on, before its first act.
+//	probeEndpoint -> Observe -> endpoint: thawed, or frozen since      endpoint.go, one API server, pure
+//	endpoints, Blockers, order, relist -> State: frozen, and why       state.go, one agent
+//	State -> Gate: refuses changes                                     gate.go
+//	State -> Subscribe -> clusterstatus.Reporter -> Cluster on the hub
+//
+// The first cause explains a freeze: an API server (hub, target, host), a Blocker, a person's order, the relist.
+// The Lease of the cluster is a Blocker: clusterstatus.LeaseHolder.
+//
+// Whether the agent is frozen is computed from the time of the last good answer at the moment of asking: a process
+// that was stopped for a minute is frozen when it continues, before its first act.
 package freeze
 
 import (
@@ -46,7 +53,7 @@ type Options struct {
 	// Blockers tell why this agent may not act however well the world is, such as because it stands by for another
 	// agent of its cluster. The first that holds explains a freeze. Optional.
 	Blockers []BlockerFunc
-	// Relist: once nothing else keeps the agent frozen, it stays so until Relisted.
+	// Relist: once nothing else keeps the agent frozen, it stays so until CompleteRelist.
 	Relist  bool
 	Pace    Pace
 	Metrics *Metrics
@@ -58,6 +65,12 @@ type Pace struct {
 	// Interval between probes of an API server that answers. FastInterval is that of one that is frozen or
 	// does not answer, so that a thaw comes soon. Timeout bounds one probe.
 	Interval, FastInterval, Timeout time.Duration
+}
+
+// PaceFor lets six probes of a healthy API server fall into the time after which it freezes.
+func PaceFor(freezeAfter time.Duration) Pace {
+	interval := freezeAfter / 6
+	return Pace{Interval: interval, FastInterval: min(time.Second, interval), Timeout: min(5*time.Second, freezeAfter/2)}
 }
 
 // Blocker is why an agent may not act: a reason of package v1alpha1, a message, and since when.
@@ -169,15 +182,15 @@ func (m *Monitor) Observe(scope Scope, err error) time.Duration {
 	if outcome != before {
 		m.options.Log.Info("Probing an API server", "scope", scope, "outcome", outcome, "message", message)
 	}
-	m.Look()
+	m.Notify()
 	if outcome == OK && thawed {
 		return m.options.Pace.Interval
 	}
 	return m.options.Pace.FastInterval
 }
 
-// Look makes the monitor tell of a change that no probe brings, such as that a Blocker no longer applies.
-func (m *Monitor) Look() {
+// Notify makes the monitor tell of a change that no probe brings, such as that a Blocker no longer applies.
+func (m *Monitor) Notify() {
 	select {
 	case m.observed <- struct{}{}:
 	default:

@@ -38,8 +38,8 @@ func TestTheStateIsReadWithoutAWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, w := NewWithT(t), relistingWorld(t)
 			w.healthy()
-			freeze, _ := w.Relist()
-			w.Relisted(freeze)
+			freeze, _ := w.RelistDue()
+			w.CompleteRelist(freeze)
 			g.Expect(w.Check()).To(Succeed())
 			change.do(w)
 			before := w.remembered()

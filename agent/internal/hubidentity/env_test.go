@@ -88,7 +88,7 @@ func (b *env) restart() {
 		Runtime: poll.Runtime{Clock: b.clock, Log: logr.Discard()}, Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	b.Expect(err).NotTo(HaveOccurred())
-	verifier.Instances(func(context.Context) (int, error) { return b.instances, nil })
+	verifier.SetInstanceCounter(func(context.Context) (int, error) { return b.instances, nil })
 	b.verifier = verifier
 }
 
@@ -189,8 +189,8 @@ func (b *env) kept() bool {
 	return kept
 }
 
-// Cluster implements clients.Last.
+// Cluster implements clients.ClusterCache.
 func (b *env) Cluster() *v1alpha1.Cluster { return b.last }
 
-// Seen implements clients.Last.
+// Seen implements clients.ClusterCache.
 func (b *env) Seen(cluster *v1alpha1.Cluster) { b.last = cluster }

@@ -38,7 +38,7 @@ type Deps struct {
 	// Hub reads from the hub's API server.
 	Hub client.Reader
 	// Last is the Cluster as it was seen last.
-	Last clients.Last
+	Last clients.ClusterCache
 	// Saw, if not nil, is told of the Lease as the hub's API server shows it before something is done for the hub.
 	Saw func(*coordinationv1.Lease)
 	// Changed is called after Blocked or Finding may have changed.
@@ -63,7 +63,7 @@ type Verifier struct {
 	// count counts the cluster's instances, once that can be done.
 	count  func(context.Context) (int, error)
 	memory Memory
-	// started: the hub has been seen. hub is what it shows or, once that is judged, has confirmed since. sights counts
+	// begun: the hub has been seen. hub is what it shows or, once that is judged, has confirmed since. sights counts
 	// what was seen that has to be judged, renewals what the hub has confirmed.
 	begun, judged    bool
 	hub              Hub
@@ -90,9 +90,9 @@ func New(deps Deps) (*Verifier, error) {
 	return &Verifier{Deps: deps, failures: poll.Failures{Log: deps.Log}, kick: make(chan struct{}, 1)}, nil
 }
 
-// Instances says how the cluster's instances are counted, those that are being removed left out; nil if that cannot
+// SetInstanceCounter says how the cluster's instances are counted, those that are being removed left out; nil if that cannot
 // be done. The agent is frozen until it can.
-func (v *Verifier) Instances(count func(context.Context) (int, error)) {
+func (v *Verifier) SetInstanceCounter(count func(context.Context) (int, error)) {
 	v.mu.Lock()
 	v.count = count
 	v.mu.Unlock()

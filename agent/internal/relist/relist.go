@@ -40,11 +40,11 @@ var ErrWentBack = errors.New("an API server has gone back to an older state")
 
 // Freeze is what a Relister has to know of the freeze monitor, and tells it.
 type Freeze interface {
-	// Relist reports whether it is time to list, and the number of the freeze for which that is.
-	Relist() (freeze uint64, due bool)
-	// Relisting says how far that is; Relisted that it is through.
-	Relisting(freeze uint64, message string)
-	Relisted(freeze uint64)
+	// RelistDue reports whether it is time to list, and the number of the freeze for which that is.
+	RelistDue() (freeze uint64, due bool)
+	// ReportRelistProgress says how far that is; CompleteRelist that it is through.
+	ReportRelistProgress(freeze uint64, message string)
+	CompleteRelist(freeze uint64)
 }
 
 // Deps are what a Relister works with. All are required but Log.
@@ -77,7 +77,7 @@ func New(deps Deps) (*Relister, error) {
 // caches have to be recreated.
 func (r *Relister) Start(ctx context.Context) error {
 	for {
-		if freeze, due := r.Freeze.Relist(); due && ctx.Err() == nil {
+		if freeze, due := r.Freeze.RelistDue(); due && ctx.Err() == nil {
 			if err := r.relistAll(ctx, freeze); err != nil {
 				return err
 			}
@@ -117,7 +117,7 @@ func (r *Relister) relistAll(ctx context.Context, freeze uint64) error {
 	begun := r.Clock.Now()
 	var rounds []*round
 	for ctx.Err() == nil {
-		if now, due := r.Freeze.Relist(); !due || now != freeze {
+		if now, due := r.Freeze.RelistDue(); !due || now != freeze {
 			return nil
 		}
 		if rounds == nil {
@@ -132,7 +132,7 @@ func (r *Relister) relistAll(ctx context.Context, freeze uint64) error {
 		if rounds != nil && r.allReported(ctx, freeze, rounds) {
 			r.Metrics.duration.Observe(r.Clock.Since(begun).Seconds())
 			r.Log.Info("Listed all objects after a freeze", "took", r.Clock.Since(begun).Round(time.Millisecond), "kinds", len(rounds))
-			r.Freeze.Relisted(freeze)
+			r.Freeze.CompleteRelist(freeze)
 			return nil
 		}
 		select {
@@ -146,15 +146,15 @@ func (r *Relister) relistAll(ctx context.Context, freeze uint64) error {
 // allReported reports whether all caches are right, and the hub knows how every Machine is by them. If not, it says what is missing.
 func (r *Relister) allReported(ctx context.Context, freeze uint64, rounds []*round) bool {
 	if slices.ContainsFunc(rounds, func(one *round) bool { return !one.isThrough() }) {
-		r.Freeze.Relisting(freeze, describeProgress(rounds))
+		r.Freeze.ReportRelistProgress(freeze, describeProgress(rounds))
 		return false
 	}
 	left, err := r.Tell(ctx, freeze)
 	switch {
 	case err != nil:
-		r.Freeze.Relisting(freeze, err.Error())
+		r.Freeze.ReportRelistProgress(freeze, err.Error())
 	case left > 0:
-		r.Freeze.Relisting(freeze, fmt.Sprintf("%d machines must still be reported to the hub", left))
+		r.Freeze.ReportRelistProgress(freeze, fmt.Sprintf("%d machines must still be reported to the hub", left))
 	}
 	return err == nil && left == 0
 }
@@ -164,7 +164,7 @@ func (r *Relister) startRounds(ctx context.Context, freeze uint64) []*round {
 	bounded, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	if err := r.Prepare(bounded); err != nil {
-		r.Freeze.Relisting(freeze, "making the caches: "+err.Error())
+		r.Freeze.ReportRelistProgress(freeze, "making the caches: "+err.Error())
 		return nil
 	}
 	rounds := []*round{}

@@ -99,19 +99,19 @@ type monitor struct {
 	relisted []uint64
 }
 
-func (m *monitor) Relist() (uint64, bool) {
+func (m *monitor) RelistDue() (uint64, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.freeze, m.due
 }
 
-func (m *monitor) Relisting(_ uint64, message string) {
+func (m *monitor) ReportRelistProgress(_ uint64, message string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.message = message
 }
 
-func (m *monitor) Relisted(freeze uint64) {
+func (m *monitor) CompleteRelist(freeze uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.due, m.relisted = false, append(m.relisted, freeze)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -12,10 +14,68 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
+
+// Direct is a client without a cache and with connections of its own, for probes and reports: neither waits for
+// what else the agent does, nor for a connection that hangs. What it writes does not pass the freeze gate: see Ungated.
+type Direct struct {
+	// Reader reads, and nothing else.
+	Reader client.Reader
+	inner  client.Client
+	http   *http.Client
+}
+
+// NewDirect returns a Direct for config.
+func NewDirect(config *rest.Config) (*Direct, error) {
+	own := rest.CopyConfig(config)
+	own.QPS, own.Burst = reportQPS, reportBurst
+	own.Wrap(newImpatient)
+	// A dialer of its own keeps this client out of the cache of shared transports. A rotating configuration has
+	// connections of its own already.
+	own.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout}).DialContext
+	httpClient, err := rest.HTTPClientFor(own)
+	if err != nil {
+		return nil, fmt.Errorf("making an HTTP client: %w", err)
+	}
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	direct, err := client.New(own, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: Mapper()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return &Direct{Reader: undecodable.Reader(direct), inner: direct, http: httpClient}, nil
+}
+
+// impatient hides from client-go when an answer asks to come again. Else client-go would wait and try again by itself,
+// for as long as the request's context lasts, and the caller would learn of a timeout only. A caller of a Direct comes
+// again at its own pace.
+type impatient struct{ inner http.RoundTripper }
+
+func newImpatient(inner http.RoundTripper) http.RoundTripper { return impatient{inner} }
+
+// RoundTrip implements http.RoundTripper.
+func (t impatient) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := t.inner.RoundTrip(request)
+	if err == nil {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
+}
+
+// WrappedRoundTripper lets Reconnect find the connections.
+func (t impatient) WrappedRoundTripper() http.RoundTripper { return t.inner }
+
+// Reconnect drops idle connections, so that the next request does not use one that may hang.
+// The client's own method would not get through client-go's wrappers of the transport.
+func (d *Direct) Reconnect() { utilnet.CloseIdleConnectionsFor(d.http.Transport) }
 
 // ErrGated refuses a write that has to pass the freeze gate.
 var ErrGated = errors.New("write is not on the list of writes allowed while frozen")
