@@ -66,19 +66,19 @@ type EventDeduplicator struct {
 
 // Send sends an event about the state of name, unless it was the last that was told of it. Nil means that there is
 // nothing to tell.
-func (h *EventDeduplicator) Send(recorder events.EventRecorder, name string, about runtime.Object, state *Event) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (d *EventDeduplicator) Send(recorder events.EventRecorder, name string, about runtime.Object, state *Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if state == nil {
-		delete(h.last, name)
+		delete(d.last, name)
 		return
 	}
-	if h.last[name] == *state {
+	if d.last[name] == *state {
 		return
 	}
-	if h.last == nil {
-		h.last = map[string]Event{}
+	if d.last == nil {
+		d.last = map[string]Event{}
 	}
-	h.last[name] = *state
+	d.last[name] = *state
 	state.Send(recorder, about)
 }

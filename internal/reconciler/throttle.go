@@ -32,27 +32,27 @@ type StatusBounds struct{ First, Longest time.Duration }
 
 // Delay returns how long a changed status of object has to wait; 0 means that it is to be written now, which
 // Delay then takes for done. An urgent change never waits.
-func (p *StatusThrottle) Delay(object types.UID, urgent bool, now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.forgetExpired(now)
-	if last, found := p.last[object]; found && !urgent {
+func (t *StatusThrottle) Delay(object types.UID, urgent bool, now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forgetExpired(now)
+	if last, found := t.last[object]; found && !urgent {
 		if wait := last.at.Add(StatusInterval).Sub(now); wait > 0 {
 			return wait
 		}
 	}
-	p.last[object] = write{at: now}
+	t.last[object] = write{at: now}
 	return 0
 }
 
 // BackoffDelay is Delay for counts that keep changing for long, as in a rollout: the interval doubles from each write to the next,
 // from the first to the longest of bounds, which is at most LongestStatusInterval. When an interval has passed without a change, the
 // next one is written at once and the first interval holds again.
-func (p *StatusThrottle) BackoffDelay(object types.UID, urgent bool, bounds StatusBounds, now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.forgetExpired(now)
-	last, found := p.last[object]
+func (t *StatusThrottle) BackoffDelay(object types.UID, urgent bool, bounds StatusBounds, now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forgetExpired(now)
+	last, found := t.last[object]
 	next := write{at: now, interval: bounds.First}
 	switch {
 	case !found || now.Sub(last.at) >= 2*last.interval:
@@ -63,14 +63,14 @@ func (p *StatusThrottle) BackoffDelay(object types.UID, urgent bool, bounds Stat
 	default:
 		next.interval = min(2*last.interval, bounds.Longest)
 	}
-	p.last[object] = next
+	t.last[object] = next
 	return 0
 }
 
 // forgetExpired drops what says nothing any more.
-func (p *StatusThrottle) forgetExpired(now time.Time) {
-	if p.last == nil {
-		p.last = map[types.UID]write{}
+func (t *StatusThrottle) forgetExpired(now time.Time) {
+	if t.last == nil {
+		t.last = map[types.UID]write{}
 	}
-	maps.DeleteFunc(p.last, func(_ types.UID, last write) bool { return now.Sub(last.at) >= 2*LongestStatusInterval })
+	maps.DeleteFunc(t.last, func(_ types.UID, last write) bool { return now.Sub(last.at) >= 2*LongestStatusInterval })
 }

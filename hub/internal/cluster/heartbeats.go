@@ -246,27 +246,27 @@ func gracePeriod(cluster *v1alpha1.Cluster) time.Duration {
 }
 
 // heldState is what the hub knew before, while what the agent has written on cluster is still on its way here.
-func (v agentState) heldState(cluster *v1alpha1.Cluster) agentState {
-	v.seen = meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition)
-	v.connected = meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)
-	return v
+func (a agentState) heldState(cluster *v1alpha1.Cluster) agentState {
+	a.seen = meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition)
+	a.connected = meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)
+	return a
 }
 
 // agentConditions of the agent, as the hub sees it.
-func (v agentState) agentConditions(cluster *v1alpha1.Cluster) (joined, connected metav1.Condition) {
+func (a agentState) agentConditions(cluster *v1alpha1.Cluster) (joined, connected metav1.Condition) {
 	joined = metav1.Condition{Type: v1alpha1.ClusterJoinedCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNeverSeen,
 		Message: "No agent of this cluster has reported yet"}
 	connected = metav1.Condition{Type: v1alpha1.ClusterAgentConnectedCondition, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNeverSeen,
 		Message: joined.Message}
-	if v.seen {
+	if a.seen {
 		joined.Status, joined.Reason, joined.Message = metav1.ConditionTrue, v1alpha1.ReasonReady, ""
 		connected.Reason = v1alpha1.ReasonLeaseExpired
 		connected.Message = "The agent has not renewed its Lease for " + gracePeriod(cluster).String()
 	}
-	if v.noRole {
+	if a.noRole {
 		connected.Message += ". ClusterRole " + AgentRole + ", which gives agents their rights, does not exist on the hub: run hub install"
 	}
-	if v.connected {
+	if a.connected {
 		connected.Status, connected.Reason, connected.Message = metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed, ""
 	}
 	return joined, connected

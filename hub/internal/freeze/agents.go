@@ -1,17 +1,13 @@
 package freeze
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -123,57 +119,4 @@ func (a *Agents) Verdict(cluster *v1alpha1.Cluster) Verdict {
 		Frozen: true, Passing: true, Reason: v1alpha1.ReasonStarting,
 		Message: fmt.Sprintf("the hub has not heard from the agent of Cluster %s since the hub started or the agent was silent", cluster.Name),
 	}
-}
-
-// WriteLabel brings FrozenLabel of object in line with conditions, those that its status is about to get. Label and
-// condition are written one after the other in each reconciliation, both from what the world looks like then: if one of
-// the two writes is lost, the next reconciliation makes it. The lock keeps the status, which is written next, from
-// resting on another version of object than it was computed from.
-func WriteLabel(ctx context.Context, c client.Client, object client.Object, conditions []metav1.Condition) error {
-	wanted := Label(conditions)
-	if current, found := object.GetLabels()[v1alpha1.FrozenLabel]; current == wanted && found == (wanted != "") {
-		return nil
-	}
-	before, ok := object.DeepCopyObject().(client.Object)
-	if !ok {
-		return fmt.Errorf("copying %T: it is not an object", object)
-	}
-	after, ok := object.DeepCopyObject().(client.Object)
-	if !ok {
-		return fmt.Errorf("copying %T: it is not an object", object)
-	}
-	labels := after.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	if delete(labels, v1alpha1.FrozenLabel); wanted != "" {
-		labels[v1alpha1.FrozenLabel] = wanted
-	}
-	after.SetLabels(labels)
-	switch err := c.Patch(ctx, after, reconciler.MergeFromWithLock(before)); {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("writing the label %s: %w", v1alpha1.FrozenLabel, err)
-	}
-	object.SetLabels(after.GetLabels())
-	object.SetResourceVersion(after.GetResourceVersion())
-	return nil
-}
-
-// ClusterChanged lets changes of a Cluster pass that freeze or thaw what belongs to it.
-func ClusterChanged() predicate.Predicate {
-	return reconciler.Changed(func(cluster *v1alpha1.Cluster) any {
-		return OfCluster(cluster.Name, cluster.Name, cluster)
-	})
-}
-
-// DeploymentChanged lets changes of a MachineDeployment pass that freeze or thaw what belongs to it.
-func DeploymentChanged() predicate.Predicate {
-	return reconciler.Changed(func(deployment *v1alpha1.MachineDeployment) any {
-		return First(
-			OfAnnotation("MachineDeployment", deployment),
-			OfCondition("MachineDeployment", deployment, deployment.Status.Conditions),
-		)
-	})
 }

@@ -1,5 +1,3 @@
-// Package freeze decides, from the objects that the hub knows, whether it may create, delete or adopt
-// anything for a cluster. It is pure. Whatever is not proven to be allowed is frozen.
 package freeze
 
 import (
@@ -7,7 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -67,18 +64,6 @@ func All(verdicts ...Verdict) Verdict {
 	return all
 }
 
-// Label is the value of FrozenLabel that agrees with conditions; empty for none.
-func Label(conditions []metav1.Condition) string {
-	frozen := meta.FindStatusCondition(conditions, v1alpha1.FrozenCondition)
-	if frozen == nil || frozen.Status == metav1.ConditionFalse {
-		return ""
-	}
-	if frozen.Reason == "" || len(validation.IsValidLabelValue(frozen.Reason)) > 0 {
-		return v1alpha1.FrozenCondition // The reason of an agent's freeze is the agent's own.
-	}
-	return frozen.Reason
-}
-
 // OfAnnotation is the freeze that a user put on an object of that kind, such as "Cluster".
 func OfAnnotation(kind string, object metav1.Object) Verdict {
 	reason, found := object.GetAnnotations()[v1alpha1.FreezeAnnotation]
@@ -112,6 +97,11 @@ func OfCluster(name, namespace string, cluster *v1alpha1.Cluster) Verdict {
 		return Verdict{Frozen: true, Reason: v1alpha1.ReasonDeleting, Message: fmt.Sprintf("Cluster %s is being deleted", name)}
 	}
 	return First(notAccepted(cluster), OfAnnotation("Cluster", cluster), OfCondition("Cluster", cluster, cluster.Status.Conditions), OfAgent(cluster))
+}
+
+// OfDeployment is what a MachineDeployment means for its MachineSets.
+func OfDeployment(deployment *v1alpha1.MachineDeployment) Verdict {
+	return First(OfAnnotation("MachineDeployment", deployment), OfCondition("MachineDeployment", deployment, deployment.Status.Conditions))
 }
 
 // OfStart is the one rule for whether a load test or a disruption may start in a cluster. It asks for a cluster that is there, decoded,

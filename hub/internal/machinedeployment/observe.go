@@ -188,7 +188,7 @@ func (s *scope) heldSet() freeze.Verdict {
 func (s *scope) overshootVerdict(limits machinesets.OvershootLimits) freeze.Verdict {
 	for _, set := range s.sets {
 		facts := machinesets.OvershootOf(set, s.deployment, s.machines[set.UID].Active)
-		if verdict := freeze.OfOvershoot(limits.Message(set.Name, facts)); verdict.Frozen {
+		if verdict := freeze.OfOvershoot(limits.DescribeOvershoot(set.Name, facts)); verdict.Frozen {
 			return verdict
 		}
 	}

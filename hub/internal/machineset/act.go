@@ -186,7 +186,7 @@ func (c *Controller) createMachines(ctx context.Context, s *scope, count int) er
 	for i := range machines {
 		machines[i] = newMachine(s, i)
 	}
-	created, err := slowStart(count, s.known.brake.atOnce(c.Clock.Now()), func(i int) error {
+	created, err := slowStart(count, s.known.creationBackoff.atOnce(c.Clock.Now()), func(i int) error {
 		machine := machines[i]
 		if err := c.checkCurrent(s); err != nil {
 			return err
@@ -205,12 +205,12 @@ func (c *Controller) createMachines(ctx context.Context, s *scope, count int) er
 	now := c.Clock.Now()
 	s.known.replacements.Made(created)
 	c.known.publishReplacements(s.known)
-	s.known.brake.countMachines(created, now)
+	s.known.creationBackoff.countMachines(created, now)
 	s.known.arrivals.AddCreated(created)
 	machinesCreated.WithLabelValues(set.Spec.ClusterName).Add(float64(created))
 	s.known.made.addMachines(created, nil, now)
 	if err == nil {
-		s.known.brake.noteAccepted(now)
+		s.known.creationBackoff.noteAccepted(now)
 		return nil
 	}
 	if _, settled := outcome.Retry(err); settled {
@@ -218,7 +218,7 @@ func (c *Controller) createMachines(ctx context.Context, s *scope, count int) er
 	}
 	createFailures.WithLabelValues(set.Spec.ClusterName).Inc()
 	failure := &outcome.Failure{Reason: v1alpha1.ReasonCreateFailed, Err: fmt.Errorf("creating machines (%d of %d created): %w", created, count, err)}
-	s.known.brake.noteRefused(failure, created, now)
+	s.known.creationBackoff.noteRefused(failure, created, now)
 	return failure
 }
 
@@ -276,7 +276,7 @@ func (c *Controller) deleteMachines(ctx context.Context, s *scope, victims []pla
 		}
 		return wrapConflict(c.deleteOne(ctx, s.set, victim))
 	})
-	s.known.brake.countMachines(-deleted, c.Clock.Now())
+	s.known.creationBackoff.countMachines(-deleted, c.Clock.Now())
 	machinesDeleted.WithLabelValues(s.set.Spec.ClusterName).Add(float64(deleted))
 	s.known.deleted.addMachines(deleted, victims, c.Clock.Now())
 	return refusedDeletion(deleted, len(victims), err)
@@ -313,7 +313,7 @@ func (c *Controller) replaceFailed(ctx context.Context, s *scope, failed []plan.
 		remediatedEvent(s.set.Name, failed[i].Why).Send(c.Recorder, machine)
 		return nil
 	})
-	s.known.brake.countMachines(-deleted, c.Clock.Now())
+	s.known.creationBackoff.countMachines(-deleted, c.Clock.Now())
 	machinesReplaced.WithLabelValues(s.set.Spec.ClusterName).Add(float64(deleted))
 	if deleted > 0 {
 		replacedEvent(deleted, failed).Send(c.Recorder, s.set)

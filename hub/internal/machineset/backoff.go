@@ -8,8 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hollowfleet/hollowfleet/hub/internal/clustermetrics"
-	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/internal/backoff"
 	"github.com/hollowfleet/hollowfleet/internal/outcome"
 )
@@ -78,17 +76,17 @@ func (b *failureBackoff) countMachines(machines int, now time.Time) {
 	}
 }
 
-// backoffState is what brake says about creation now: how many Machines at most, or why none, and when to ask again.
-type backoffState struct {
+// creationVerdict is what a failureBackoff says about creation now: how many Machines at most, or why none, and when to ask again.
+type creationVerdict struct {
 	most    int
 	why     string
 	after   time.Duration
 	runaway bool
 }
 
-func (b *failureBackoff) verdictAt(replicas int, now time.Time) backoffState {
+func (b *failureBackoff) verdictAt(replicas int, now time.Time) creationVerdict {
 	if wait := b.retryAt.Sub(now); wait > 0 {
-		return backoffState{why: "the last attempt was refused", after: wait}
+		return creationVerdict{why: "the last attempt was refused", after: wait}
 	}
 	for len(b.changes) > 0 && now.Sub(b.changes[0].at) >= creationWindow {
 		b.changes = b.changes[1:]
@@ -99,56 +97,13 @@ func (b *failureBackoff) verdictAt(replicas int, now time.Time) backoffState {
 	}
 	limit := creationsPerReplica*replicas + creationsExtra
 	if made >= limit {
-		return backoffState{
+		return creationVerdict{
 			why: fmt.Sprintf("%d machines were created within %s for %d replicas: creation is paused; find out what removes "+
 				"them or changes their labels", made, creationWindow, replicas),
 			after: b.changes[0].at.Add(creationWindow).Sub(now), runaway: true,
 		}
 	}
-	return backoffState{most: min(limit-made, creationsAtOnce)}
-}
-
-// surplus is what one reconciliation knows of Machines that were not asked for.
-type surplus struct {
-	facts         plan.OvershootFacts
-	look, stored  plan.MachinesSeen
-	frozen, known bool
-}
-
-// gatherFacts gathers what a judgement rests on, as long as the status is still the stored one.
-func (c *Controller) gatherFacts(s *scope) {
-	over := &s.surplus
-	over.facts = plan.OvershootOf(s.set, s.deployment, s.counts.Active)
-	over.look = plan.MachinesSeen{Machines: s.counts.Total, Generation: s.set.Generation}
-	over.stored = plan.MachinesSeen{Machines: int(s.set.Status.Replicas), Generation: s.set.Status.ObservedGeneration}
-	if s.deployment != nil {
-		over.look.Above, over.stored.Above = s.deployment.Generation, s.deployment.Status.ObservedGeneration
-	}
-	// What is adopted may be a surplus, and must never be one that freezes.
-	s.input.MostOwned = c.Safety.High(over.facts.Asked) - 1
-}
-
-// checkOvershoot freezes the set if it has far too many Machines. While the cache does not show yet what the set itself has
-// made, it is not known what has come.
-func (c *Controller) checkOvershoot(s *scope) {
-	over := &s.surplus
-	over.known = s.input.Outstanding == 0
-	over.facts.Grown = over.known && s.known.arrivals.Grown(over.look, over.stored)
-	verdict := freeze.OfOvershoot(c.Safety.Message(s.set.Name, over.facts))
-	over.frozen = verdict.Frozen
-	if over.frozen {
-		s.frozen, s.input.Frozen = verdict.Besides(s.frozen), true
-		s.known.marks.restartMarks()
-	}
-}
-
-// noteArrivals keeps what was seen for the next reconciliation, unless it is what freezes the set and the status does
-// not say so yet: should that not be stored, the next reconciliation comes to the same judgement.
-func (s *scope) noteArrivals() {
-	over := &s.surplus
-	if over.known && (!over.frozen || over.facts.Frozen) {
-		s.known.arrivals.Record(over.look, over.stored)
-	}
+	return creationVerdict{most: min(limit-made, creationsAtOnce)}
 }
 
 // parallelCalls bounds the API calls of one reconciliation that are under way at once.

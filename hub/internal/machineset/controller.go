@@ -122,7 +122,7 @@ func (c *Controller) Reconcile(ctx context.Context, set *v1alpha1.MachineSet) (r
 
 // nextAttempt returns next, no later than what was put off may be tried again.
 func (s *scope) nextAttempt(next reconciler.Next, now time.Time) reconciler.Next {
-	if wait := s.known.updates.retryAt.Sub(now); len(s.outdated) > 0 && wait > 0 {
+	if wait := s.known.updateBackoff.retryAt.Sub(now); len(s.outdated) > 0 && wait > 0 {
 		next = next.NoLaterThan(wait)
 	}
 	if s.countMissing() == 0 {
@@ -131,7 +131,7 @@ func (s *scope) nextAttempt(next reconciler.Next, now time.Time) reconciler.Next
 	if s.known.noRoom {
 		next = next.NoLaterThan(roomRecheck)
 	}
-	return next.NoLaterThan(s.known.brake.verdictAt(replicasOf(s.set), now).after)
+	return next.NoLaterThan(s.known.creationBackoff.verdictAt(replicasOf(s.set), now).after)
 }
 
 // statusDelay returns how long a changed status has to wait; 0 means that it is written now. A set of a deployment changes all

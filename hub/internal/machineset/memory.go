@@ -34,11 +34,11 @@ type recollection struct {
 	// wrote is after the last time that Machines of the set were changed.
 	wrote Stamp
 
-	marks        marks
-	brake        failureBackoff
-	updates      failureBackoff // Of bringing Machines up to date.
-	replacements plan.Replacements
-	arrivals     plan.ArrivalTracker
+	marks           marks
+	creationBackoff failureBackoff
+	updateBackoff   failureBackoff // Of bringing Machines up to date.
+	replacements    plan.Replacements
+	arrivals        plan.ArrivalTracker
 	// made and deleted are what is still to be told of.
 	made, deleted emittedEvents
 }

@@ -42,7 +42,7 @@ type scope struct {
 	outdated map[types.UID]*v1alpha1.Machine
 	known    *recollection
 	surplus  surplus
-	brake    backoffState
+	creation creationVerdict
 	// rollout: another set of the deployment has Machines, so that they go from one set to the other.
 	rollout bool
 	// siblings: another set of the deployment has Machines, or is to have some.
@@ -133,10 +133,10 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1a
 	if err := s.leaveToNew(found.cluster); err != nil {
 		return nil, err
 	}
-	s.brake = s.known.brake.verdictAt(s.input.Replicas, now)
-	s.input.NoCreation, s.input.MostCreations = s.brake.why, s.brake.most
-	s.input.NoUpdate = s.known.updates.retryAt.After(now)
-	c.gatherFacts(s)
+	s.creation = s.known.creationBackoff.verdictAt(s.input.Replicas, now)
+	s.input.NoCreation, s.input.MostCreations = s.creation.why, s.creation.most
+	s.input.NoUpdate = s.known.updateBackoff.retryAt.After(now)
+	c.gatherOvershootFacts(s)
 	return s, nil
 }
 
@@ -259,27 +259,12 @@ func comingUp(machine *v1alpha1.Machine) bool {
 	}
 }
 
-// addRelated finds out what freezes the set, whether its deployment moves its Machines, and whether there is an agent to
-// checkOvershoot them.
+// addRelated finds out what freezes the set, whether its deployment moves its Machines, and whether an agent is connected.
 func (c *Controller) addRelated(s *scope, found related) {
 	cluster, deployment := found.cluster, found.deployment
 	s.deployment, s.clock = deployment, freeze.ClockOf(cluster, s.input.Now)
 	s.overlap, s.input.Overlap = found.overlap, found.overlap
-	s.frozen = freeze.First(
-		freeze.OfAnnotation("MachineSet", s.set),
-		freeze.OfCluster(s.set.Spec.ClusterName, s.set.Namespace, cluster),
-		c.Agents.Verdict(cluster),
-	)
-	if !s.frozen.Frozen && deployment != nil {
-		s.frozen = freeze.First(
-			freeze.OfAnnotation("MachineDeployment", deployment),
-			freeze.OfCondition("MachineDeployment", deployment, deployment.Status.Conditions),
-		)
-		if s.frozen.Reason == v1alpha1.ReasonOvershoot {
-			// With that reason, a set would be taken for one that has far too many Machines itself.
-			s.frozen.Reason = v1alpha1.ReasonDeploymentOvershoot
-		}
-	}
+	s.frozen = c.findFreeze(s.set, found)
 	_, transfer := s.set.Annotations[v1alpha1.TransferAnnotation]
 	s.input.Frozen = s.frozen.Frozen
 	s.input.Transferring, s.staleTransfer = transfer && deployment != nil, transfer && deployment == nil

@@ -104,7 +104,7 @@ func (c *Controller) updateMachines(ctx context.Context, s *scope, outdated []pl
 		return nil
 	}
 	outdated = outdated[:min(len(outdated), creationsAtOnce)]
-	updates := &s.known.updates
+	updates := &s.known.updateBackoff
 	updated, err := slowStart(len(outdated), updates.atOnce(c.Clock.Now()), func(i int) error {
 		machine, found := s.outdated[outdated[i].UID]
 		if !found {

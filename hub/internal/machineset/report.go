@@ -36,9 +36,7 @@ func (c *Controller) report(s *scope, actErr error, now time.Time) {
 	if !s.frozen.Frozen { // While it is, nothing new is known of health.
 		conditions.Set(&status.Conditions, remediationAllowed(s), now)
 	}
-	if !s.frozen.Passing {
-		conditions.Set(&status.Conditions, s.frozen.Condition(set.Generation), now)
-	}
+	s.setFrozenCondition(now)
 	machinestate.SetReadyConditions(&status.Conditions, machinestate.ReadyFacts{
 		Deleting: set.DeletionTimestamp != nil, Replicas: replicasOf(set), Counts: s.counts, Failed: s.failed,
 	}, set.Generation, now)
@@ -92,11 +90,11 @@ func replicaFailure(s *scope, err error) metav1.Condition {
 		Reason: v1alpha1.ReasonReplicasReconciled, ObservedGeneration: s.set.Generation,
 	}
 	failures := outcome.Failures(err)
-	if len(failures) == 0 && s.countMissing() > 0 && s.known.brake.failure != nil {
-		failures = append(failures, s.known.brake.failure)
+	if len(failures) == 0 && s.countMissing() > 0 && s.known.creationBackoff.failure != nil {
+		failures = append(failures, s.known.creationBackoff.failure)
 	}
-	if len(failures) == 0 && len(s.outdated) > 0 && s.known.updates.failure != nil {
-		failures = append(failures, s.known.updates.failure)
+	if len(failures) == 0 && len(s.outdated) > 0 && s.known.updateBackoff.failure != nil {
+		failures = append(failures, s.known.updateBackoff.failure)
 	}
 	switch {
 	case s.overlap != "":
@@ -108,8 +106,8 @@ func replicaFailure(s *scope, err error) metav1.Condition {
 	case len(s.template.Problems()) > 0:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonInvalidTemplate
 		condition.Message = "spec.template." + reconciler.ListFew(s.template.Problems())
-	case s.countMissing() > 0 && s.brake.runaway:
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, v1alpha1.ReasonTooManyCreations, s.brake.why
+	case s.countMissing() > 0 && s.creation.runaway:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, v1alpha1.ReasonTooManyCreations, s.creation.why
 	}
 	return condition
 }

@@ -35,54 +35,54 @@ type read struct {
 func NewSnapshots() *Snapshots { return &Snapshots{taken: map[types.UID]*read{}} }
 
 // Now returns a stamp that is after all that were returned before.
-func (m *Snapshots) Now() Stamp {
-	if m == nil {
+func (s *Snapshots) Now() Stamp {
+	if s == nil {
 		return 0
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.last++
-	return m.last
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last++
+	return s.last
 }
 
 // Put offers to the sets of deployment all Machines that it and they have, by a read that started at that stamp and time. The
 // caller must not change a Machine afterwards, neither here nor in the API server, without a Drop before.
-func (m *Snapshots) Put(deployment types.UID, begun Stamp, at time.Time, machines []*v1alpha1.Machine) {
-	if m == nil {
+func (s *Snapshots) Put(deployment types.UID, begun Stamp, at time.Time, machines []*v1alpha1.Machine) {
+	if s == nil {
 		return
 	}
 	taken := &read{begun: begun, at: at, machines: machines}
-	m.mu.Lock()
-	m.taken[deployment] = taken
-	m.mu.Unlock()
+	s.mu.Lock()
+	s.taken[deployment] = taken
+	s.mu.Unlock()
 	// What may not be used any more takes up no memory.
 	time.AfterFunc(MaxAge, func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.taken[deployment] == taken {
-			delete(m.taken, deployment)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.taken[deployment] == taken {
+			delete(s.taken, deployment)
 		}
 	})
 }
 
 // Drop takes back what was put for deployment.
-func (m *Snapshots) Drop(deployment types.UID) {
-	if m == nil {
+func (s *Snapshots) Drop(deployment types.UID) {
+	if s == nil {
 		return
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.taken, deployment)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.taken, deployment)
 }
 
 // Since returns what was put for deployment if that read started after the stamp, and no longer than MaxAge before now.
-func (m *Snapshots) Since(deployment types.UID, stamp Stamp, now time.Time) ([]*v1alpha1.Machine, bool) {
-	if m == nil {
+func (s *Snapshots) Since(deployment types.UID, stamp Stamp, now time.Time) ([]*v1alpha1.Machine, bool) {
+	if s == nil {
 		return nil, false
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	taken := m.taken[deployment]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := s.taken[deployment]
 	if taken == nil || taken.begun <= stamp || now.Sub(taken.at) > MaxAge {
 		return nil, false
 	}

@@ -2,12 +2,8 @@ package plan
 
 import (
 	"fmt"
-	"slices"
-	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -23,11 +19,11 @@ type OvershootLimits struct {
 // DefaultOvershootLimits are those of a hub without flags.
 var DefaultOvershootLimits = OvershootLimits{Up: 2, Down: 1}
 
-// High is the number of Machines at which a set freezes, and Low the one at which it thaws.
-func (l OvershootLimits) High(asked int) int { return asked + l.Up }
+// FreezeAt is the number of Machines at which a set freezes, and ThawAt the one at which it thaws.
+func (l OvershootLimits) FreezeAt(asked int) int { return asked + l.Up }
 
-// Low is never less than what was asked for, as long as Down is no more than Up.
-func (l OvershootLimits) Low(asked int) int { return l.High(asked) - l.Down }
+// ThawAt is never less than what was asked for, as long as Down is no more than Up.
+func (l OvershootLimits) ThawAt(asked int) int { return l.FreezeAt(asked) - l.Down }
 
 // OvershootFacts are what a judgement rests on.
 type OvershootFacts struct {
@@ -68,64 +64,21 @@ func (l OvershootLimits) Frozen(facts OvershootFacts) bool {
 	case facts.Allowed:
 		return false
 	case facts.Frozen:
-		return facts.Machines > l.Low(facts.Asked)
+		return facts.Machines > l.ThawAt(facts.Asked)
 	default:
-		return facts.Grown && facts.Machines >= l.High(facts.Asked)
+		return facts.Grown && facts.Machines >= l.FreezeAt(facts.Asked)
 	}
 }
 
-// Message says of the set of that name why it is frozen; it is empty if facts are not those of a set that has to be.
-func (l OvershootLimits) Message(name string, facts OvershootFacts) string {
+// DescribeOvershoot says of the set of that name why it is frozen; it is empty if facts are not those of a set that has to be.
+func (l OvershootLimits) DescribeOvershoot(name string, facts OvershootFacts) string {
 	if !l.Frozen(facts) {
 		return ""
 	}
 	return fmt.Sprintf("MachineSet %s has %d machines that are not being deleted, but at most %d are wanted: find out what creates them, "+
 		"and delete the surplus; the set resumes when %d or fewer are left. "+
 		"With the annotation %s=true a scale-down deletes them",
-		name, facts.Machines, facts.Asked, l.Low(facts.Asked), v1alpha1.AllowOvershootAnnotation)
-}
-
-// limits are those fields of a Machine that a person may set on it although its MachineSet's template gives them, too.
-type limits struct {
-	Creation                *metav1.Duration `json:"creationTimeout,omitempty"`
-	Health                  *metav1.Duration `json:"healthTimeout,omitempty"`
-	Drain                   *metav1.Duration `json:"drainTimeout,omitempty"`
-	UnhealthyNodeConditions []string         `json:"unhealthyNodeConditions,omitempty"`
-}
-
-func limitsOf(body *v1alpha1.MachineTemplateBody) limits {
-	l := limits{UnhealthyNodeConditions: body.UnhealthyNodeConditions}
-	if timeouts := body.Timeouts; timeouts != nil {
-		l.Creation, l.Health, l.Drain = timeouts.Creation, timeouts.Health, timeouts.Drain
-	}
-	return l
-}
-
-// putInto makes l the limits of body.
-func (l limits) putInto(body *v1alpha1.MachineTemplateBody) {
-	body.UnhealthyNodeConditions, body.Timeouts = l.UnhealthyNodeConditions, nil
-	if l.Creation != nil || l.Health != nil || l.Drain != nil {
-		body.Timeouts = &v1alpha1.MachineTimeouts{Creation: l.Creation, Health: l.Health, Drain: l.Drain}
-	}
-}
-
-// limitsAfter is what l, a Machine's, becomes when its template gives wanted and gave before. What it lacks, and what it still
-// has from before, it takes from wanted; anything else a user has set on this Machine.
-func (l limits) limitsAfter(before, wanted limits) limits {
-	l.Creation = timeoutAfter(l.Creation, before.Creation, wanted.Creation)
-	l.Health = timeoutAfter(l.Health, before.Health, wanted.Health)
-	l.Drain = timeoutAfter(l.Drain, before.Drain, wanted.Drain)
-	if len(l.UnhealthyNodeConditions) == 0 || slices.Equal(l.UnhealthyNodeConditions, before.UnhealthyNodeConditions) {
-		l.UnhealthyNodeConditions = wanted.UnhealthyNodeConditions
-	}
-	return l
-}
-
-func timeoutAfter(has, before, wanted *metav1.Duration) *metav1.Duration {
-	if has == nil || before != nil && has.Duration == before.Duration {
-		return wanted
-	}
-	return has
+		name, facts.Machines, facts.Asked, l.ThawAt(facts.Asked), v1alpha1.AllowOvershootAnnotation)
 }
 
 // MachinesSeen is what the hub sees of a set at one moment.
@@ -171,15 +124,3 @@ func (a *ArrivalTracker) Record(now, reported MachinesSeen) {
 
 // AddCreated notes Machines that the set has made or adopted since the look that is noted next.
 func (a *ArrivalTracker) AddCreated(count int) { a.made += count }
-
-// MarkTime reads the time from a mark for deletion, as cluster-autoscaler writes it ("2026-01-31 10:00:00.123456
-// +0000 UTC m=+1.5", which is Go's own form) or in RFC 3339. It reports false for any other value.
-func MarkTime(value string) (time.Time, bool) {
-	value, _, _ = strings.Cut(value, " m=")
-	for _, layout := range []string{"2006-01-02 15:04:05.999999999 -0700 MST", time.RFC3339Nano} {
-		if at, err := time.Parse(layout, value); err == nil {
-			return at, true
-		}
-	}
-	return time.Time{}, false
-}

@@ -40,7 +40,7 @@ func TestFrozen(t *testing.T) {
 			if got := test.limits.Frozen(test.facts); got != test.want {
 				t.Errorf("%t, want %t", got, test.want)
 			}
-			if message := test.limits.Message("x", test.facts); test.want != (message != "") {
+			if message := test.limits.DescribeOvershoot("x", test.facts); test.want != (message != "") {
 				t.Errorf("message %q", message)
 			}
 		})
