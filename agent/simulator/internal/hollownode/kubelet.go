@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -120,6 +121,14 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	}
 	recorder := newRecorder(ctx, n.configuration.NodeName, made.events)
 	deferRecorder(dependencies, recorder)
+	var isBuilt atomic.Bool
+	n.watchPods(ctx, dependencies, func() bool {
+		if !isBuilt.Load() {
+			return false
+		}
+		_, err := built.GetNode(ctx)
+		return err == nil
+	})
 
 	var tuning error
 	dependencies.Options = []kubelet.Option{func(k *kubelet.Kubelet) { tuning = n.tuneKubelet(k) }}
@@ -146,7 +155,11 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	if err != nil {
 		return nil, nil, fmt.Errorf("watching the kubelet's work queue: %w", err)
 	}
+	if err := n.guardLoops(built); err != nil {
+		return nil, nil, fmt.Errorf("preparing the end of the node: %w", err)
+	}
 	n.pods.useLookup(built.GetPodByName)
+	isBuilt.Store(true)
 	return built, dependencies, nil
 }
 
@@ -228,10 +241,10 @@ func (n *node) internalAddress() net.IP {
 }
 
 // startKubelet runs the kubelet until its node's life ends.
-func startKubelet(ctx context.Context, k *kubelet.Kubelet, dependencies *kubelet.Dependencies) {
+func (n *node) startKubelet(ctx context.Context, k *kubelet.Kubelet, dependencies *kubelet.Dependencies) {
 	k.BirthCry()
 	k.StartGarbageCollection(ctx)
-	shared.startAlone(func() { k.Run(ctx, dependencies.PodConfig.Updates()) })
+	shared.startAlone(ctx, n.life, func() { k.Run(ctx, dependencies.PodConfig.Updates()) })
 }
 
 // certificateDir is where the node's key and certificate are kept.

@@ -4,11 +4,19 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 	"runtime"
+	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/kubernetes/pkg/kubelet"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/pleg"
+	"k8s.io/kubernetes/pkg/kubelet/status"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
 // ErrKilled is returned by Run for a node that was killed, by a disruption or by its Options' Kill.
@@ -20,12 +28,27 @@ var ErrKilled = errors.New("killed")
 type life struct {
 	once  sync.Once
 	ended chan struct{}
+	// loops is closed when the kubelet has started all its loops but the one that reports the Node, and reports when that one has.
+	loops, reports         chan struct{}
+	loopsOnce, reportsOnce sync.Once
+	// deletions is the channel of the loop that deletes containers, if there is a kubelet.
+	deletions reflect.Value
 }
 
-func newLife() *life { return &life{ended: make(chan struct{})} }
+func newLife() *life {
+	return &life{ended: make(chan struct{}), loops: make(chan struct{}), reports: make(chan struct{})}
+}
 
 // end lets the node write nothing more from now on.
-func (l *life) end() { l.once.Do(func() { close(l.ended) }) }
+func (l *life) end() {
+	l.once.Do(func() {
+		close(l.ended)
+		if l.deletions.IsValid() {
+			// Its loop waits for containers for ever. It gets one more, and asks the runtime of it.
+			l.deletions.TrySend(reflect.ValueOf(kubecontainer.ContainerID{}))
+		}
+	})
+}
 
 func (l *life) hasEnded() bool {
 	select {
@@ -36,10 +59,38 @@ func (l *life) hasEnded() bool {
 	}
 }
 
-// endGoroutine ends the goroutine that calls it if the node has ended. What it deferred is done.
-func (l *life) endGoroutine() {
-	if l.hasEnded() {
-		runtime.Goexit()
+// errEnded is what a node that has ended gets where its goroutine cannot be ended.
+var errEnded = errors.New("the node has ended")
+
+// endGoroutine ends the goroutine that calls it if the node has ended. What it deferred is done. Where that would be fatal it returns errEnded.
+func (l *life) endGoroutine() error {
+	if !l.hasEnded() {
+		return nil
+	}
+	if isBetweenLocks() {
+		return errEnded
+	}
+	runtime.Goexit()
+	return nil
+}
+
+// isBetweenLocks reports whether the goroutine runs what a kubelet does after it has unlocked a mutex that it has deferred to unlock: its
+// last try to report a Node that has just become ready. There is no other such place in what a hollow kubelet runs.
+func isBetweenLocks() bool {
+	callers := make([]uintptr, 64)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])
+	reports := false
+	for {
+		frame, more := frames.Next()
+		switch {
+		case strings.HasSuffix(frame.Function, ".syncNodeStatus"):
+			reports = true
+		case reports && strings.HasSuffix(frame.Function, ".fastNodeStatusUpdate"):
+			return true
+		}
+		if !more {
+			return false
+		}
 	}
 }
 
@@ -55,14 +106,86 @@ type guardedTransport struct {
 
 // RoundTrip sends one request.
 func (t guardedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	t.life.endGoroutine()
+	if err := t.life.endGoroutine(); err != nil {
+		if request.Body != nil {
+			_ = request.Body.Close()
+		}
+		return nil, err
+	}
 	return t.RoundTripper.RoundTrip(request)
 }
 
 // WrappedRoundTripper lets client-go find the connections of the transport.
 func (t guardedTransport) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
 
-// guardedRuntime is the container runtime of a node that may end. Of all questions these three are asked again and again.
+// guardLoops lets the loops of a kubelet end that ask neither the API server nor the runtime, and notices when all have started.
+func (n *node) guardLoops(k *kubelet.Kubelet) error {
+	generator, generatorErr := getField[pleg.PodLifecycleEventGenerator](k, eventGenerator)
+	pods, podsErr := getField[status.PodManager](k, statusPods)
+	if err := errors.Join(generatorErr, podsErr); err != nil {
+		return err
+	}
+	deletions, err := deletedContainers.fieldOf(k)
+	if err != nil {
+		return err
+	}
+	n.life.deletions = deletions
+	return errors.Join(
+		setField(k, eventGenerator, pleg.PodLifecycleEventGenerator(guardedGenerator{generator, n.life})),
+		setField(k, statusPods, status.PodManager(guardedPods{pods, n.life})),
+		addHealthCheck(k, n.life),
+		addStatusSetter(k, func(context.Context, *corev1.Node) error {
+			n.life.reportsOnce.Do(func() { close(n.life.reports) })
+			return n.life.endGoroutine()
+		}),
+	)
+}
+
+// addHealthCheck adds a check that the kubelet makes before each round of its sync loop and of what reports its Node.
+func addHealthCheck(k *kubelet.Kubelet, l *life) error {
+	checks, err := healthChecks.fieldOf(k)
+	if err != nil {
+		return err
+	}
+	check := reflect.New(checks.Type().Elem().Elem())
+	function, err := healthCheckFunction.fieldOf(check.Interface())
+	if err != nil {
+		return err
+	}
+	function.Set(reflect.ValueOf(func() (bool, error) {
+		err := l.endGoroutine()
+		return err == nil, err
+	}).Convert(function.Type()))
+	checks.Set(reflect.Append(checks, check))
+	return nil
+}
+
+// guardedGenerator is the kubelet's generator of pod events. The sync loop, which starts last, asks for its events.
+type guardedGenerator struct {
+	pleg.PodLifecycleEventGenerator
+	life *life
+}
+
+// Watch returns the events.
+func (g guardedGenerator) Watch() chan *pleg.PodLifecycleEvent {
+	g.life.loopsOnce.Do(func() { close(g.life.loops) })
+	return g.PodLifecycleEventGenerator.Watch()
+}
+
+// guardedPods are the pods of a node that may end, for the loop that writes their statuses.
+type guardedPods struct {
+	status.PodManager
+	life *life
+}
+
+// GetUIDTranslations is asked in each round.
+func (p guardedPods) GetUIDTranslations() (podToMirror map[kubetypes.ResolvedPodUID]kubetypes.MirrorPodUID, mirrorToPod map[kubetypes.MirrorPodUID]kubetypes.ResolvedPodUID) {
+	_ = p.life.endGoroutine() // Its loop can be ended.
+	return p.PodManager.GetUIDTranslations()
+}
+
+// guardedRuntime is the container runtime of a node that may end. Of all questions these are asked again and again, or by a loop that
+// does nothing else.
 type guardedRuntime struct {
 	internalapi.RuntimeService
 	life *life
@@ -70,18 +193,32 @@ type guardedRuntime struct {
 
 // ListPodSandbox is asked by the loops that relist and clean up.
 func (r guardedRuntime) ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
-	r.life.endGoroutine()
+	if err := r.life.endGoroutine(); err != nil {
+		return nil, err
+	}
 	return r.RuntimeService.ListPodSandbox(ctx, filter)
 }
 
 // ListContainers is asked by the loops that relist and clean up.
 func (r guardedRuntime) ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
-	r.life.endGoroutine()
+	if err := r.life.endGoroutine(); err != nil {
+		return nil, err
+	}
 	return r.RuntimeService.ListContainers(ctx, filter)
 }
 
 // Status is asked by the loop that finds out whether the runtime is up.
 func (r guardedRuntime) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error) {
-	r.life.endGoroutine()
+	if err := r.life.endGoroutine(); err != nil {
+		return nil, err
+	}
 	return r.RuntimeService.Status(ctx, verbose)
+}
+
+// ContainerStatus is asked by the loop that deletes containers.
+func (r guardedRuntime) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
+	if err := r.life.endGoroutine(); err != nil {
+		return nil, err
+	}
+	return r.RuntimeService.ContainerStatus(ctx, id, verbose)
 }

@@ -47,6 +47,16 @@ var (
 		"it guards the queue of the pods that are due"}
 	workQueueItems = private{"workQueue.queue",
 		"a kubelet whose queue is late measures its machine, and says so on its Node"}
+	eventGenerator = private{"pleg",
+		"a node of a process with others may start only when the loops of the one before have"}
+	statusPods = private{"statusManager.podManager",
+		"the loop that writes the statuses of pods is ended there with its node"}
+	healthChecks = private{"runtimeState.healthChecks",
+		"the sync loop is ended there with its node"}
+	healthCheckFunction = private{"fn",
+		"the sync loop is ended there with its node"}
+	deletedContainers = private{"containerDeletor.worker",
+		"the loop that deletes containers is ended there with its node"}
 	volumeCollector = private{"statsProvider",
 		"a collector of metrics that is not used any more would keep the kubelet of a node that has ended"}
 	logCollector = private{"podStats",
