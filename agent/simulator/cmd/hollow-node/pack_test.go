@@ -12,8 +12,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	plan "github.com/hollowfleet/hollowfleet/apis/disrupt"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pack"
 )
@@ -156,5 +159,89 @@ func expectOtherGatesAreRefused(t *testing.T, c *cluster, in *packProcess) {
 	p := newProcess(t, c, configuration, goodToken)
 	if _, err := pack.Dial(in.dir, pack.Start{Args: p.arguments()}, io.Discard); !errors.Is(err, pack.ErrRefused) {
 		t.Errorf("a node with other feature gates: %v, want ErrRefused", err)
+	}
+}
+
+// Claim: A disruption of one node of a pack touches that node alone; one that is killed comes back in a process of its own. Broken: a Kill ends the process; the node is taken by a pack again; a frozen Lease is everyone's.
+func TestADisruptionTouchesOneNodeOfAPack(t *testing.T) {
+	t.Parallel()
+	c := realCluster(t)
+	in := startPack(t)
+	var nodes []*process
+	var packed []*pack.Node
+	for i := range 2 {
+		p := newProcess(t, c, configurationOf(fmt.Sprintf("disrupted-%d", i)), goodToken)
+		nodes, packed = append(nodes, p), append(packed, p.startIn(t, in))
+	}
+	killed, frozen := nodes[0], nodes[1]
+	for _, p := range nodes {
+		p.approve(t)
+		p.readyNode(t)
+		// What the process counts is of all its nodes, so none of them shows it.
+		for path, code := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 404, "/debug/pprof/": 404} {
+			if err := p.expectProbe(path, code); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	first := killed.readyNode(t)
+	frozen.disrupt(t, lasting(5*time.Minute, plan.Fault{Type: plan.FreezeHeartbeat}))
+	kill := lasting(5*time.Minute, plan.Fault{Type: plan.Kill})
+	kill.HealthyFor = seconds(3)
+	killed.disrupt(t, kill)
+	expectExit(t, packed[0], pack.ExitKilled, nil)
+	if code, _ := killed.probe("/healthz"); code != 0 {
+		t.Errorf("the health of a node that was killed: %d", code)
+	}
+	if err := frozen.expectProbe("/healthz", 200); err != nil {
+		t.Error(err)
+	}
+	if _, err := pack.Dial(in.dir, pack.Start{Args: killed.arguments()}, io.Discard); !errors.Is(err, pack.ErrAlone) {
+		t.Errorf("a node that is killed again and again: %v, want ErrAlone", err)
+	}
+	killed.start(t) // As a podhost does then.
+	eventually(t, "the Node is ready again", time.Minute, killed.anotherBoot(first))
+	began := time.Now()
+	eventually(t, "the frozen lease is old", time.Minute, frozen.leaseFrozen(true))
+	if err := killed.leaseRenewedAfter(t.Context(), began); err != nil {
+		t.Errorf("the Lease of the other node of the pack: %v", err)
+	}
+
+	frozen.disrupt(t)
+	eventually(t, "the lease is renewed again", time.Minute, frozen.leaseFrozen(false))
+	expectMoveIsNotSeen(t, frozen, packed[1])
+}
+
+// expectMoveIsNotSeen moves a node to another pack, as a podhost does, and fails if its Node is not Ready meanwhile.
+func expectMoveIsNotSeen(t *testing.T, p *process, node *pack.Node) {
+	t.Helper()
+	before := p.readyNode(t)
+	changes, err := p.client.CoreV1().Nodes().Watch(t.Context(), metav1.SingleObject(metav1.ObjectMeta{Name: p.name, ResourceVersion: before.ResourceVersion}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer changes.Stop()
+	node.Signal(syscall.SIGTERM)
+	expectExit(t, node, 0, nil)
+	p.startIn(t, startPack(t))
+	deadline := time.After(time.Minute)
+	for {
+		select {
+		case change := <-changes.ResultChan():
+			after, ok := change.Object.(*corev1.Node)
+			if !ok {
+				t.Fatalf("the Node: %s %T", change.Type, change.Object)
+			}
+			for _, one := range after.Status.Conditions {
+				if one.Type == corev1.NodeReady && one.Status != corev1.ConditionTrue {
+					t.Errorf("the Node is not Ready while it moves: %+v", one)
+				}
+			}
+			if after.Status.NodeInfo.BootID != before.Status.NodeInfo.BootID {
+				return
+			}
+		case <-deadline:
+			t.Fatal("the node does not report from its other pack")
+		}
 	}
 }

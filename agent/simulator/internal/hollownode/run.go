@@ -16,7 +16,8 @@ import (
 const settling = 15 * time.Second
 
 // Run is the hollow kubelet of one Node, and returns nil when ctx ends. A process may run several nodes, one after another
-// and at the same time, as far as they need the same of it (ErrOtherProcess). Of a node whose Run has returned nothing is written
+// and at the same time, as far as they need the same of it (ErrOtherProcess) and
+// none of them needs one of its own (ErrOwnProcess). Of a node whose Run has returned nothing is written
 // any more; some memory and some goroutines stay until the process ends.
 //
 // The Node stays when Run ends. If the Node is deleted before, it is registered again within seconds. If another machine registers
@@ -28,6 +29,9 @@ func Run(ctx context.Context, options Options) error {
 	}
 	if options.StateDir, err = filepath.Abs(options.StateDir); err != nil {
 		return fmt.Errorf("state directory: %w", err)
+	}
+	if err := options.checkPlace(time.Now()); err != nil {
+		return err
 	}
 	n, err := newNode(configuration, options)
 	if err != nil {
@@ -55,11 +59,13 @@ func (n *node) run(ctx context.Context) error {
 	}
 	logger := klog.FromContext(ctx)
 	logger.Info("Joining", "node", n.configuration.NodeName, "kubelet", kubeletversion.BuiltIn())
+	expired := make(chan error, 1)
 	config, err := identity.Join(joining, identity.Options{
 		NodeName:            n.configuration.NodeName,
 		BootstrapKubeconfig: n.options.bootstrapKubeconfig(),
 		Directory:           certificateDir(n.options.StateDir),
 		UserAgent:           "hollow-node/" + kubeletversion.BuiltIn(),
+		Expired:             func(err error) { expired <- err },
 	})
 	if err != nil {
 		return n.unlessEnded(ctx, err)
@@ -72,13 +78,15 @@ func (n *node) run(ctx context.Context) error {
 		return err
 	}
 	monitor.watchKubelet(ctx, k)
-	startKubelet(ctx, k, dependencies)
+	n.startKubelet(ctx, k, dependencies)
 	settled := time.After(settling)
 	for {
 		select {
 		case now := <-settled:
 			shared.releaseMemory(now)
 		case err := <-n.registration.lost:
+			return n.unlessEnded(ctx, err)
+		case err := <-expired:
 			return n.unlessEnded(ctx, err)
 		case <-n.life.ended:
 			return ErrKilled

@@ -1,6 +1,7 @@
 package hollownode
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/kubernetes/pkg/kubelet/apis/config/v1beta1"
 
+	plan "github.com/hollowfleet/hollowfleet/apis/disrupt"
 	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/footprint"
@@ -22,9 +24,37 @@ import (
 // from what an earlier node of it needed.
 var ErrOtherProcess = errors.New("the node needs another process")
 
+// ErrOwnProcess is returned by Run for a node that may not share its process.
+var ErrOwnProcess = errors.New("the node needs a process of its own")
+
+// checkPlace returns an error that wraps ErrOwnProcess if a node of a pack needs a process of its own: one that profiles shows all that its
+// process does, and one that is killed again and again would leave a remainder in its pack each time.
+func (o Options) checkPlace(now time.Time) error {
+	if o.SharedDir == "" {
+		return nil
+	}
+	if o.Profiling {
+		return fmt.Errorf("%w: it serves profiles of its process", ErrOwnProcess)
+	}
+	data, err := os.ReadFile(o.DisruptionsFile)
+	if err != nil || len(data) > plan.MaxBytes {
+		return nil //nolint:nilerr // Whoever follows the plan says what is wrong with it.
+	}
+	disruptions, err := plan.Decode(data)
+	if err != nil {
+		return nil //nolint:nilerr // As above.
+	}
+	for _, e := range disruptions.Entries {
+		if fault := e.Fault.Type; (fault == plan.Kill || fault == plan.Reboot) && now.Before(e.End.Time) {
+			return fmt.Errorf("%w: disruption %s kills it", ErrOwnProcess, e.Run)
+		}
+	}
+	return nil
+}
+
 // process is what all nodes of a process share: Kubernetes keeps it in variables of packages.
 type process struct {
-	// building is held while a kubelet is built, and until it has registered its metrics.
+	// building is held while a kubelet is built, and until it has started, and whenever wait.NeverStop is that of one node.
 	building   sync.Mutex
 	forgetOnce sync.Once
 	registered chan struct{}
@@ -72,25 +102,39 @@ var kubeletDefaults = sync.OnceValue(func() *kubeletconfigv1beta1.KubeletConfigu
 	return &defaults
 })
 
-// buildAlone calls construct, which builds a kubelet. The informers that it starts end with the node: what they wait for is a variable of
-// a package.
-func (p *process) buildAlone(l *life, construct func() error) error {
+// lendStop lets what asks for wait.NeverStop get the end of one node, until giveBack is called. Kubelets start loops with that variable
+// of a package which then end with their node. Whoever asks for it while it is lent to another node would end with that one.
+func (p *process) lendStop(l *life) (giveBack func()) {
 	p.building.Lock()
-	defer p.building.Unlock()
 	never := wait.NeverStop
 	wait.NeverStop = l.ended
-	defer func() { wait.NeverStop = never }()
+	return sync.OnceFunc(func() {
+		wait.NeverStop = never
+		p.building.Unlock()
+	})
+}
+
+// buildAlone calls construct, which builds a kubelet.
+func (p *process) buildAlone(l *life, construct func() error) error {
+	defer p.lendStop(l)()
 	return construct()
 }
 
-// startAlone runs a kubelet, and returns when it has registered its collectors of metrics, of which there may be one of each in a process.
-func (p *process) startAlone(run func()) {
-	p.building.Lock()
-	defer p.building.Unlock()
+// startAlone runs a kubelet, and returns when it has registered its collectors of metrics, of which there may be one of each in a process,
+// and has started all its loops.
+func (p *process) startAlone(ctx context.Context, l *life, run func()) {
+	defer p.lendStop(l)()
 	p.forgetOnce.Do(func() { prometheus.DefaultRegisterer = forgetful{prometheus.DefaultRegisterer, p.registered} })
 	go run()
 	for range collectorsOfKubelet {
 		<-p.registered
+	}
+	for _, started := range []<-chan struct{}{l.loops, l.reports} {
+		select {
+		case <-started:
+		case <-l.ended:
+		case <-ctx.Done():
+		}
 	}
 }
 

@@ -44,9 +44,12 @@ const (
 	// attemptTimeout bounds one wait for a certificate. After it the bootstrap kubeconfig is read again:
 	// it may have been renewed because its token ran out.
 	attemptTimeout = 2 * time.Minute
-	// exitAfterExpiry is how long the process continues without a valid certificate while the API server
-	// answers. Then it ends, and starts again with the bootstrap kubeconfig.
-	exitAfterExpiry = 5 * time.Minute
+	// endAfterExpiry is how long a node continues without a valid certificate while the API server answers, and
+	// expiryPeriod the time between two looks.
+	endAfterExpiry = 5 * time.Minute
+	expiryPeriod   = 10 * time.Second
+	// noExit keeps the kubelet's own check of the same from ending the process, which may have other nodes.
+	noExit = 0
 )
 
 // Options say who joins where.
@@ -60,6 +63,9 @@ type Options struct {
 	Directory string
 	// UserAgent is sent with every request.
 	UserAgent string
+	// Expired is called once if the certificate has expired and is not renewed although the API server answers. The node has to end
+	// then, and to start again with the bootstrap kubeconfig.
+	Expired func(error)
 }
 
 // Join returns a client configuration that carries the node's identity, and keeps carrying it when the
@@ -245,7 +251,7 @@ func (o Options) rotatingConfig(ctx context.Context, target *rest.Config) (*rest
 	if err != nil {
 		return nil, fmt.Errorf("starting the renewal of the node's certificate: %w", err)
 	}
-	closeConnections, err := kubeletcertificate.UpdateTransport(klog.FromContext(ctx), ctx.Done(), config, manager, exitAfterExpiry)
+	closeConnections, err := kubeletcertificate.UpdateTransport(klog.FromContext(ctx), ctx.Done(), config, manager, noExit)
 	if err != nil {
 		return nil, fmt.Errorf("preparing connections with the node's certificate: %w", err)
 	}
@@ -257,10 +263,31 @@ func (o Options) rotatingConfig(ctx context.Context, target *rest.Config) (*rest
 	renewal.Transport = config.Transport
 	renewal.TLSClientConfig = config.TLSClientConfig
 	manager.Start()
+	go o.watchExpiry(ctx, manager)
 	// Other nodes of the process live on when this one ends: it must not renew its certificate then.
 	context.AfterFunc(ctx, func() {
 		manager.Stop()
 		closeConnections()
 	})
 	return config, nil
+}
+
+// watchExpiry looks whether there is a valid certificate until ctx ends.
+func (o Options) watchExpiry(ctx context.Context, manager certificate.Manager) {
+	for valid := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(expiryPeriod):
+		}
+		if manager.Current() != nil {
+			valid = time.Now()
+			continue
+		}
+		if without := time.Since(valid); without > endAfterExpiry && manager.ServerHealthy() {
+			o.Expired(fmt.Errorf("the node's certificate has expired and was not renewed within %s, although the API server answers; are the requests of %s approved?",
+				without.Round(time.Second), o.commonName()))
+			return
+		}
+	}
 }

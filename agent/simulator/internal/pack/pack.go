@@ -28,6 +28,8 @@ const ExitKilled = 128 + int(syscall.SIGKILL)
 type Start struct {
 	// Args is the node's command line without the program.
 	Args []string
+	// Name is what the node is called in the trace of a panic.
+	Name string
 }
 
 // Event is what happens to a node.
@@ -36,6 +38,10 @@ type Event struct {
 	Log []byte
 	// Refused says why the pack does not take the node, although another pack may. It is the only Event then.
 	Refused string
+	// Full is set with Refused by a pack that takes no node any more.
+	Full bool
+	// Alone is set with Refused if no pack takes the node: it needs a process of its own.
+	Alone bool
 	// Started is set in the first Event of a node that the pack takes.
 	Started bool
 	// Ended is set in the last one, with Exit.
@@ -45,6 +51,12 @@ type Event struct {
 
 // ErrRefused is wrapped by the error of a Start that another pack may take.
 var ErrRefused = errors.New("the pack does not take the node")
+
+// ErrAlone is wrapped by the error of a Start that no pack takes.
+var ErrAlone = errors.New("the node needs a process of its own")
+
+// ErrFull is wrapped, with ErrRefused, by the error of a Start in a pack that has had all its nodes.
+var ErrFull = errors.New("it has had all its nodes")
 
 // ErrGone is the error of a node whose pack has ended.
 var ErrGone = errors.New("the pack has ended")
@@ -74,6 +86,10 @@ func Dial(directory string, start Start, log io.Writer) (*Node, error) {
 	switch {
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("starting a node in the pack in %s: %w", directory, err), connection.Close())
+	case first.Alone:
+		return nil, errors.Join(fmt.Errorf("%w: %s", ErrAlone, first.Refused), connection.Close())
+	case first.Full:
+		return nil, errors.Join(fmt.Errorf("%w: %w: %s", ErrRefused, ErrFull, first.Refused), connection.Close())
 	case first.Refused != "":
 		return nil, errors.Join(fmt.Errorf("%w: %s", ErrRefused, first.Refused), connection.Close())
 	}

@@ -8,12 +8,35 @@ import (
 	"io"
 	"net"
 	"os"
+	"regexp"
+	"runtime/pprof"
 	"sync"
 	"syscall"
+	"time"
 )
 
+const (
+	// killTimeout is how long a node may take to end that is killed, before its pack ends: a kill is always carried out.
+	killTimeout = 30 * time.Second
+	// labelName is the label that all goroutines of a node have, and TraceLabels the setting of GODEBUG with which the trace of a panic
+	// has labels.
+	labelName   = "node"
+	TraceLabels = "tracebacklabels=1"
+)
+
+// culprit finds the label in the first header of a trace. Go quotes what has more than letters and digits.
+var culprit = regexp.MustCompile(`goroutine \d+ [^\n]*labels:\{[^}\n]*"?` + labelName + `"?: "?([^"}\n]+)"?`)
+
+// Culprit returns the Name of the node in which a panic has ended a pack, from the pack's log; empty if it does not say.
+func Culprit(log string) string {
+	if found := culprit.FindStringSubmatch(log); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
 // Run runs one node until it ends and returns its exit code. It ends when ctx does, or as if killed when kill is closed. It calls
-// started once it will run, or returns an error that wraps ErrRefused before.
+// started once it will run, or returns an error that wraps ErrRefused or ErrAlone before.
 type Run func(ctx context.Context, node Order) (exit int, err error)
 
 // Order is one node for Run.
@@ -37,13 +60,25 @@ func Serve(ctx context.Context, most int, run Run) error {
 	if err := os.Chmod(Socket, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("protecting the socket: %w", err), listener.Close())
 	}
-	s := &server{run: run, most: most, listener: listener}
+	s := &server{run: run, most: most, listener: listener, stuck: make(chan error, 1)}
 	stop := context.AfterFunc(ctx, s.closeListener)
 	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- s.accept(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case err := <-s.stuck: // The end of the process ends it.
+		return err
+	}
+}
+
+// accept serves nodes until the listener is closed and all have ended.
+func (s *server) accept(ctx context.Context) error {
 	var nodes sync.WaitGroup
 	defer nodes.Wait()
 	for {
-		connection, err := listener.Accept()
+		connection, err := s.listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}
@@ -58,6 +93,8 @@ type server struct {
 	run      Run
 	most     int
 	listener net.Listener
+	// stuck gets the error of a node that cannot be killed.
+	stuck chan error
 
 	mu      sync.Mutex
 	taken   int // nodes in all
@@ -118,17 +155,30 @@ func (s *server) serve(ctx context.Context, connection net.Conn) {
 		return
 	}
 	if reason := s.admit(); reason != "" {
-		_ = c.send(Event{Refused: reason})
+		_ = c.send(Event{Refused: reason, Full: true})
 		return
 	}
 	defer s.dismiss()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	kill := make(chan struct{})
-	go obeySignals(decoder, cancel, sync.OnceFunc(func() { close(kill) }))
-	exit, err := s.run(ctx, Order{Args: start.Args, Log: c, Kill: kill, Started: func() { _ = c.send(Event{Started: true}) }})
-	if errors.Is(err, ErrRefused) {
-		_ = c.send(Event{Refused: err.Error()})
+	returned := make(chan struct{})
+	defer close(returned)
+	go obeySignals(decoder, cancel, func() {
+		close(kill)
+		select {
+		case <-returned:
+		case <-time.After(killTimeout):
+			s.stuck <- fmt.Errorf("node %s does not end %s after it was killed", start.Name, killTimeout)
+		}
+	})
+	var exit int
+	var err error
+	pprof.Do(ctx, pprof.Labels(labelName, start.Name), func(ctx context.Context) {
+		exit, err = s.run(ctx, Order{Args: start.Args, Log: c, Kill: kill, Started: func() { _ = c.send(Event{Started: true}) }})
+	})
+	if alone := errors.Is(err, ErrAlone); alone || errors.Is(err, ErrRefused) {
+		_ = c.send(Event{Refused: err.Error(), Alone: alone})
 		return
 	}
 	_ = c.send(Event{Ended: true, Exit: exit}) // Who has gone is told nothing.

@@ -50,7 +50,7 @@ func (h *host) newProvider(ctx context.Context, pods, services informers.SharedI
 		Host:          support.CurrentUser(),
 		HollowNodesOf: h.options.HollowNodesOf,
 		Launcher:      h.launcher,
-		Packs:         h.newPacks(),
+		Packs:         h.newPacks(recorder),
 		Addresses:     address.NewPool(h.claim.Prefix()),
 		Volumes: &volume.Manager{
 			Base: h.base, Objects: objects, Tokens: token.NewManager(h.client), Allocatable: h.options.Capacity,

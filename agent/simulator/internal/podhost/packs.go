@@ -4,18 +4,24 @@ import (
 	"fmt"
 	"path/filepath"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/packs"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/poddir"
 )
 
-// newPacks returns what starts hollow nodes, in packs if the options ask for it.
-func (h *host) newPacks() *packs.Launcher {
+// newPacks returns what starts hollow nodes, in packs if the options ask for it. What happens to packs is told in events of the Node.
+func (h *host) newPacks(recorder record.EventRecorder) *packs.Launcher {
+	self := &corev1.ObjectReference{Kind: "Node", Name: h.options.Name, UID: types.UID(h.options.Name)}
 	return packs.New(packs.Options{
 		Processes: h.launcher,
 		Directory: filepath.Join(h.options.DataDir, packDirectory),
 		Nodes:     h.options.NodesPerPack,
 		Env:       []string{h.marker},
 		LogLimit:  h.options.LogLimit,
+		Warn:      func(reason, message string) { recorder.Event(self, corev1.EventTypeWarning, reason, message) },
 	})
 }
 

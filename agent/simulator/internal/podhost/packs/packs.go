@@ -3,6 +3,7 @@
 package packs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -30,10 +31,14 @@ const (
 	// attempts to reach it.
 	startTimeout = time.Minute
 	startPause   = 20 * time.Millisecond
-	// toldLines and toldBytes bound what is told of the log of a pack that has failed.
-	toldLines, toldBytes = 60, 8 << 10
+	// readLines and readBytes bound what is read of the log of a pack that has failed, and toldLines what is told of it.
+	readLines, readBytes = 5000, 512 << 10
+	toldLines            = 60
 	// goneTimeout bounds how long a pack takes to end that has closed the connection of a node.
 	goneTimeout = 10 * time.Second
+	// loopPeriod is how long the end of a pack counts, and loopEnds how many of them are a loop.
+	loopPeriod = 30 * time.Minute
+	loopEnds   = 3
 )
 
 // Options are what a Launcher needs.
@@ -47,6 +52,10 @@ type Options struct {
 	Env []string
 	// LogLimit bounds a pack's log file in bytes.
 	LogLimit int64
+	// MovePause is the time between two nodes that move out of a pack. The default is 10 s.
+	MovePause time.Duration
+	// Warn tells people what happened. May be nil.
+	Warn func(reason, message string)
 }
 
 // Launcher starts hollow nodes and other processes.
@@ -55,10 +64,20 @@ type Launcher struct {
 
 	mu    sync.Mutex
 	packs []*running
+	// alone are the names of the nodes in which a panic has ended a pack. Each has a process of its own from then on.
+	alone map[string]bool
+	// ends is when packs have ended before their nodes lately.
+	ends []time.Time
 }
 
 // New returns a Launcher without packs.
-func New(options Options) *Launcher { return &Launcher{options: options} }
+func New(options Options) *Launcher {
+	options.MovePause = cmp.Or(options.MovePause, defaultMovePause)
+	if options.Warn == nil {
+		options.Warn = func(string, string) {}
+	}
+	return &Launcher{options: options, alone: map[string]bool{}}
+}
 
 // kind is what all nodes of a pack have in common.
 type kind struct {
@@ -78,26 +97,51 @@ type running struct {
 	// nodes is how many it has, and ended that it takes no more. The Launcher's lock guards both.
 	nodes int
 	ended bool
+	// members are the nodes that have started in it, and full that it has had as many as it takes.
+	members map[*packed]bool
+	full    bool
 }
 
 // Start starts a hollow node in a pack, or a process.
 func (l *Launcher) Start(spec process.Spec) (process.Running, error) {
-	if l.options.Nodes <= 1 || filepath.Base(spec.Path) != program {
+	if l.options.Nodes <= 1 || filepath.Base(spec.Path) != program || l.isAlone(spec.Name) {
 		return l.options.Processes.Start(spec)
 	}
+	p, node, err := l.startPacked(spec)
+	if errors.Is(err, pack.ErrAlone) {
+		klog.Background().Info("Starting a hollow node in a process of its own", "node", spec.Name, "reason", err)
+		return l.options.Processes.Start(spec)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("starting a hollow node in a pack: %w", err)
+	}
+	return l.follow(spec, p, node), nil
+}
+
+// startPacked starts a node in the first pack that takes it, if need be in a new one.
+func (l *Launcher) startPacked(spec process.Spec) (*running, *pack.Node, error) {
 	passed := map[*running]bool{}
 	for {
 		p, isNew := l.reservePlace(kind{spec.Path, spec.Identity}, passed)
 		node, err := p.startNode(spec)
 		if err == nil {
-			return l.follow(p, node), nil
+			return p, node, nil
 		}
 		l.releasePlace(p)
-		if isNew {
-			return nil, fmt.Errorf("starting a hollow node in a pack: %w", err)
+		if isNew || errors.Is(err, pack.ErrAlone) {
+			return nil, nil, err
+		}
+		if errors.Is(err, pack.ErrFull) {
+			l.replace(p)
 		}
 		passed[p] = true // It ends, has had all its nodes, or has others: the next one may take this one.
 	}
+}
+
+func (l *Launcher) isAlone(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.alone[name]
 }
 
 // reservePlace takes a place in a pack that was not passed, and reports whether the pack is a new one.
@@ -105,12 +149,12 @@ func (l *Launcher) reservePlace(wanted kind, passed map[*running]bool) (*running
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range l.packs {
-		if p.kind == wanted && !p.ended && p.nodes < l.options.Nodes && !passed[p] {
+		if p.kind == wanted && !p.ended && !p.full && p.nodes < l.options.Nodes && !passed[p] {
 			p.nodes++
 			return p, false
 		}
 	}
-	p := &running{kind: wanted, uid: uuid.NewUUID(), listens: make(chan struct{}), nodes: 1}
+	p := &running{kind: wanted, uid: uuid.NewUUID(), listens: make(chan struct{}), nodes: 1, members: map[*packed]bool{}}
 	p.directory = filepath.Join(l.options.Directory, string(p.uid))
 	l.packs = append(l.packs, p)
 	go l.run(p)
@@ -138,22 +182,10 @@ func (l *Launcher) run(p *running) {
 	if log != nil {
 		_ = log.Close() // What matters of it was read, or will be.
 	}
-	p.reportEnd()
+	l.reportEnd(p)
 	if err := poddir.Remove(l.options.Directory, p.uid); err != nil {
 		klog.Background().Error(err, "Removing the directory of a pack that has ended failed", "directory", p.directory)
 	}
-}
-
-// reportEnd says why a pack has ended before its nodes: its own log goes with it.
-func (p *running) reportEnd() {
-	if p.process == nil || p.process.Exit().Code == 0 {
-		return
-	}
-	text, err := logfile.Tail(filepath.Join(p.directory, logName), toldLines, toldBytes)
-	if err != nil {
-		text = "its log cannot be read: " + err.Error()
-	}
-	klog.Background().Error(nil, "A pack of hollow nodes has ended, and its nodes are started again", "exitCode", p.process.Exit().Code, "log", text)
 }
 
 // launch starts a pack, and returns when it listens.
@@ -172,7 +204,7 @@ func (l *Launcher) launch(p *running) (*logfile.Writer, error) {
 	}
 	started, err := l.options.Processes.Start(process.Spec{
 		Path: p.program, Argv: []string{program, footprint.PackCommand}, Dir: p.directory, Identity: p.identity,
-		Env:    append(slices.Clone(l.options.Env), "HOME=.", "TMPDIR=."),
+		Env:    append(slices.Clone(l.options.Env), "HOME=.", "TMPDIR=.", "GODEBUG="+pack.TraceLabels),
 		Stdout: log.Stream("stdout"), Stderr: log.Stream("stderr"),
 	})
 	if err != nil {
@@ -201,53 +233,5 @@ func (p *running) startNode(spec process.Spec) (*pack.Node, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	return pack.Dial(p.directory, pack.Start{Args: spec.Argv[1:]}, spec.Stderr)
-}
-
-// follow returns the node as what a process is to its pod.
-func (l *Launcher) follow(p *running, node *pack.Node) *packed {
-	n := &packed{Node: node, startedAt: time.Now(), done: make(chan struct{})}
-	go func() {
-		defer close(n.done)
-		n.exit = p.exitOf(node)
-		l.releasePlace(p)
-	}()
-	return n
-}
-
-// exitOf waits for the end of a node. One that ended with its pack has the pack's exit code.
-func (p *running) exitOf(node *pack.Node) process.Exit {
-	code, err := node.Exit()
-	if errors.Is(err, pack.ErrGone) {
-		select {
-		case <-p.process.Done():
-			return p.process.Exit()
-		case <-time.After(goneTimeout):
-		}
-	}
-	exit := process.Exit{Code: code, At: time.Now()}
-	if code == pack.ExitKilled {
-		exit.Signal = syscall.SIGKILL
-	}
-	return exit
-}
-
-// packed is a node in a pack.
-type packed struct {
-	*pack.Node
-	startedAt time.Time
-	done      chan struct{}
-	exit      process.Exit // valid once done is closed
-}
-
-// StartedAt returns when the node was started.
-func (p *packed) StartedAt() time.Time { return p.startedAt }
-
-// Done is closed when the node has ended and its log is complete.
-func (p *packed) Done() <-chan struct{} { return p.done }
-
-// Exit tells how the node ended. It must not be called before Done is closed.
-func (p *packed) Exit() process.Exit {
-	<-p.done
-	return p.exit
+	return pack.Dial(p.directory, pack.Start{Args: spec.Argv[1:], Name: spec.Name}, spec.Stderr)
 }

@@ -75,6 +75,7 @@ func (p *Pod) launch(c *container) (*launch, error) {
 		logPath:     LogPath(p.runtime.LogDir, pod, spec.Name, attempt),
 	}
 	l.process = process.Spec{
+		Name:     pod.Namespace + "/" + pod.Name,
 		Env:      append(variables.List(l.paths), p.runtime.Marker),
 		Dir:      l.workingDirectory(),
 		Identity: p.identity(pod, spec),

@@ -27,6 +27,8 @@ var ErrClosed = keeper.ErrClosed
 
 // Spec describes one process.
 type Spec struct {
+	// Name is what the process is called in logs.
+	Name string
 	// Path is the program, Argv its arguments with its name first.
 	Path string
 	Argv []string

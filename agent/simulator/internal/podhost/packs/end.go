@@ -1,0 +1,85 @@
+package packs
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pack"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/logfile"
+)
+
+// replace moves the nodes of a pack that has had all its nodes to other packs, one after the other. The pack ends with its last one.
+func (l *Launcher) replace(p *running) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.full {
+		return
+	}
+	p.full = true
+	members := slices.Collect(maps.Keys(p.members))
+	klog.Background().Info("Replacing a pack of hollow nodes: what ended nodes leave in it has reached its bound", "nodes", len(members))
+	go func() {
+		for _, n := range members {
+			n.move()
+			select {
+			case <-time.After(l.options.MovePause):
+			case <-l.options.Processes.Done():
+				return
+			}
+		}
+		klog.Background().Info("Replaced a pack of hollow nodes", "nodes", len(members))
+	}()
+}
+
+// reportEnd says why a pack has ended before its nodes: its own log goes with it. A node in which a panic has ended it gets a process of
+// its own from now on.
+func (l *Launcher) reportEnd(p *running) {
+	if p.process == nil || p.process.Exit().Code == 0 {
+		return
+	}
+	code := p.process.Exit().Code
+	text, err := logfile.Tail(filepath.Join(p.directory, logName), readLines, readBytes)
+	if err != nil {
+		text = "its log cannot be read: " + err.Error()
+	}
+	text = cutFailure(text)
+	message := fmt.Sprintf("A process of hollow nodes has ended with code %d, and its nodes are started again", code)
+	if name := pack.Culprit(text); name != "" {
+		message += fmt.Sprintf(". It was node %s that ended it, which gets a process of its own from now on", name)
+		l.mu.Lock()
+		l.alone[name] = true
+		l.mu.Unlock()
+	} else if ends := l.countEnd(time.Now()); ends >= loopEnds {
+		message += fmt.Sprintf(". This was the %d. time in %s: start the cluster with --nodes-per-pack 1, so that a node that ends ends no other and is seen", ends, loopPeriod)
+	}
+	klog.Background().Error(nil, message, "log", text)
+	l.options.Warn("PackEnded", message+".")
+}
+
+// failure is how Go begins to say why it ends a program.
+var failure = regexp.MustCompile(`(?m)^(panic|fatal error|SIG[A-Z]+): `)
+
+// cutFailure returns what a log says of the end of its program, or its last lines.
+func cutFailure(text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	if at := failure.FindStringIndex(text); at != nil {
+		lines = strings.SplitAfter(text[at[0]:], "\n")
+		return strings.Join(lines[:min(len(lines), toldLines)], "")
+	}
+	return strings.Join(lines[max(0, len(lines)-toldLines):], "")
+}
+
+// countEnd counts the end of a pack, and returns how many there were lately.
+func (l *Launcher) countEnd(now time.Time) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ends = append(slices.DeleteFunc(l.ends, func(at time.Time) bool { return now.Sub(at) > loopPeriod }), now)
+	return len(l.ends)
+}
