@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,7 +72,7 @@ const (
 // it with SIGTERM. Its programs end with it.
 func newKeep(hub *cmdutil.Hub, dir *string) *cobra.Command {
 	options := localfleet.Options{Kept: true, Progress: func(line string) { hub.Say("%s", line) }}
-	var pid, nodesPerPack int
+	var pid int
 	command := &cobra.Command{
 		Use: keepName, Short: "Start a fleet and keep it running", Hidden: true, Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) (err error) {
@@ -81,7 +80,6 @@ func newKeep(hub *cmdutil.Hub, dir *string) *cobra.Command {
 			if options.Owner, err = ownerOf(pid); err != nil {
 				return err
 			}
-			options.ControlPlaneArgs = func(name, _ string) ([]string, error) { return controlPlaneArgs(name, nodesPerPack), nil }
 			ctx, stop := whileRuns(command.Context(), options.Owner)
 			defer stop()
 			fleet, err := localfleet.Up(ctx, options)
@@ -97,22 +95,19 @@ func newKeep(hub *cmdutil.Hub, dir *string) *cobra.Command {
 	command.Flags().StringSliceVar(&options.Clusters, "cluster", nil, "names of the workload clusters")
 	addOwner(command, &pid)
 	addProgramArgs(command, &options.HubArgs, &options.AgentArgs)
-	addNodesPerPack(command, &nodesPerPack)
+	addNodesPerPack(command, &options.NodesPerPack)
 	return command
 }
 
-const nodesPerPackFlag = "nodes-per-pack"
+const (
+	nodesPerPackFlag = "nodes-per-pack"
+	// defaultNodesPerPack is that of "simcluster start".
+	defaultNodesPerPack = 25
+)
 
 func addNodesPerPack(command *cobra.Command, nodes *int) {
-	command.Flags().IntVar(nodes, nodesPerPackFlag, 1, "how many nodes of a cluster share a process, to save memory and processor time; a process that crashes takes all its nodes along")
-}
-
-// controlPlaneArgs are what is added to the command line of a cluster's simcluster. The hub has no nodes.
-func controlPlaneArgs(name string, nodesPerPack int) []string {
-	if name == localfleet.FromHub {
-		return nil
-	}
-	return []string{"--" + nodesPerPackFlag, strconv.Itoa(nodesPerPack)}
+	command.Flags().IntVar(nodes, nodesPerPackFlag, defaultNodesPerPack,
+		"how many nodes of a cluster share a process, which saves memory and processor time; with 1 a node that crashes ends no other")
 }
 
 const (

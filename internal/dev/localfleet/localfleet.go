@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -48,6 +49,8 @@ type Options struct {
 	BinDir string
 	// Clusters are the names of the workload clusters.
 	Clusters []string
+	// NodesPerPack is how many hollow nodes of a cluster share a process. Default: 1, so that each can be ended by itself.
+	NodesPerPack int
 	// Detached lets the fleet outlive this process; it is ended by Down.
 	Detached bool
 	// Owner is the process that the fleet is for. Default: this one.
@@ -194,12 +197,13 @@ func (f *Fleet) startCluster(ctx context.Context, member *Member) error {
 }
 
 func (f *Fleet) startControlPlane(ctx context.Context, name string, components []string) (*process.Cluster, client.WithWatch, error) {
-	var args []string
+	args := []string{"--nodes-per-pack", strconv.Itoa(max(f.options.NodesPerPack, 1))}
 	if f.options.ControlPlaneArgs != nil {
-		var err error
-		if args, err = f.options.ControlPlaneArgs(name, f.pathOf(name)); err != nil {
+		more, err := f.options.ControlPlaneArgs(name, f.pathOf(name))
+		if err != nil {
 			return nil, nil, fmt.Errorf("choosing the arguments of the control plane of %s: %w", name, err)
 		}
+		args = append(args, more...)
 	}
 	cluster, err := process.StartCluster(ctx, process.ClusterOptions{
 		Name: name, Dir: f.pathOf(name), LogFile: LogFile(f.options.Dir, clusterPrefix+name), KubeconfigDir: f.kubeconfigDir(name), Binary: f.binaryPath("simcluster"), Components: components,

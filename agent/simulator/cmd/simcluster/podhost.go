@@ -41,6 +41,9 @@ func runComponent(name string, args []string) int {
 // defaultPodhostNamespace is where agents have their hollow-node pods.
 const defaultPodhostNamespace = "hollowfleet"
 
+// defaultNodesPerPack saves most of what can be saved: each node costs the same from then on, and a panic ends no more nodes than that.
+const defaultNodesPerPack = 25
+
 // podhostArgs are the arguments of the podhost that come from the command line
 // of a start. They are checked here, so that a mistake is one of usage.
 func podhostArgs(images []string, capacity, namespace string, nodesPerPack int) ([]string, error) {

@@ -107,7 +107,7 @@ func (f *startFlags) registerFlags(command *cobra.Command) {
 	}
 	set.StringArrayVar(&f.images, "image", nil, "an image NAME=DIR that the podhost can run: DIR plays its root file system (repeatable)")
 	set.StringVar(&options.PodhostNode, "podhost-node-name", "", "the name of the podhost's node (default NAME-podhost)")
-	set.IntVar(&f.nodesPerPack, "nodes-per-pack", 1, "how many hollow nodes the podhost runs in one process; a failure of the process fails them all")
+	set.IntVar(&f.nodesPerPack, "nodes-per-pack", defaultNodesPerPack, "how many hollow nodes the podhost runs in one process; with 1 a hollow node that crashes ends no other")
 	set.StringVar(&f.podhostNamespace, "podhost-namespace", defaultPodhostNamespace, "the namespace whose hollow-node pods the podhost runs, as an agent makes them; it runs no other pod, and only clients of group hollowfleet:agents may create pods there")
 	set.StringVar(&f.capacity, "podhost-capacity", "", "what pods may request of the podhost's node, such as cpu=4,memory=8Gi,pods=110 (default: 10 times the machine's CPUs, 4 times its memory and 1000 pods, because a hollow-node takes a fraction of what it requests)")
 }

@@ -32,7 +32,7 @@ func contains(list []string, item string) bool { return slices.Contains(list, it
 func TestNothingOutlivesAKilledSupervisor(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long-", 25))
 	image := t.TempDir()
-	c := startCluster(t, dir, strings.Join(controlplane.AllComponents, ","), "--image", "sleeper="+image, "--podhost-capacity", "pods=7")
+	c := startCluster(t, dir, strings.Join(controlplane.AllComponents, ","), "--image", "sleeper="+image, "--podhost-capacity", "pods=7", "--nodes-per-pack", "1")
 	runsPod(t, c, image)
 	components := c.pids(t)
 	all := append(descendants(t, c.command.Process.Pid), components...)
