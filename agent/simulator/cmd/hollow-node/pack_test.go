@@ -177,6 +177,10 @@ func TestADisruptionTouchesOneNodeOfAPack(t *testing.T) {
 	for _, p := range nodes {
 		p.approve(t)
 		p.readyNode(t)
+		eventually(t, p.name+" has a lease", time.Minute, func(ctx context.Context) error {
+			_, err := p.leaseAge(ctx)
+			return err
+		})
 		// What the process counts is of all its nodes, so none of them shows it.
 		for path, code := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 404, "/debug/pprof/": 404} {
 			if err := p.expectProbe(path, code); err != nil {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	clientset "k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/capabilities"
 	"k8s.io/kubernetes/pkg/kubelet"
@@ -34,6 +36,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"
 )
+
+// adoptTimeout bounds the one request before a kubelet is built.
+const adoptTimeout = 5 * time.Second
 
 // node is a hollow kubelet in the making.
 type node struct {
@@ -112,6 +117,7 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	if err != nil {
 		return nil, nil, err
 	}
+	n.adoptPodCIDRs(ctx, config)
 	n.registration = newRegistration(made.heartbeat, n.configuration.ProviderID)
 	dependencies := n.kubeletDependencies(ctx, made)
 	var built *kubelet.Kubelet
@@ -142,6 +148,9 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	if dependencies.Recorder != recorder {
 		return nil, nil, errors.New("building the kubelet: it did not take the event recorder")
 	}
+	if err := n.guardLoops(built); err != nil {
+		return nil, nil, fmt.Errorf("preparing the end of the node: %w", err)
+	}
 	if err := n.disruption.attachTo(built); err != nil {
 		return nil, nil, fmt.Errorf("preparing the kubelet for disruptions: %w", err)
 	}
@@ -155,12 +164,28 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	if err != nil {
 		return nil, nil, fmt.Errorf("watching the kubelet's work queue: %w", err)
 	}
-	if err := n.guardLoops(built); err != nil {
-		return nil, nil, fmt.Errorf("preparing the end of the node: %w", err)
-	}
 	n.pods.useLookup(built.GetPodByName)
 	isBuilt.Store(true)
 	return built, dependencies, nil
+}
+
+// adoptPodCIDRs gives the network the pod CIDRs that the Node has already, so that one whose kubelet starts again, or moves to another
+// process, is not NotReady until the kubelet has read its Node. Whatever fails is left to the kubelet.
+func (n *node) adoptPodCIDRs(ctx context.Context, config *rest.Config) {
+	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
+	defer cancel()
+	// Not one of the kubelet's clients: this goroutine must not end with the node.
+	client, err := typedcorev1.NewForConfig(config)
+	if err != nil {
+		return
+	}
+	found, err := client.Nodes().Get(ctx, n.configuration.NodeName, metav1.GetOptions{})
+	if err != nil || found.Spec.ProviderID != n.configuration.ProviderID {
+		return
+	}
+	_ = n.runtime.UpdateRuntimeConfig(ctx, &runtimeapi.RuntimeConfig{
+		NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: strings.Join(found.Spec.PodCIDRs, ",")},
+	})
 }
 
 func (n *node) kubeletDependencies(ctx context.Context, made clients) *kubelet.Dependencies {

@@ -51,13 +51,13 @@ func (l *Launcher) reportEnd(p *running) {
 	}
 	text = cutFailure(text)
 	message := fmt.Sprintf("A process of hollow nodes has ended with code %d, and its nodes are started again", code)
-	if name := pack.Culprit(text); name != "" {
+	if name := pack.Culprit(text); name != "" && !strings.HasPrefix(text, "SIG") {
 		message += fmt.Sprintf(". It was node %s that ended it, which gets a process of its own from now on", name)
 		l.mu.Lock()
 		l.alone[name] = true
 		l.mu.Unlock()
 	} else if ends := l.countEnd(time.Now()); ends >= loopEnds {
-		message += fmt.Sprintf(". This was the %d. time in %s: start the cluster with --nodes-per-pack 1, so that a node that ends ends no other and is seen", ends, loopPeriod)
+		message += fmt.Sprintf(". This was the %d. time in %s: start the cluster with --nodes-per-pack 1, so that one node ends no other and is seen", ends, loopPeriod)
 	}
 	klog.Background().Error(nil, message, "log", text)
 	l.options.Warn("PackEnded", message+".")
