@@ -16,10 +16,14 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Socket is the name of a pack's socket in its directory.
 const Socket = "pack.sock"
+
+// answerTimeout is how long a pack may take to say whether it takes a node.
+const answerTimeout = time.Minute
 
 // ExitKilled is the exit code of a node that was killed, as a process leaves it behind.
 const ExitKilled = 128 + int(syscall.SIGKILL)
@@ -82,7 +86,10 @@ func Dial(directory string, start Start, log io.Writer) (*Node, error) {
 	if err := n.encoder.Encode(start); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting a node in the pack in %s: %w", directory, err), connection.Close())
 	}
+	// A pack that hangs must not hold up whoever could start the node elsewhere.
+	deadlineErr := connection.SetReadDeadline(time.Now().Add(answerTimeout))
 	first, err := n.nextEvent(decoder, log)
+	err = errors.Join(err, deadlineErr, connection.SetReadDeadline(time.Time{}))
 	switch {
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("starting a node in the pack in %s: %w", directory, err), connection.Close())

@@ -12,12 +12,9 @@ import (
 	"runtime/pprof"
 	"sync"
 	"syscall"
-	"time"
 )
 
 const (
-	// killTimeout is how long a node may take to end that is killed, before its pack ends: a kill is always carried out.
-	killTimeout = 30 * time.Second
 	// labelName is the label that all goroutines of a node have, and TraceLabels the setting of GODEBUG with which the trace of a panic
 	// has labels.
 	labelName   = "node"
@@ -60,25 +57,13 @@ func Serve(ctx context.Context, most int, run Run) error {
 	if err := os.Chmod(Socket, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("protecting the socket: %w", err), listener.Close())
 	}
-	s := &server{run: run, most: most, listener: listener, stuck: make(chan error, 1)}
+	s := &server{run: run, most: most, listener: listener}
 	stop := context.AfterFunc(ctx, s.closeListener)
 	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- s.accept(ctx) }()
-	select {
-	case err := <-ended:
-		return err
-	case err := <-s.stuck: // The end of the process ends it.
-		return err
-	}
-}
-
-// accept serves nodes until the listener is closed and all have ended.
-func (s *server) accept(ctx context.Context) error {
 	var nodes sync.WaitGroup
 	defer nodes.Wait()
 	for {
-		connection, err := s.listener.Accept()
+		connection, err := listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}
@@ -93,8 +78,6 @@ type server struct {
 	run      Run
 	most     int
 	listener net.Listener
-	// stuck gets the error of a node that cannot be killed.
-	stuck chan error
 
 	mu      sync.Mutex
 	taken   int // nodes in all
@@ -162,16 +145,7 @@ func (s *server) serve(ctx context.Context, connection net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	kill := make(chan struct{})
-	returned := make(chan struct{})
-	defer close(returned)
-	go obeySignals(decoder, cancel, func() {
-		close(kill)
-		select {
-		case <-returned:
-		case <-time.After(killTimeout):
-			s.stuck <- fmt.Errorf("node %s does not end %s after it was killed", start.Name, killTimeout)
-		}
-	})
+	go obeySignals(decoder, cancel, sync.OnceFunc(func() { close(kill) }))
 	var exit int
 	var err error
 	pprof.Do(ctx, pprof.Labels(labelName, start.Name), func(ctx context.Context) {

@@ -16,6 +16,8 @@ import (
 const (
 	// defaultMovePause leaves a node that has moved the time to be Ready before the next one moves.
 	defaultMovePause = 10 * time.Second
+	// defaultKillTimeout is more than a node takes to end that is killed, on a busy machine.
+	defaultKillTimeout = 30 * time.Second
 	// moveGrace is how long a node may take to end that moves.
 	moveGrace = 10 * time.Second
 )
@@ -33,8 +35,8 @@ type packed struct {
 	node *pack.Node
 	// moves is closed when the node has moved. It is nil while it does not move.
 	moves chan struct{}
-	// ordered is that somebody else has sent it a signal.
-	ordered bool
+	// ordered is that somebody else wants it to end, and killed that it is to end at once.
+	ordered, killed bool
 }
 
 // follow returns a node that has started.
@@ -95,7 +97,10 @@ func (n *packed) arrive(p *running, node *pack.Node) {
 	n.pack, n.node = p, node
 	close(n.moves)
 	n.moves = nil
-	if n.ordered {
+	if n.killed {
+		node.Signal(syscall.SIGKILL)
+		go n.ensureEnd(p)
+	} else if n.ordered {
 		node.Signal(syscall.SIGTERM)
 	}
 }
@@ -118,7 +123,10 @@ func (n *packed) move() {
 	case <-time.After(moveGrace):
 		node.Signal(syscall.SIGKILL)
 	}
-	<-moves
+	select {
+	case <-moves:
+	case <-n.done: // It had ended already.
+	}
 }
 
 // tellEnd notes in the node's log that it has ended with its pack.
@@ -157,10 +165,24 @@ func (n *packed) Exit() process.Exit {
 	return n.exit
 }
 
-// Signal sends a signal to the node.
+// Signal sends a signal to the node. A pack that does not carry out a kill is killed: whoever kills waits for the end.
 func (n *packed) Signal(signal syscall.Signal) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	isFirst := !n.killed
 	n.ordered = n.ordered || signal == syscall.SIGTERM || signal == syscall.SIGINT || signal == syscall.SIGKILL
+	n.killed = n.killed || signal == syscall.SIGKILL
 	n.node.Signal(signal)
+	if n.killed && isFirst {
+		go n.ensureEnd(n.pack)
+	}
+}
+
+func (n *packed) ensureEnd(p *running) {
+	select {
+	case <-n.done:
+	case <-time.After(n.launcher.options.KillTimeout):
+		klog.Background().Error(nil, "Killing a pack of hollow nodes: it does not end a node that was killed", "node", n.spec.Name)
+		p.process.Signal(syscall.SIGKILL)
+	}
 }

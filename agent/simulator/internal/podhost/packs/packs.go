@@ -54,6 +54,8 @@ type Options struct {
 	LogLimit int64
 	// MovePause is the time between two nodes that move out of a pack. The default is 10 s.
 	MovePause time.Duration
+	// KillTimeout is how long a pack may take to end a node that was killed, before it is killed itself. The default is 30 s.
+	KillTimeout time.Duration
 	// Warn tells people what happened. May be nil.
 	Warn func(reason, message string)
 }
@@ -72,6 +74,7 @@ type Launcher struct {
 
 // New returns a Launcher without packs.
 func New(options Options) *Launcher {
+	options.KillTimeout = cmp.Or(options.KillTimeout, defaultKillTimeout)
 	options.MovePause = cmp.Or(options.MovePause, defaultMovePause)
 	if options.Warn == nil {
 		options.Warn = func(string, string) {}
