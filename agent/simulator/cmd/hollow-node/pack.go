@@ -16,7 +16,7 @@ import (
 )
 
 // mostNodes is how many nodes a pack runs in its life, before its nodes move to another one. Each that has ended leaves 4 goroutines and
-// 0.1 to 0.14 MiB (TestANodeThatHasEndedLeavesLittle), so that a pack of 25 nodes, 40 MiB, grows to three times that at most.
+// 0.1 to 0.2 MiB (TestANodeThatHasEndedLeavesLittle), so that a pack of 25 nodes, 40 MiB, grows by 100 MiB at most.
 const mostNodes = 500
 
 func newPackCommand() *cobra.Command {

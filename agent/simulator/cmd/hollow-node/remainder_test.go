@@ -21,9 +21,9 @@ import (
 
 const (
 	// goroutinesLeft and kibibytesLeft are what a node may leave in its process when it has ended. mostNodes of them is what a pack
-	// may grow by: 2,500 goroutines and 100 MiB.
+	// may grow by: 2,500 goroutines and 125 MiB.
 	goroutinesLeft = 5.0
-	kibibytesLeft  = 200.0
+	kibibytesLeft  = 256.0
 	// slowestLoop is longer than the period of each loop of a kubelet that ends with its next round.
 	slowestLoop = 12 * time.Second
 )

@@ -153,16 +153,16 @@ func ownEntry(c contract.Configuration, stateDir string, now time.Time) (plan.En
 	return plan.Own(now.UTC(), c.Unhealthy.HealthyFor.Duration, c.Unhealthy.UnhealthyFor.Duration), true, nil
 }
 
-// followPlan starts carrying out the plan of the node's disruptions, and serves its health.
-func (n *node) followPlan(ctx context.Context, monitor *health) (*disrupt.Follower, error) {
-	follower := disrupt.New(ctx, disrupt.Options{
+// followPlan starts carrying out the plan of the node's disruptions, and serves its health until stop is called.
+func (n *node) followPlan(ctx context.Context, monitor *health) (follower *disrupt.Follower, stop func(), err error) {
+	follower = disrupt.New(ctx, disrupt.Options{
 		Node: n.configuration.NodeName, Path: n.options.DisruptionsFile, Apply: n.disruption.applyState, Die: n.endForDisruption,
 	})
-	if err := monitor.serveHealth(ctx, n.options, serveStatus(follower)); err != nil {
-		return nil, err
+	if stop, err = monitor.serveHealth(n.options, serveStatus(follower)); err != nil {
+		return nil, nil, err
 	}
 	go follower.Run(ctx)
-	return follower, nil
+	return follower, stop, nil
 }
 
 // turnUnhealthy adds what the node's own configuration lets go wrong.

@@ -100,8 +100,8 @@ func (h *health) watchKubelet(ctx context.Context, k observed) {
 	}()
 }
 
-// serveHealth answers /healthz, /readyz and /disruptions until ctx ends. It returns when it listens.
-func (h *health) serveHealth(ctx context.Context, options Options, disruptions http.HandlerFunc) error {
+// serveHealth answers /healthz, /readyz and /disruptions until stop is called, which returns when the port is free. It returns when it listens.
+func (h *health) serveHealth(options Options, disruptions http.HandlerFunc) (stop func(), err error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { writeAnswer(w, h.checkAlive()) })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) { writeAnswer(w, h.checkReady(r.Context())) })
@@ -113,12 +113,14 @@ func (h *health) serveHealth(ctx context.Context, options Options, disruptions h
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(options.BindAddress, strconv.Itoa(options.HealthPort)))
 	if err != nil {
-		return fmt.Errorf("serving health: %w", err)
+		return nil, fmt.Errorf("serving health: %w", err)
 	}
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
-	context.AfterFunc(ctx, func() { _ = server.Close() })
 	go func() { _ = server.Serve(listener) }()
-	return nil
+	return func() {
+		_ = server.Close()
+		_ = listener.Close() // The server may not have it yet.
+	}, nil
 }
 
 func writeAnswer(w http.ResponseWriter, err error) {

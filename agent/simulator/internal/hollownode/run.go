@@ -48,10 +48,11 @@ func Run(ctx context.Context, options Options) error {
 
 func (n *node) run(ctx context.Context) error {
 	monitor := &health{gate: n.runtime.Gate()}
-	follower, err := n.followPlan(ctx, monitor)
+	follower, stop, err := n.followPlan(ctx, monitor)
 	if err != nil {
 		return err
 	}
+	defer stop()
 	joining, cancel := n.untilKilled(ctx)
 	defer cancel()
 	if !pauseFor(joining, n.configuration.StartupDelay.Duration) || !follower.AwaitPresence(joining) {
