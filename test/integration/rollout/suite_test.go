@@ -18,5 +18,5 @@ func TestRollout(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	fleet = fleettest.Start(ctx, localfleet.Options{Clusters: []string{"c1"}, NodesPerPack: 25})
+	fleet = fleettest.Start(ctx, localfleet.Options{Clusters: []string{"c1"}})
 }, NodeTimeout(fleettest.StartTimeout))
