@@ -14,7 +14,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 )
 
-// longestUnhealthy is how long a cluster whose Machines have a revision may keep a rollout waiting where no progressDeadline says it.
+// longestUnhealthy is how long a cluster whose Machines have a revision may keep a rollout waiting where no progressDeadline says it. If it
+// keeps getting unhealthy in its soak, the time counts from when the first soak was to end.
 const longestUnhealthy = time.Hour
 
 // findUnhealthyCluster finds the cluster that has kept a fleet's rollout waiting the longest although its Machines are done: a condition of
@@ -25,30 +26,43 @@ func (j *Judge) findUnhealthyCluster(s *subject, reason string) (found *judgemen
 		return nil
 	}
 	for _, deployment := range j.deployments[of.Name] {
-		since := unhealthySince(of, deployment)
-		age := j.Now.Sub(since.Time)
-		if since.IsZero() || age <= longestUnhealthy || found != nil && !since.Before(&found.since) {
+		since, until, relapsed := j.unhealthyTime(of, deployment)
+		if since.IsZero() || until.Sub(since.Time) <= longestUnhealthy || found != nil && !since.Before(&found.since) {
 			continue
 		}
-		found = &judgement{Problem, ReasonTakesLong + ": " + reason, fmt.Sprintf("the Machines of %s have been done for %s, and the rollout still waits there: %s; "+
-			"repair the cluster, or set progressDeadline in spec.rolloutStrategy to have it fail", deployment.Namespace, duration.HumanDuration(age), s.message), since}
+		waits := "the rollout still waits there"
+		if relapsed {
+			waits = "a condition of spec.healthConditions keeps failing there before minSuccessTime is over"
+		}
+		found = &judgement{Problem, ReasonTakesLong + ": " + reason, fmt.Sprintf("the Machines of %s have been done for %s, and %s: %s; "+
+			"repair the cluster, or set progressDeadline in spec.rolloutStrategy to have it fail", deployment.Namespace, duration.HumanDuration(j.Now.Sub(since.Time)), waits, s.message), since}
 	}
 	return found
 }
 
-// unhealthySince is since when a cluster has been in progress with Machines that are all done; zero if it is not.
-func unhealthySince(of *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) metav1.Time {
+// unhealthyTime is since when and until when a cluster whose Machines are all done has not been healthy for good; zero if that is not so.
+// relapsed: it was healthy when the first soak was to end, or later, and did not stay so.
+func (j *Judge) unhealthyTime(of *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) (since metav1.Time, until time.Time, relapsed bool) {
 	ready := meta.FindStatusCondition(deployment.Status.Conditions, v1alpha1.ReadyCondition)
-	phase, since := reader.PhaseOf(of, deployment), metav1.NewTime(reader.InPhaseSince(of, deployment))
-	switch {
-	case phase != plan.Progressing && phase != plan.RollingBack, since.IsZero():
-		return metav1.Time{}
-	case ready == nil || ready.Status != metav1.ConditionTrue || deployment.Status.ObservedGeneration != deployment.Generation:
-		return metav1.Time{}
-	case since.Before(&ready.LastTransitionTime):
-		return ready.LastTransitionTime
+	if ready == nil || ready.Status != metav1.ConditionTrue || deployment.Status.ObservedGeneration != deployment.Generation {
+		return metav1.Time{}, time.Time{}, false
 	}
-	return since
+	r := reader.StartedRecord(of, deployment)
+	since, until = metav1.NewTime(r.Since), j.Now
+	relapsed = !r.SoakDue.IsZero() && r.SoakDue.Before(r.Since)
+	switch {
+	case relapsed && r.Phase == plan.Soaking:
+		until = r.Since
+		fallthrough
+	case relapsed && r.Phase == plan.Progressing:
+		since = metav1.NewTime(r.SoakDue)
+	case r.Phase != plan.Progressing && r.Phase != plan.RollingBack:
+		return metav1.Time{}, time.Time{}, false
+	}
+	if since.Before(&ready.LastTransitionTime) {
+		since = ready.LastTransitionTime
+	}
+	return since, until, relapsed
 }
 
 // hasDeadline reports whether the strategy bounds how long a cluster may take.

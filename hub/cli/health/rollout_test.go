@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,11 +30,17 @@ func inPhase(t *testing.T, of *v1alpha1.MachineFleet, cluster string, phase plan
 }
 
 // Claim: A rollout that waits for `spec.healthConditions` without a `progressDeadline` is a Problem after an hour. Broken: no bound: 7 of its cases fail.
-// Edge case: A fleet whose health conditions never held stayed in progress forever.
+// Edge case: A fleet whose health conditions never held, or failed in each soak again, stayed in progress forever.
 func TestARolloutThatWaitsForHealthWithoutADeadlineIsAProblem(t *testing.T) {
 	const long = 61 * time.Minute
 	config := func(deadline string) ocm.RolloutConfig { return ocm.RolloutConfig{ProgressDeadline: deadline} }
 	type change = func(*v1alpha1.MachineFleet, *v1alpha1.MachineDeployment)
+	due := func(first time.Duration) change {
+		return func(_ *v1alpha1.MachineFleet, d *v1alpha1.MachineDeployment) {
+			text := d.Annotations[v1alpha1.FleetRecordAnnotation]
+			d.Annotations[v1alpha1.FleetRecordAnnotation] = fmt.Sprintf(`%s,"soakDue":%q}`, text[:len(text)-1], ago(first).UTC().Format(time.RFC3339Nano))
+		}
+	}
 	for name, c := range map[string]struct {
 		phase       plan.Phase
 		since, done time.Duration
@@ -59,6 +66,12 @@ func TestARolloutThatWaitsForHealthWithoutADeadlineIsAProblem(t *testing.T) {
 		"another revision": {plan.Progressing, long, long, func(f *v1alpha1.MachineFleet, _ *v1alpha1.MachineDeployment) {
 			f.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "v1.37.9"
 		}, InProgress},
+		"a condition that keeps failing":                   {plan.Progressing, time.Minute, 3 * time.Hour, due(long), Problem},
+		"one that does so for less":                        {plan.Progressing, time.Minute, 3 * time.Hour, due(59 * time.Minute), InProgress},
+		"one that failed in the first soak":                {plan.Progressing, time.Minute, 3 * time.Hour, due(-time.Hour), InProgress},
+		"one that kept failing until a moment ago":         {plan.Soaking, time.Minute, 3 * time.Hour, due(long + time.Minute), Problem},
+		"one that kept failing for less":                   {plan.Soaking, time.Hour, 3 * time.Hour, due(119 * time.Minute), InProgress},
+		"the same with Machines that were not done before": {plan.Soaking, time.Minute, time.Minute, due(long + time.Minute), InProgress},
 		"None is no deadline": {plan.Progressing, long, long, func(f *v1alpha1.MachineFleet, _ *v1alpha1.MachineDeployment) {
 			f.Spec.RolloutStrategy = ocm.RolloutStrategy{Type: ocm.Progressive, Progressive: &ocm.RolloutProgressive{RolloutConfig: config("None")}}
 		}, Problem},
@@ -89,7 +102,11 @@ func TestARolloutThatWaitsForHealthWithoutADeadlineIsAProblem(t *testing.T) {
 			g.Expect(found.state).To(Equal(c.state), found.message)
 			if c.state == Problem {
 				g.Expect(found.reason).To(Equal(ReasonTakesLong + ": " + v1alpha1.ReasonRollingOut))
-				g.Expect(found.message).To(HavePrefix("the Machines of c1 have been done for 61m, and the rollout still waits there: spec.healthConditions do not hold: c1 (why); repair the cluster, or set progressDeadline"))
+				waits := "the Machines of c1 have been done for 61m, and the rollout still waits there"
+				if strings.Contains(name, "failing") {
+					waits = "and a condition of spec.healthConditions keeps failing there before minSuccessTime is over"
+				}
+				g.Expect(found.message).To(ContainSubstring(waits + ": spec.healthConditions do not hold: c1 (why); repair the cluster, or set progressDeadline"))
 				g.Expect(nextCommand(s, found)).To(Equal("kubectl hollow fleet status fleet"))
 			}
 		})

@@ -170,6 +170,28 @@ func TestAWaveSucceedsOnlyWhileTheConditionsHold(t *testing.T) {
 		ContainSubstring("condition %s of Cluster %s is False (Tested) and must be True: 2 of 3", kind, f.clusters[1].Name)))))
 }
 
+// The hub is started again between any two looks.
+func TestAConditionThatKeepsFailingEndsARollout(t *testing.T) {
+	const kind = "example.com/FrontendAvailable"
+	f := newFixture(t, 2, both(inSteps(1, time.Hour), func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.HealthConditions = []v1alpha1.MachineFleetHealthCondition{{Type: kind}}
+		fleet.Spec.RolloutStrategy.Progressive.ProgressDeadline = "2h"
+	}))
+	f.reconcile()
+	f.says(false, 0)
+	for _, want := range []string{"Progressing", "Progressing", "Progressing", "Progressing", "TimedOut"} {
+		f.sets(0, kind, metav1.ConditionTrue, "")
+		f.reconcile()
+		f.Expect(f.phases()).To(Equal("Soaking v1.36.2, -"))
+		f.restart()
+		f.sets(0, kind, metav1.ConditionFalse, "2 of 3")
+		f.after(40 * time.Minute)
+		f.restart()
+		f.Expect(f.phases()).To(Equal(want + " v1.36.2, -"))
+	}
+	f.Expect(f.status().Failures).To(ConsistOf(HaveField("Reason", v1alpha1.ReasonRolloutTimedOut)))
+}
+
 func TestChangesOfWhatIsCheckedWakeFleets(t *testing.T) {
 	passes := func(change func(*v1alpha1.Cluster)) bool {
 		before := &v1alpha1.Cluster{}

@@ -59,6 +59,8 @@ type Record struct {
 	Begun time.Time
 	// Empty: the cluster had no Machine during the soak, so its success proves nothing.
 	Empty bool
+	// SoakDue is when the first soak would have ended since the revision was started, or since the cluster was held last; zero before it.
+	SoakDue time.Time
 }
 
 // Observed is what the MachineDeployment of a cluster reports, and whether the cluster's conditions hold.

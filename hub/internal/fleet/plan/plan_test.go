@@ -205,6 +205,54 @@ func TestAHeldClusterBeginsItsTimesAnew(t *testing.T) {
 	}
 }
 
+// A condition that holds for five minutes and fails for one keeps the cluster from a soak of ten. Each time it is in progress anew.
+// Claim: A health condition that fails in each soak again times out, at progressDeadline after the first soak was to end. Broken: each failure starts the deadline again; Machines that are added count as failures. Also: hub/internal/fleet TestAConditionThatKeepsFailingEndsARollout.
+// Edge case: A health condition that flaps kept a rollout in progress forever.
+func TestAConditionThatFailsInEachSoakTimesOut(t *testing.T) {
+	ends := func(flaps Observed, change func(minute int, c *Cluster)) (minute int) {
+		c := member("a", "rest", Progressing, up)
+		c.Record.Since = start
+		for minute = range 24 * 60 {
+			c.Observed = up
+			if minute%6 == 5 {
+				c.Observed = flaps
+			}
+			change(minute, &c)
+			p, err := Decide(Input{Revision: "r2", Strategy: inSteps("1", config(10*time.Minute, "30m", "0")), Clusters: []Cluster{c}, Now: start.Add(time.Duration(minute) * time.Minute)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, change := range p.Changes {
+				c.Record = change.Record
+			}
+			if c.Record.Phase == TimedOut {
+				return minute
+			}
+		}
+		return minute
+	}
+	never := func(int, *Cluster) {}
+	for _, test := range []struct {
+		name   string
+		flaps  Observed
+		change func(int, *Cluster)
+		want   int
+	}{
+		{"a deadline after the first soak, which starts at once", ill, never, 41},
+		{"a user or an autoscaler adds Machines", down, never, 24*60 - 1},
+		{"what was before a freeze does not count", ill, func(minute int, c *Cluster) { c.Held = minute == 30 }, 30 + 41},
+		{"nor does what was before another start", ill, func(minute int, c *Cluster) {
+			if minute == 30 {
+				c.Record.Phase = ToApply
+			}
+		}, 30 + 41},
+	} {
+		if got := ends(test.flaps, test.change); got != test.want {
+			t.Errorf("%s: it ends at minute %d, and not at %d", test.name, got, test.want)
+		}
+	}
+}
+
 func TestAWrongStrategyNamesFieldAndRemedy(t *testing.T) {
 	zero := config(0, "None", "0")
 	cases := []struct {

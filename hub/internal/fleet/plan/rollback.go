@@ -155,7 +155,7 @@ func (p *Plan) rollBackOne(in Input, c *Cluster, room bool) bool {
 		return false
 	}
 	from := c.Record.Phase
-	c.Record.Phase, c.Record.Since, c.Record.Retried = RollingBack, in.Now, in.RetriedAt
+	c.Record.Phase, c.Record.Since, c.Record.Retried, c.Record.SoakDue = RollingBack, in.Now, in.RetriedAt, time.Time{}
 	p.Changes = slices.DeleteFunc(p.Changes, func(change Change) bool { return change.Cluster == c.Name })
 	p.Changes = append(p.Changes, Change{Cluster: c.Name, Record: c.Record, RollBack: true, From: from})
 	return true

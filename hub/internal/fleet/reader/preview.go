@@ -166,12 +166,12 @@ func PhaseOf(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeploymen
 	return r.Phase
 }
 
-// InPhaseSince is when a MachineDeployment of the fleet came to the phase that PhaseOf says; zero if the revision has not started there, or
-// if the cluster was frozen or not Ready when the hub last looked.
-func InPhaseSince(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) time.Time {
+// StartedRecord is the record of a MachineDeployment of the fleet; zero if the revision that the fleet has now was not started there, or if
+// the cluster was frozen or not Ready when the hub last looked.
+func StartedRecord(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) plan.Record {
 	r := OwnRecord(fleet, deployment)
 	if r == nil || r.Held || PhaseOf(fleet, deployment) == plan.ToApply {
-		return time.Time{}
+		return plan.Record{}
 	}
-	return r.PlannedRecord().Since
+	return r.PlannedRecord()
 }

@@ -39,6 +39,8 @@ type Record struct {
 	// Started is when the revision was started, and Empty says that the cluster had no Machine in its soak. Both are of a plan.Record.
 	Begun string `json:"begun,omitempty"`
 	Empty bool   `json:"empty,omitempty"`
+	// SoakDue is of a plan.Record: when the first soak was to end.
+	SoakDue string `json:"soakDue,omitempty"`
 	// Cause is why the cluster failed with the revision. After a rollback nothing else says so.
 	Cause string `json:"cause,omitempty"`
 	// Started and Soaked are when the revision was started in the cluster, and when it soaked there first, for the record of the
@@ -60,7 +62,7 @@ func ReadRecord(deployment metav1.Object) *Record {
 	if _, err := time.Parse(time.RFC3339Nano, r.Since); err != nil {
 		return nil
 	}
-	for _, optional := range []*string{&r.Retried, &r.Begun} {
+	for _, optional := range []*string{&r.Retried, &r.Begun, &r.SoakDue} {
 		if _, err := time.Parse(time.RFC3339Nano, *optional); err != nil {
 			*optional = ""
 		}
@@ -107,8 +109,9 @@ func (r *Record) PlannedRecord() plan.Record {
 	since, _ := time.Parse(time.RFC3339Nano, r.Since)     // readRecord has parsed it.
 	retried, _ := time.Parse(time.RFC3339Nano, r.Retried) // The zero time if there was none.
 	begun, _ := time.Parse(time.RFC3339Nano, r.Begun)
+	due, _ := time.Parse(time.RFC3339Nano, r.SoakDue)
 	return plan.Record{
-		Revision: r.Revision, Phase: r.Phase, Since: since, Held: r.Held, Previous: r.Previous, Retried: retried, Begun: begun, Empty: r.Empty,
+		Revision: r.Revision, Phase: r.Phase, Since: since, Held: r.Held, Previous: r.Previous, Retried: retried, Begun: begun, Empty: r.Empty, SoakDue: due,
 	}
 }
 
@@ -120,6 +123,9 @@ func NewRecord(fleet *v1alpha1.MachineFleet, p plan.Record, group string) *Recor
 	}
 	if !p.Begun.IsZero() {
 		r.Begun = p.Begun.UTC().Format(time.RFC3339Nano)
+	}
+	if !p.SoakDue.IsZero() {
+		r.SoakDue = p.SoakDue.UTC().Format(time.RFC3339Nano)
 	}
 	if !p.Retried.IsZero() {
 		r.Retried = p.Retried.UTC().Format(time.RFC3339Nano)
