@@ -69,6 +69,7 @@ func TestARolloutThatWaitsForHealthWithoutADeadlineIsAProblem(t *testing.T) {
 		"a condition that keeps failing":                   {plan.Progressing, time.Minute, 3 * time.Hour, due(long), Problem},
 		"one that does so for less":                        {plan.Progressing, time.Minute, 3 * time.Hour, due(59 * time.Minute), InProgress},
 		"one that failed in the first soak":                {plan.Progressing, time.Minute, 3 * time.Hour, due(-time.Hour), InProgress},
+		"unhealthy since the first soak":                   {plan.Progressing, long, 3 * time.Hour, due(-time.Hour), Problem},
 		"one that kept failing until a moment ago":         {plan.Soaking, time.Minute, 3 * time.Hour, due(long + time.Minute), Problem},
 		"one that kept failing for less":                   {plan.Soaking, time.Hour, 3 * time.Hour, due(119 * time.Minute), InProgress},
 		"the same with Machines that were not done before": {plan.Soaking, time.Minute, time.Minute, due(long + time.Minute), InProgress},

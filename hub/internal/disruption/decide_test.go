@@ -13,6 +13,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
 	"github.com/hollowfleet/hollowfleet/internal/outcome"
 )
 
@@ -107,14 +108,14 @@ func TestAPlacementChooses(t *testing.T) {
 	w.Placed.Unknown = &outcome.Wait{Message: "there is none"}
 	w.work()
 	g.Expect(w.Disruption.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionPending), HaveField("Message", "there is none"), HaveField("LastScheduleTime", BeNil())))
-	w.Placed = fanout.Placed{Groups: map[string]string{"c01": "canary", "c02": "", "gone": ""}, Incomplete: true}
+	w.Placed = placement.Placed{Groups: map[string]string{"c01": "canary", "c02": "", "gone": ""}, Incomplete: true}
 	w.work()
 	g.Expect(w.Disruption.Status.Message).To(ContainSubstring("not complete yet"))
 	g.Expect(w.Runs).To(BeEmpty())
 	w.Placed.Incomplete = false
 	w.work()
 	g.Expect(w.names()).To(ConsistOf("c01/outage"), "one is not accepted, one is gone")
-	w.Placed = fanout.Placed{Groups: map[string]string{"c00": ""}}
+	w.Placed = placement.Placed{Groups: map[string]string{"c00": ""}}
 	w.work()
 	g.Expect(w.names()).To(ConsistOf("c01/outage"), "clusters are chosen when runs start")
 	w.Placed.Unknown, w.Disruption.Spec.Paused = &outcome.Wait{Message: "the Placement was deleted"}, true
@@ -136,7 +137,7 @@ func TestAScheduleOutlivesItsPlacement(t *testing.T) {
 	d := w.work()
 	g.Expect(w.Runs).To(BeEmpty())
 	g.Expect(d.Next).To(Equal(begin.Truncate(time.Hour).Add(2 * time.Hour)))
-	w.Now, w.Placed = d.Next, fanout.Placed{Groups: map[string]string{"c00": ""}}
+	w.Now, w.Placed = d.Next, placement.Placed{Groups: map[string]string{"c00": ""}}
 	w.work()
 	g.Expect(w.Runs).To(ConsistOf(HaveField("Namespace", "c00")))
 }

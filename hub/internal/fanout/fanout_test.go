@@ -44,19 +44,19 @@ func TestWhatAPlacementHasChosen(t *testing.T) {
 	for name, test := range map[string]struct {
 		reader client.Reader
 		err    error
-		want   Placed
+		want   placement.Placed
 		fails  error
 	}{
-		"chosen":        {placements{wanted: 1}, nil, Placed{Groups: map[string]string{"c1": "canary"}}, nil},
-		"incomplete":    {placements{wanted: 2}, nil, Placed{Groups: map[string]string{"c1": "canary"}, Incomplete: true}, nil},
-		"not installed": {nil, placement.ErrNotInstalled, Placed{Unknown: &outcome.Wait{Reason: v1alpha1.ReasonPlacementsNotInstalled}}, nil},
-		"not found":     {nil, fmt.Errorf("x: %w", placement.ErrNotFound), Placed{Unknown: &outcome.Wait{Reason: v1alpha1.ReasonPlacementNotFound}}, nil},
-		"not read yet":  {nil, placement.ErrStarting, Placed{}, placement.ErrStarting},
-		"an error":      {nil, failed, Placed{}, failed},
+		"chosen":        {placements{wanted: 1}, nil, placement.Placed{Groups: map[string]string{"c1": "canary"}}, nil},
+		"incomplete":    {placements{wanted: 2}, nil, placement.Placed{Groups: map[string]string{"c1": "canary"}, Incomplete: true}, nil},
+		"not installed": {nil, placement.ErrNotInstalled, placement.Placed{Unknown: &outcome.Wait{Reason: v1alpha1.ReasonPlacementsNotInstalled}}, nil},
+		"not found":     {nil, fmt.Errorf("x: %w", placement.ErrNotFound), placement.Placed{Unknown: &outcome.Wait{Reason: v1alpha1.ReasonPlacementNotFound}}, nil},
+		"not read yet":  {nil, placement.ErrStarting, placement.Placed{}, placement.ErrStarting},
+		"an error":      {nil, failed, placement.Placed{}, failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			placed, err := ReadPlacement(t.Context(), func() (client.Reader, error) { return test.reader, test.err }, ref)
+			placed, err := placement.ReadPlaced(t.Context(), func() (client.Reader, error) { return test.reader, test.err }, ref)
 			if test.fails != nil {
 				g.Expect(err).To(MatchError(test.fails))
 			} else {
@@ -77,11 +77,11 @@ func TestChosenClusters(t *testing.T) {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"stage": value}}
 	}
 	invalid := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}
-	known := Placed{Groups: map[string]string{"c1": "", "c2": "", "gone": ""}}
+	known := placement.Placed{Groups: map[string]string{"c1": "", "c2": "", "gone": ""}}
 	for name, test := range map[string]struct {
 		selector *metav1.LabelSelector
 		ref      *v1alpha1.PlacementReference
-		placed   Placed
+		placed   placement.Placed
 		chosen   string
 		waits    bool
 		says     string
@@ -94,8 +94,8 @@ func TestChosenClusters(t *testing.T) {
 		"neither":                 {says: "exactly one of clusterSelector and placementRef"},
 		"placed":                  {ref: ref, placed: known, chosen: "[c1]"},
 		"placed nowhere":          {ref: ref, chosen: "[]"},
-		"placed in part":          {ref: ref, placed: Placed{Groups: known.Groups, Incomplete: true}, waits: true, says: "not complete yet"},
-		"unknown":                 {ref: ref, placed: Placed{Unknown: &outcome.Wait{Message: "there is none"}}, waits: true, says: "there is none"},
+		"placed in part":          {ref: ref, placed: placement.Placed{Groups: known.Groups, Incomplete: true}, waits: true, says: "not complete yet"},
+		"unknown":                 {ref: ref, placed: placement.Placed{Unknown: &outcome.Wait{Message: "there is none"}}, waits: true, says: "there is none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -275,4 +275,8 @@ func TestRecordsOfAnOverrideThatChangesNothingAreRead(t *testing.T) {
 	f.reconcile()
 	f.Expect(f.writes.Counts()).NotTo(HaveKey("patch MachineDeployment"))
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2"))
+	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Overrides = nil })
+	f.reconcile()
+	f.Expect(f.refresh().Status.Revision).To(Equal(chosen), "what is kept has an override that changes nothing, too")
+	f.Expect(f.writes.Counts()).NotTo(HaveKey("patch MachineDeployment"))
 }

@@ -99,7 +99,7 @@ func (c *Controller) observe(ctx context.Context, test *v1alpha1.LoadTest) (*Wor
 		ref = nil // The clusters have been chosen.
 	}
 	var err error
-	world.Selection, err = fanout.Observe(ctx, c.Client, c.Placements, ref)
+	world.Selection, err = fanout.Observe(ctx, c.Client, c.Placements.Cached, ref)
 	return world, err
 }
 

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest/preset"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
 	"github.com/hollowfleet/hollowfleet/internal/outcome"
 )
@@ -219,7 +219,7 @@ func TestAPlacementChooses(t *testing.T) {
 	w.Placed.Unknown = &outcome.Wait{Message: "there is none"}
 	w.step()
 	g.Expect(w.Test.Status).To(And(HaveField("Phase", v1alpha1.LoadTestPhasePending), HaveField("Message", "there is none"), HaveField("PrepareTime", BeNil())))
-	w.Placed = fanout.Placed{Groups: map[string]string{"c01": "canary", "gone": ""}, Incomplete: true}
+	w.Placed = placement.Placed{Groups: map[string]string{"c01": "canary", "gone": ""}, Incomplete: true}
 	w.step()
 	g.Expect(w.Test.Status).To(And(HaveField("Phase", v1alpha1.LoadTestPhasePending), HaveField("Message", ContainSubstring("not complete yet")), HaveField("PrepareTime", BeNil())))
 	w.Placed.Incomplete = false

@@ -64,7 +64,7 @@ func Decide(s *Scope) Decision {
 		d.stop = &Problem{v1alpha1.ReasonPaused, "spec.paused is set: no MachineDeployment is changed until it is unset"}
 	}
 	var err error
-	if d.Plan, err = plan.Decide(s.planInput(d.stop != nil || s.selection.partial)); err != nil {
+	if d.Plan, err = plan.Decide(s.planInput(d.stop != nil || s.selection.isPartial())); err != nil {
 		d.stop = &Problem{v1alpha1.ReasonInvalidFleet, "spec." + err.Error()}
 		return d
 	}
@@ -180,7 +180,7 @@ func (s *Scope) freezeVerdict() freeze.Verdict {
 	if s.Invalid != nil || len(s.Left)+len(s.Members) == 0 {
 		return freeze.Verdict{}
 	}
-	if unknown := s.selection.unknown; unknown != nil {
+	if unknown := s.selection.Unknown; unknown != nil {
 		return freeze.Verdict{Frozen: true, Reason: unknown.Reason, Message: unknown.Message + "; until then nothing is changed or deleted"}
 	}
 	if s.selectedCount() > 0 {
@@ -203,10 +203,10 @@ func (s *Scope) noCluster() *Problem {
 	if s.selectedCount() > 0 {
 		return nil
 	}
-	if s.selection.unknown != nil {
-		return s.selection.unknown
+	if unknown := s.selection.Unknown; unknown != nil {
+		return &Problem{unknown.Reason, unknown.Message}
 	}
-	if s.selection.partial {
+	if s.selection.Incomplete {
 		if lasting := s.incompletePlacement(); lasting != nil {
 			return lasting
 		}

@@ -132,7 +132,7 @@ func (r *Reader) observe(ctx context.Context, reader sources, fleet *v1alpha1.Ma
 	if s.Invalid = invalid; invalid != nil {
 		return s, nil
 	}
-	s.partialSince = r.seen.seenSince(place{fleet: fleet.UID}, s.selection.partial, now)
+	s.partialSince = r.seen.seenSince(place{fleet: fleet.UID}, s.selection.isPartial(), now)
 	s.requeueWhenSettled(s.partialSince)
 	byNamespace := map[string]*v1alpha1.MachineDeployment{}
 	for i := range deployments.Items {

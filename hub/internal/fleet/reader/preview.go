@@ -106,7 +106,7 @@ func NewPreview(ctx context.Context, c client.Client, fleet *v1alpha1.MachineFle
 	}
 	// An error is a Problem already.
 	p.Waves, _ = plan.Waves(s.planInput(true))
-	if s.selection != nil && !s.selection.partial {
+	if s.selection != nil && !s.selection.isPartial() {
 		p.selected = map[string]bool{}
 	}
 	for _, m := range s.Members {

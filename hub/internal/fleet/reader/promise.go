@@ -196,7 +196,7 @@ func (b *binding) groupOf(chosen *selection, cluster *v1alpha1.Cluster) *string 
 		return nil
 	}
 	for i, group := range b.selectors {
-		if group == nil && chosen.placed[cluster.Name] == b.Groups[i] || group != nil && group.Matches(labels.Set(cluster.Labels)) {
+		if group == nil && chosen.Groups[cluster.Name] == b.Groups[i] || group != nil && group.Matches(labels.Set(cluster.Labels)) {
 			return &b.Groups[i]
 		}
 	}

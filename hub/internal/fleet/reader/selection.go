@@ -2,12 +2,9 @@ package reader
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -29,54 +26,33 @@ type sources struct {
 
 // selection is which clusters a fleet has.
 type selection struct {
-	// selector is that of the spec; nil with a Placement.
-	selector labels.Selector
-	// placed has the decision groups of the clusters that the Placement has chosen, by their names.
-	placed map[string]string
-	// partial: the choice is not known, or not in full. No cluster leaves the fleet, and nothing is started.
-	partial bool
-	// unknown says why the choice is not known; nil if it is, at least in part.
-	unknown *Problem
+	matches func(*v1alpha1.Cluster) bool
+	// Placed is what the Placement has chosen, if the fleet has one.
+	placement.Placed
 }
+
+// isPartial reports whether the choice is not known, or not in full. Then no cluster leaves the fleet, and nothing is started.
+func (s *selection) isPartial() bool { return s.Unknown != nil || s.Incomplete }
 
 // readSelection reads which clusters the fleet has. The error is placement.ErrStarting while that is unknown.
 func readSelection(ctx context.Context, from sources, fleet *v1alpha1.MachineFleet) (*selection, *Problem, error) {
-	ref := fleet.Spec.PlacementRef
-	switch {
-	case ref != nil && fleet.Spec.ClusterSelector != nil, ref == nil && fleet.Spec.ClusterSelector == nil:
-		return nil, &Problem{v1alpha1.ReasonInvalidFleet, "spec: set exactly one of clusterSelector and placementRef"}, nil
-	case ref == nil:
-		selector, err := metav1.LabelSelectorAsSelector(fleet.Spec.ClusterSelector)
-		if err != nil {
-			return nil, &Problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf("spec.clusterSelector: not a label selector: %v: correct it", err)}, nil
+	ref, placed := fleet.Spec.PlacementRef, placement.Placed{}
+	if ref != nil && fleet.Spec.ClusterSelector == nil {
+		var err error
+		if placed, err = placement.ReadPlaced(ctx, from.placements, ref); err != nil {
+			return nil, nil, err
 		}
-		return &selection{selector: selector}, nil, nil
 	}
-	reader, err := from.placements()
-	var found *placement.Decisions
-	if err == nil {
-		found, err = placement.Read(ctx, reader, *ref)
+	matches, invalid := placement.Choose(fleet.Spec.ClusterSelector, ref, placed)
+	if invalid != nil {
+		return nil, &Problem{v1alpha1.ReasonInvalidFleet, invalid.Error()}, nil
 	}
-	switch {
-	case errors.Is(err, placement.ErrNotInstalled):
-		return &selection{partial: true, unknown: &Problem{v1alpha1.ReasonPlacementsNotInstalled,
-			"spec.placementRef: the hub's API server does not have the kinds Placement and PlacementDecision of Open Cluster Management: install them, or select clusters with spec.clusterSelector"}}, nil, nil
-	case errors.Is(err, placement.ErrNotFound):
-		return &selection{partial: true, unknown: &Problem{v1alpha1.ReasonPlacementNotFound, fmt.Sprintf(
-			"spec.placementRef: there is no Placement %s/%s: create it, or correct the reference", ref.Namespace, ref.Name)}}, nil, nil
-	case err != nil:
-		return nil, nil, err
-	}
-	return &selection{placed: found.Groups, partial: !found.Complete()}, nil, nil
+	return &selection{matches, placed}, nil, nil
 }
 
 // hasMember reports whether a cluster is chosen. While that is not known in full, those stay that the fleet has.
 func (s *selection) hasMember(m *Member) bool {
-	if s.selector != nil {
-		return s.selector.Matches(labels.Set(m.Cluster.Labels))
-	}
-	_, chosen := s.placed[m.Cluster.Name]
-	return chosen || s.partial && m.Record != nil
+	return s.matches(m.Cluster) || s.isPartial() && m.Record != nil
 }
 
 // selectionField is the field of the spec that chooses the fleet's clusters.
@@ -98,11 +74,11 @@ func chosenBy(fleet *v1alpha1.MachineFleet) (what, remedy string) {
 
 // incompletePlacement says that the decisions of the Placement are not what it says, if that has been so for long.
 func (s *Scope) incompletePlacement() *Problem {
-	if !s.selection.partial || s.selection.unknown != nil || s.partialSince.IsZero() || s.Now.Sub(s.partialSince) < SettleTime {
+	if !s.selection.Incomplete || s.partialSince.IsZero() || s.Now.Sub(s.partialSince) < SettleTime {
 		return nil
 	}
 	ref := s.Fleet.Spec.PlacementRef
 	return &Problem{v1alpha1.ReasonPlacementDecisionsIncomplete, fmt.Sprintf(
 		"spec.placementRef: the PlacementDecisions of Placement %s/%s have %d clusters, which is not the number in its status, so nothing starts and no cluster leaves the fleet: check that the placement controller of Open Cluster Management runs",
-		ref.Namespace, ref.Name, len(s.selection.placed))}
+		ref.Namespace, ref.Name, len(s.selection.Groups))}
 }

@@ -89,7 +89,7 @@ func (s *selectors) classifyMember(of *Scope, m *Member) {
 	fleet, has := of.Fleet, labels.Set(m.Cluster.Labels)
 	for i, group := range s.groups {
 		name := fleet.Spec.Groups[i].Name
-		if group == nil && of.selection.placed[m.Cluster.Name] == name || group != nil && group.Matches(has) {
+		if group == nil && of.selection.Groups[m.Cluster.Name] == name || group != nil && group.Matches(has) {
 			m.group = name
 			s.used[groupField(fleet.Spec.Groups[i])] = true
 			break

@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	apitypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -68,7 +67,7 @@ func (w *simulation) names() []string {
 
 // read is what a hub reads.
 func (w *simulation) read() *Scope {
-	s := &Scope{Fleet: w.fleet.DeepCopy(), Now: w.now, selection: &selection{selector: labels.Everything()}}
+	s := &Scope{Fleet: w.fleet.DeepCopy(), Now: w.now, selection: &selection{matches: chooseAll}}
 	var err error
 	s.Revision, err = TextRevision(s.Fleet)
 	w.Expect(err).NotTo(HaveOccurred())
@@ -165,3 +164,5 @@ func (w *simulation) retry() {
 func choose(groups ...string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "group", Operator: metav1.LabelSelectorOpIn, Values: slices.Clone(groups)}}}
 }
+
+func chooseAll(*v1alpha1.Cluster) bool { return true }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	labelset "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	ocm "open-cluster-management.io/api/cluster/v1alpha1"
 
@@ -43,7 +42,7 @@ func largeScope(t testing.TB, clusters int) *Scope {
 		})
 	}
 	fleet.Spec.RolloutStrategy.Progressive.MaxFailures = intstr.FromInt(clusters)
-	s := &Scope{Fleet: fleet, Now: now, selection: &selection{selector: labelset.Everything()}}
+	s := &Scope{Fleet: fleet, Now: now, selection: &selection{matches: chooseAll}}
 	var err error
 	if s.Revision, err = TextRevision(fleet); err != nil {
 		t.Fatal(err)
