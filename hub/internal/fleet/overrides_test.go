@@ -253,6 +253,15 @@ func TestAnOverrideThatChangesNothingIsNoRevision(t *testing.T) {
 	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Overrides = fleet.Spec.Overrides[1:] })
 	f.settle()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.38.0"))
+	revision = f.refresh().Status.Revision
+	f.update(func(fleet *v1alpha1.MachineFleet) {
+		idle := fleet.Spec.Overrides[0].DeepCopy()
+		idle.Name, idle.ClusterSelector, idle.Template = "idle", metav1.LabelSelector{}, raw(t, "{}")
+		fleet.Spec.Overrides = append(fleet.Spec.Overrides, *idle)
+	})
+	f.reconcile()
+	f.Expect(f.refresh().Status.Revision).To(Equal(revision), "nothing comes after it that it could keep a cluster from")
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.38.0"))
 }
 
 // The hub before this one noted the hash of an override that changes nothing.

@@ -142,7 +142,7 @@ func TestAnotherSpellingAfterARestartNeedsNoOtherApproval(t *testing.T) {
 	f.upgrade("1.37.0")
 	f.writes.Counts()
 	f.reconcile()
-	f.Expect(f.writes.Counts()).To(HaveKeyWithValue("create ControllerRevision", 1), "that of what has started")
+	f.Expect(f.writes.Counts()).To(HaveKeyWithValue("create ControllerRevision", 2), "the template that has started, and the record of the rollout")
 	f.Expect(f.refresh().Status).To(And(HaveField("Revision", revision), HaveField("Rollout", rollout)))
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Succeeded v1.36.2"))
 
