@@ -164,3 +164,26 @@ func (f *fixture) deployment(replicas int32) *v1alpha1.MachineDeployment {
 	hubtest.Create(f.t, f.client, deployment)
 	return deployment
 }
+
+// Claim: freeze and unfreeze name each kind that they take. Broken: a kind left out of usage or help. Also: TestFreezeWritesWhoAndWhyAndWaits.
+func TestFreezeNamesEveryKindThatItTakes(t *testing.T) {
+	f := newFleetFixture(t)
+	f.settle()
+	cluster := f.clusters[0].Name
+	for _, command := range []string{"freeze", "unfreeze"} {
+		help := f.succeeds(command + " --help")
+		f.Expect(help).To(ContainSubstring("kubectl hollow " + command + " (cluster|machinefleet|machinedeployment|machineset) NAME"))
+		for argument, kind := range map[string]string{
+			"cluster " + cluster: "cluster", "machinefleet NAME": "MachineFleet", "machinedeployment NAME -n " + cluster: "MachineDeployment", "machineset none -n " + cluster: "MachineSet",
+		} {
+			if command == "freeze" {
+				f.Expect(help).To(ContainSubstring(kind))
+			}
+			if r := f.hollow(command + " " + argument + " --wait=false"); kind == "MachineSet" {
+				f.Expect(r.errOut).To(ContainSubstring("machineset none does not exist"), "the kind is taken, and there is none of this name")
+			} else {
+				f.Expect(r.code).To(Equal(0), r.errOut)
+			}
+		}
+	}
+}

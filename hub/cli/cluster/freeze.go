@@ -19,8 +19,10 @@ import (
 const (
 	defaultTimeout = 30 * time.Second
 
-	freezeLong = `Freeze a cluster, a MachineDeployment or a MachineSet by hand: until it is unfrozen, its controller creates, replaces and
-deletes nothing. Running Machines keep running, and their status is still reported.
+	freezeLong = `Freeze a cluster, a MachineFleet, a MachineDeployment or a MachineSet by hand: until it is unfrozen, its controller creates,
+replaces and deletes nothing. Running Machines keep running, and their status is still reported.
+
+While a MachineFleet is frozen, the hub changes none of its MachineDeployments, which are not frozen themselves.
 
 Freezing a cluster also stops its agent: deletions and drains that were ordered wait. Freezing a MachineDeployment or a
 MachineSet does not: the agent still carries out orders, such as the deletion of a Machine. Freeze the cluster to stop

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // property is something of a report that has to be the same in two reports which are compared.
@@ -29,30 +30,101 @@ var properties = []property{ofLoad, ofClusters, ofVersions, ofNodes, ofProfile, 
 // unknown is a property of a run that does not say it, because its agent is of an earlier release or had no right to read it.
 const unknown = "unknown"
 
-// environmentOf is what a report says of each property.
-func (r *report) environmentOf() map[property]string {
-	versions, nodes, profiles, machines := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+// perCluster are the properties that are compared for each cluster.
+var perCluster = []property{ofVersions, ofNodes, ofProfile, ofMachine}
+
+// environmentOf is what the run of a cluster says of each property. Where Nodes differ, their numbers count.
+func (r *clusterReport) environmentOf() map[property][]string {
+	e := r.Environment
+	if e == nil {
+		return map[property][]string{ofVersions: {unknown}, ofNodes: {unknown}, ofProfile: {unknown}, ofMachine: {unknown}}
+	}
+	return map[property][]string{
+		ofVersions: append([]string{"Kubernetes " + orUnknown(e.KubernetesVersion)}, valuesOfNodes("kubelet ", e.KubeletVersions)...),
+		ofNodes:    {fmt.Sprint(e.Nodes)}, ofProfile: valuesOfNodes("", e.Profiles), ofMachine: {machineText(e)},
+	}
+}
+
+// valuesOfNodes are values, with the number of their Nodes where there are several.
+func valuesOfNodes(prefix string, counts []v1alpha1.LoadNodeCount) (values []string) {
+	for _, count := range counts {
+		text := prefix + count.Value
+		if len(counts) > 1 {
+			text += " on " + plural.Count(int(count.Nodes), "Node")
+		}
+		values = append(values, text)
+	}
+	slices.Sort(values)
+	return values
+}
+
+// valuesOf are the values of a property in all clusters.
+func (r *report) valuesOf(one property) string {
+	all := map[string]bool{}
 	for i := range r.Runs {
-		e := r.Runs[i].Environment
-		if e == nil {
-			for _, set := range []map[string]bool{versions, nodes, profiles, machines} {
-				set[unknown] = true
-			}
-			continue
+		for _, value := range r.Runs[i].environmentOf()[one] {
+			all[value] = true
 		}
-		versions["Kubernetes "+orUnknown(e.KubernetesVersion)] = true
-		for _, version := range e.KubeletVersions {
-			versions["kubelet "+version.Value] = true
-		}
-		nodes[fmt.Sprint(e.Nodes)] = true
-		for _, profile := range e.Profiles {
-			profiles[profile.Value] = true
-		}
-		machines[machineText(e)] = true
 	}
-	return map[property]string{
-		ofClusters: fmt.Sprint(len(r.Runs)), ofVersions: setText(versions), ofNodes: setText(nodes), ofProfile: setText(profiles), ofMachine: setText(machines),
+	return setText(all)
+}
+
+// clusterValues are the values of a property by cluster.
+func (r *report) clusterValues(one property) map[string]string {
+	values := map[string]string{}
+	for i := range r.Runs {
+		values[r.Runs[i].Cluster] = strings.Join(r.Runs[i].environmentOf()[one], ", ")
 	}
+	return values
+}
+
+// describeClusters says how two reports differ in a property of clusters; empty texts if they do not. Clusters of the same names are compared
+// one by one. Where they have other names, the same part of them has to have each value.
+func describeClusters(one property, before, now *report) (old, current string) {
+	was, is := before.clusterValues(one), now.clusterValues(one)
+	if old, current = before.valuesOf(one), now.valuesOf(one); old != current || strings.Contains(old, unknown) {
+		return old, current
+	}
+	names := slices.Sorted(maps.Keys(was))
+	if !slices.Equal(names, slices.Sorted(maps.Keys(is))) {
+		return describeParts(was, is)
+	}
+	var texts, others []string
+	for _, name := range names {
+		if was[name] != is[name] {
+			texts, others = append(texts, name+": "+was[name]), append(others, name+": "+is[name])
+		}
+	}
+	return fewTexts(texts), fewTexts(others)
+}
+
+// describeParts says how many clusters of two tests have each value that another part of the other test's clusters has.
+func describeParts(was, is map[string]string) (old, current string) {
+	counts := map[string][2]int{}
+	for i, values := range []map[string]string{was, is} {
+		for _, value := range values {
+			count := counts[value]
+			count[i]++
+			counts[value] = count
+		}
+	}
+	var texts, others []string
+	for _, value := range slices.Sorted(maps.Keys(counts)) {
+		if count := counts[value]; count[0]*len(is) != count[1]*len(was) {
+			texts, others = append(texts, plural.Count(count[0], "cluster")+" with "+value), append(others, plural.Count(count[1], "cluster")+" with "+value)
+		}
+	}
+	return fewTexts(texts), fewTexts(others)
+}
+
+// fewTexts joins the first of many texts.
+func fewTexts(texts []string) string {
+	const most = 3
+	text := strings.Join(texts[:min(len(texts), most)], "; ")
+	if more := len(texts) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 func orUnknown(text string) string {
@@ -79,8 +151,7 @@ func (r *report) environmentLines() []string {
 	if len(r.Runs) == 0 {
 		return nil
 	}
-	e := r.environmentOf()
-	return []string{fmt.Sprintf("made on: %s; Nodes in each cluster: %s; profile: %s; machine: %s", e[ofVersions], e[ofNodes], e[ofProfile], e[ofMachine])}
+	return []string{fmt.Sprintf("made on: %s; Nodes in each cluster: %s; profile: %s; machine: %s", r.valuesOf(ofVersions), r.valuesOf(ofNodes), r.valuesOf(ofProfile), r.valuesOf(ofMachine))}
 }
 
 // difference is a property in which two reports differ.
@@ -92,23 +163,24 @@ type difference struct {
 
 // findDifferences between two reports, which keep their measurements from being compared. What is not known of one of them differs.
 func findDifferences(before, now *report) (all []difference) {
-	old, current := before.environmentOf(), now.environmentOf()
-	old[ofLoad], current[ofLoad] = before.loadText(), now.loadText()
-	old[ofValidity], current[ofValidity] = before.describeValidity(), now.describeValidity()
-	for _, one := range properties {
-		same := old[one] == current[one] && !strings.Contains(old[one], unknown)
-		if one == ofValidity {
-			same = old[one] == valid && current[one] == valid
-		}
+	add := func(one property, old, current string, same bool) {
 		if !same {
-			all = append(all, difference{one, old[one], current[one]})
+			all = append(all, difference{one, old, current})
 		}
 	}
-	for i := range all {
-		if all[i].Property == ofLoad && all[i].Before != unknown && all[i].Now != unknown {
-			all[i].Before, all[i].Now = "another", "another"
-		}
+	old, current := before.loadText(), now.loadText()
+	same := old == current && old != unknown
+	if old != unknown && current != unknown {
+		old, current = "another", "another"
 	}
+	add(ofLoad, old, current, same)
+	add(ofClusters, fmt.Sprint(len(before.Runs)), fmt.Sprint(len(now.Runs)), len(before.Runs) == len(now.Runs))
+	for _, one := range perCluster {
+		old, current := describeClusters(one, before, now)
+		add(one, old, current, old == "")
+	}
+	old, current = before.describeValidity(), now.describeValidity()
+	add(ofValidity, old, current, old == valid && current == valid)
 	return all
 }
 
