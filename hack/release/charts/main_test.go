@@ -5,6 +5,7 @@ import (
 	"io"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -43,5 +44,39 @@ func TestTheSourceOfAChartIsRefusedWithoutATag(t *testing.T) {
 		o.images = ""
 		_, err := o.render(t, o.values(t, ""))
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("install bin/charts/%s.tgz, which make images writes, or set ", o.name)))
+	}
+}
+
+// A digest names one image, whatever its tag says.
+// Claim: The name of an image has what its values say. Broken: registry, tag or digest left out; the tag beside a digest.
+func TestTheNameOfAnImage(t *testing.T) {
+	for _, c := range []struct {
+		chart             one
+		image, repository string
+	}{
+		{hubChart, "image", "hollowfleet/hub"},
+		{agentChart, "image", "hollowfleet/agent"},
+		{agentChart, "hollowNode.image", "hollowfleet/hollow-node"},
+		{simclusterChart, "simcluster.image", "hollowfleet/simcluster"},
+		{simclusterChart, "agent.image", "hollowfleet/agent"},
+		{simclusterChart, "hollowNode.image", "hollowfleet/hollow-node"},
+	} {
+		for set, want := range map[string]string{
+			"tag=v9":                         c.repository + ":v9",
+			"tag=v9,registry=r.example.com":  "r.example.com/" + c.repository + ":v9",
+			"tag=v9,digest=sha256:" + digest: c.repository + "@sha256:" + digest,
+			"registry=r.example.com,tag=,digest=sha256:" + digest: "r.example.com/" + c.repository + "@sha256:" + digest,
+		} {
+			t.Run(c.chart.name+" "+c.image+" "+set, func(t *testing.T) {
+				g := NewWithT(t)
+				files, err := c.chart.render(t, c.chart.values(t, c.image+"."+strings.ReplaceAll(set, ",", ","+c.image+".")))
+				g.Expect(err).NotTo(HaveOccurred())
+				var names []string
+				for _, text := range files {
+					names = append(names, regexp.MustCompile(`[a-z0-9./-]*`+c.repository+`[:@][a-z0-9:]+`).FindAllString(text, -1)...)
+				}
+				g.Expect(names).To(And(Not(BeEmpty()), HaveEach(want)))
+			})
+		}
 	}
 }
