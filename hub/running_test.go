@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +29,9 @@ import (
 var environment *testenv.Environment
 
 func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+
+// install installs what a hub needs once for all tests: doing so again changes nothing, and costs the API server a second of a processor.
+var install = sync.OnceValue(func() error { return hub.Install(context.Background(), environment.Config) })
 
 // running is a hub in this process, with the rights of its service account and no others.
 type running struct {
@@ -82,7 +86,7 @@ func freeAddress(t *testing.T) string {
 func start(t *testing.T, change ...func(*hub.Options)) *running {
 	t.Helper()
 	r := &running{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), health: freeAddress(t), metrics: freeAddress(t), pprof: freeAddress(t)}
-	r.Expect(hub.Install(t.Context(), environment.Config)).To(Succeed())
+	r.Expect(install()).To(Succeed())
 	config := rest.CopyConfig(environment.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:hollowfleet-system:hollowfleet-hub"}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {

@@ -21,7 +21,7 @@ import (
 func emptyHub(t *testing.T) *rest.Config {
 	t.Helper()
 	g := NewWithT(t)
-	g.Expect(hub.Install(t.Context(), environment.Config)).To(Succeed())
+	g.Expect(install()).To(Succeed())
 	for _, kind := range []string{"Cluster", "MachineDeployment", "MachineSet", "Machine", "LoadTestRun"} {
 		others := &metav1.PartialObjectMetadataList{}
 		others.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind + "List"))
