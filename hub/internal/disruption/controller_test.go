@@ -23,8 +23,8 @@ var environment *testenv.Environment
 
 func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
 
-// fixture has clusters with a label of their own, and a disruption that chooses them.
-type fixture struct {
+// env has clusters with a label of their own, and a disruption that chooses them.
+type env struct {
 	*WithT
 	t          *testing.T
 	direct     client.WithWatch
@@ -36,9 +36,9 @@ type fixture struct {
 	runner reconcile.Reconciler
 }
 
-func newFixture(t *testing.T, clusters int, change func(*v1alpha1.NodeDisruptionSpec)) *fixture {
+func newEnv(t *testing.T, clusters int, change func(*v1alpha1.NodeDisruptionSpec)) *env {
 	t.Helper()
-	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), refuse: map[string]bool{}}
+	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), refuse: map[string]bool{}}
 	name := hubtest.Name()
 	for range clusters {
 		cluster := hubtest.Cluster(t, f.direct)
@@ -64,18 +64,18 @@ func newFixture(t *testing.T, clusters int, change func(*v1alpha1.NodeDisruption
 	return f
 }
 
-func (f *fixture) reconcile() error {
+func (f *env) reconcile() error {
 	_, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.disruption)})
 	return err
 }
 
-func (f *fixture) status() v1alpha1.NodeDisruptionStatus {
+func (f *env) status() v1alpha1.NodeDisruptionStatus {
 	f.t.Helper()
 	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.disruption), f.disruption)).To(Succeed())
 	return f.disruption.Status
 }
 
-func (f *fixture) runs() []v1alpha1.NodeDisruptionRun {
+func (f *env) runs() []v1alpha1.NodeDisruptionRun {
 	f.t.Helper()
 	list := &v1alpha1.NodeDisruptionRunList{}
 	f.Expect(f.direct.List(f.t.Context(), list, client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: f.disruption.Name})).To(Succeed())
@@ -83,7 +83,7 @@ func (f *fixture) runs() []v1alpha1.NodeDisruptionRun {
 }
 
 // say writes the status of a run, as its agent does.
-func (f *fixture) say(run *v1alpha1.NodeDisruptionRun, change func(*v1alpha1.NodeDisruptionRunStatus)) {
+func (f *env) say(run *v1alpha1.NodeDisruptionRun, change func(*v1alpha1.NodeDisruptionRunStatus)) {
 	f.t.Helper()
 	before := run.DeepCopy()
 	change(&run.Status)
@@ -91,7 +91,7 @@ func (f *fixture) say(run *v1alpha1.NodeDisruptionRun, change func(*v1alpha1.Nod
 }
 
 func TestRunsAreMadeAndSummedUp(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.Expect(f.reconcile()).To(Succeed())
 	runs := f.runs()
 	f.Expect(runs).To(HaveLen(2))
@@ -112,7 +112,7 @@ func TestRunsAreMadeAndSummedUp(t *testing.T) {
 // A hub that is interrupted makes the runs that are missing, and no second one.
 // Claim: A refused run stops no other. Broken: the time counts as done at once.
 func TestAClusterWhoseRunIsRefusedStopsNoOther(t *testing.T) {
-	f := newFixture(t, 3, nil)
+	f := newEnv(t, 3, nil)
 	f.refuse[f.clusters[1].Name] = true
 	f.Expect(f.reconcile()).To(MatchError(ContainSubstring("refused")))
 	f.Expect(f.runs()).To(HaveLen(2))
@@ -124,7 +124,7 @@ func TestAClusterWhoseRunIsRefusedStopsNoOther(t *testing.T) {
 }
 
 func TestAnothersRunIsLeftAlone(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	own := &v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: f.clusters[0].Name, Name: f.disruption.Name}}
 	own.Spec.Disruption, own.Spec.Seed = f.disruption.Spec.Disruption, new(int64(7))
 	hubtest.Create(t, f.direct, own)
@@ -139,7 +139,7 @@ func TestAnothersRunIsLeftAlone(t *testing.T) {
 }
 
 func TestDryRunPauseAndSchedule(t *testing.T) {
-	f := newFixture(t, 1, func(spec *v1alpha1.NodeDisruptionSpec) { spec.DryRun, spec.Schedule = true, "*/5 * * * *" })
+	f := newEnv(t, 1, func(spec *v1alpha1.NodeDisruptionSpec) { spec.DryRun, spec.Schedule = true, "*/5 * * * *" })
 	change := func(patch string) {
 		f.Expect(f.direct.Patch(t.Context(), f.disruption, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 		f.Expect(f.reconcile()).To(Succeed())

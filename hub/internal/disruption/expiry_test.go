@@ -31,7 +31,7 @@ func TestADryRunOfACommandExpires(t *testing.T) {
 		"started since":                    {mark: "NAME 90s", spec: func(spec *v1alpha1.NodeDisruptionSpec) { spec.DryRun = false }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 1, func(spec *v1alpha1.NodeDisruptionSpec) {
+			f := newEnv(t, 1, func(spec *v1alpha1.NodeDisruptionSpec) {
 				spec.DryRun = true
 				if test.spec != nil {
 					test.spec(spec)

@@ -24,8 +24,8 @@ var environment *testenv.Environment
 
 func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
 
-// fixture has clusters with a label of their own, and a load test that chooses them.
-type fixture struct {
+// env has clusters with a label of their own, and a load test that chooses them.
+type env struct {
 	*WithT
 	t        *testing.T
 	direct   client.WithWatch
@@ -37,9 +37,9 @@ type fixture struct {
 	runner reconcile.Reconciler
 }
 
-func newFixture(t *testing.T, clusters int, change func(*v1alpha1.LoadTestSpec)) *fixture {
+func newEnv(t *testing.T, clusters int, change func(*v1alpha1.LoadTestSpec)) *env {
 	t.Helper()
-	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), refuse: map[string]bool{}}
+	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), refuse: map[string]bool{}}
 	name := hubtest.Name()
 	for range clusters {
 		cluster := hubtest.Cluster(t, f.direct)
@@ -67,18 +67,18 @@ func newFixture(t *testing.T, clusters int, change func(*v1alpha1.LoadTestSpec))
 	return f
 }
 
-func (f *fixture) reconcile() error {
+func (f *env) reconcile() error {
 	_, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.test)})
 	return err
 }
 
-func (f *fixture) status() v1alpha1.LoadTestStatus {
+func (f *env) status() v1alpha1.LoadTestStatus {
 	f.t.Helper()
 	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.test), f.test)).To(Succeed())
 	return f.test.Status
 }
 
-func (f *fixture) runs() []v1alpha1.LoadTestRun {
+func (f *env) runs() []v1alpha1.LoadTestRun {
 	f.t.Helper()
 	list := &v1alpha1.LoadTestRunList{}
 	f.Expect(f.direct.List(f.t.Context(), list, client.MatchingLabels{v1alpha1.LoadTestNameLabel: f.test.Name})).To(Succeed())
@@ -86,7 +86,7 @@ func (f *fixture) runs() []v1alpha1.LoadTestRun {
 }
 
 // say writes the status of all runs, as their agents do.
-func (f *fixture) say(change func(*v1alpha1.LoadTestRunStatus)) {
+func (f *env) say(change func(*v1alpha1.LoadTestRunStatus)) {
 	f.t.Helper()
 	runs := f.runs()
 	for i := range runs {
@@ -97,7 +97,7 @@ func (f *fixture) say(change func(*v1alpha1.LoadTestRunStatus)) {
 }
 
 func TestATestIsCarriedOutAndMerged(t *testing.T) {
-	f := newFixture(t, 2, func(spec *v1alpha1.LoadTestSpec) { spec.Preset.Name = preset.NodeChurn })
+	f := newEnv(t, 2, func(spec *v1alpha1.LoadTestSpec) { spec.Preset.Name = preset.NodeChurn })
 	f.Expect(f.reconcile()).To(Succeed())
 	f.Expect(f.runs()).To(HaveLen(2))
 	f.Expect(f.reconcile()).To(Succeed())
@@ -128,7 +128,7 @@ func TestATestIsCarriedOutAndMerged(t *testing.T) {
 func TestTheAPIServerTakesWhatFollowsFromATest(t *testing.T) {
 	for _, name := range preset.Names() {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 1, func(spec *v1alpha1.LoadTestSpec) {
+			f := newEnv(t, 1, func(spec *v1alpha1.LoadTestSpec) {
 				spec.Preset = &v1alpha1.LoadPreset{Name: name, QPS: 7, Duration: &metav1.Duration{Duration: 1500 * time.Millisecond}}
 			})
 			f.Expect(f.reconcile()).To(Succeed())
@@ -136,7 +136,7 @@ func TestTheAPIServerTakesWhatFollowsFromATest(t *testing.T) {
 		})
 	}
 	t.Run("a load of its own", func(t *testing.T) {
-		f := newFixture(t, 1, func(spec *v1alpha1.LoadTestSpec) {
+		f := newEnv(t, 1, func(spec *v1alpha1.LoadTestSpec) {
 			spec.Preset, spec.Load = nil, &v1alpha1.Load{
 				Steps:      []v1alpha1.LoadStep{{Name: "wait", Phases: []v1alpha1.LoadPhase{{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: 1500 * time.Millisecond}}}}},
 				Thresholds: []v1alpha1.LoadThreshold{{Measurement: v1alpha1.LoadAPIRequest, Max: &metav1.Duration{Duration: 500 * time.Microsecond}}, {Measurement: v1alpha1.LoadPodReady, Max: &metav1.Duration{Duration: 2500 * time.Microsecond}}},
@@ -148,7 +148,7 @@ func TestTheAPIServerTakesWhatFollowsFromATest(t *testing.T) {
 }
 
 func TestAClusterWhoseRunIsRefusedStopsNoOtherAndIsLeftOutInTheEnd(t *testing.T) {
-	f := newFixture(t, 3, nil)
+	f := newEnv(t, 3, nil)
 	f.refuse[f.clusters[1].Name] = true
 	f.Expect(f.reconcile()).To(MatchError(ContainSubstring("refused")))
 	f.Expect(f.runs()).To(HaveLen(2))
@@ -163,7 +163,7 @@ func TestAClusterWhoseRunIsRefusedStopsNoOtherAndIsLeftOutInTheEnd(t *testing.T)
 
 // Without the lock on the run, or the time that is found in it, two runs would start at different times.
 func TestAHubThatIsInterruptedGivesAllRunsOneTime(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.Expect(f.reconcile()).To(Succeed())
 	f.Expect(f.reconcile()).To(Succeed())
 	f.say(phase(v1alpha1.LoadTestRunPhasePrepared))
@@ -180,7 +180,7 @@ func TestAHubThatIsInterruptedGivesAllRunsOneTime(t *testing.T) {
 }
 
 func TestAnothersRunIsLeftAloneAndADeletedTestLeavesNone(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	own := &v1alpha1.LoadTestRun{ObjectMeta: metav1.ObjectMeta{Namespace: f.clusters[0].Name, Name: f.test.Name}}
 	load, _, err := preset.Expand(f.test.Spec.Preset, 1)
 	f.Expect(err).NotTo(HaveOccurred())
@@ -196,7 +196,7 @@ func TestAnothersRunIsLeftAloneAndADeletedTestLeavesNone(t *testing.T) {
 }
 
 func TestAPlacementThatIsNotReadYetIsWaitedFor(t *testing.T) {
-	f := newFixture(t, 1, func(spec *v1alpha1.LoadTestSpec) {
+	f := newEnv(t, 1, func(spec *v1alpha1.LoadTestSpec) {
 		spec.ClusterSelector, spec.PlacementRef = nil, &v1alpha1.PlacementReference{Namespace: "n", Name: "p"}
 	})
 	f.Expect(f.reconcile()).To(Succeed())

@@ -19,7 +19,7 @@ import (
 
 // Edge case: An orphaned set blocked rollouts, unnamed. Also: TestRecreatedAfterAnOrphanDeletionRollsOut, TestRecreatedWithAnotherSelectorRollsOutBesideTheOldSetAndNamesIt.
 func TestAdoptsSetsThatItsSelectorMatches(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	orphan := func(name, version string, labels map[string]string) *v1alpha1.MachineSet {
 		set := &v1alpha1.MachineSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: name, Labels: labels},
@@ -59,7 +59,7 @@ var aware = sync.OnceValue(func() error {
 
 // recreate deletes the deployment without its sets, as kubectl delete --cascade=orphan does, and makes another one of the
 // same name.
-func (f *fixture) recreate(change func(*v1alpha1.MachineDeployment)) {
+func (f *env) recreate(change func(*v1alpha1.MachineDeployment)) {
 	f.t.Helper()
 	f.refresh()
 	f.Expect(aware()).To(Succeed())
@@ -95,7 +95,7 @@ func TestRecreatedAfterAnOrphanDeletionRollsOut(t *testing.T) {
 			if name != "by a rolling update" {
 				testenv.Long(t)
 			}
-			f := newFixture(t, 2, nil)
+			f := newEnv(t, 2, nil)
 			f.rest()
 			f.recreate(change)
 			f.settle(func() { f.Expect(len(f.machines())).To(BeNumerically("<=", 3), "replicas and surge") })
@@ -107,7 +107,7 @@ func TestRecreatedAfterAnOrphanDeletionRollsOut(t *testing.T) {
 		})
 	}
 	t.Run("in the middle of a rollout", func(t *testing.T) {
-		f := newFixture(t, 2, nil)
+		f := newEnv(t, 2, nil)
 		f.rest()
 		f.upgrade("v1.37.1")
 		for range 2 {
@@ -120,7 +120,7 @@ func TestRecreatedAfterAnOrphanDeletionRollsOut(t *testing.T) {
 	})
 	t.Run("when its Machines are deleted", func(t *testing.T) {
 		testenv.Long(t)
-		f := newFixture(t, 3, nil)
+		f := newEnv(t, 3, nil)
 		f.rest()
 		f.recreate(func(deployment *v1alpha1.MachineDeployment) {
 			upgraded(deployment)
@@ -136,7 +136,7 @@ func TestRecreatedAfterAnOrphanDeletionRollsOut(t *testing.T) {
 
 // The sets of a selector that is no longer the deployment's are left alone, as apps/v1 does it; they take up no room.
 func TestRecreatedWithAnotherSelectorRollsOutBesideTheOldSetAndNamesIt(t *testing.T) {
-	f := newFixture(t, 3, nil)
+	f := newEnv(t, 3, nil)
 	f.rest()
 	old := f.list()[0]
 	f.recreate(func(deployment *v1alpha1.MachineDeployment) {

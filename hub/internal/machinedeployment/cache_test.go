@@ -29,7 +29,7 @@ type informer struct {
 	machines   v1alpha1.MachineList
 }
 
-func (i *informer) sync(f *fixture) {
+func (i *informer) sync(f *env) {
 	f.t.Helper()
 	in := client.InNamespace(f.cluster.Name)
 	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.deployment), &i.deployment)).To(Succeed())
@@ -63,7 +63,7 @@ func (i *informer) reads() *interceptor.Funcs {
 func TestStaleCachesMakeOneSetPerTemplate(t *testing.T) {
 	t.Run("CAPI #12551, #13649", func(t *testing.T) {
 		cache := &informer{}
-		f := newFixture(t, 2, cache.reads())
+		f := newEnv(t, 2, cache.reads())
 		cache.sync(f)
 		f.reconcile()
 		f.reconcileSets()
@@ -83,7 +83,7 @@ func TestStaleCachesMakeOneSetPerTemplate(t *testing.T) {
 func TestStaleCachesKeepToTheBudget(t *testing.T) {
 	t.Run("MCM PR #627: stale counts", func(t *testing.T) {
 		cache, cacheOfOther := &informer{}, &informer{}
-		f := newFixture(t, 3, cache.reads())
+		f := newEnv(t, 3, cache.reads())
 		random := rand.New(rand.NewPCG(1, 2))
 		cache.sync(f)
 		hubs := []reconcile.Reconciler{f.runner, f.hub(cacheOfOther.reads())}
@@ -124,7 +124,7 @@ func TestStaleCachesKeepToTheBudget(t *testing.T) {
 }
 
 // hub is another process with a cache of its own. It knows nothing of what the first one's sets have worked on.
-func (f *fixture) hub(stale *interceptor.Funcs) reconcile.Reconciler {
+func (f *env) hub(stale *interceptor.Funcs) reconcile.Reconciler {
 	f.t.Helper()
 	cached := interceptor.NewClient(f.writes.Count(f.direct), *stale)
 	logic, err := New(Deps{Client: cached, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
@@ -133,7 +133,7 @@ func (f *fixture) hub(stale *interceptor.Funcs) reconcile.Reconciler {
 }
 
 // readyOne lets one Machine become ready, if one is not.
-func (f *fixture) readyOne() bool {
+func (f *env) readyOne() bool {
 	f.t.Helper()
 	for _, machine := range f.machines() {
 		if machine.DeletionTimestamp == nil && !meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
@@ -147,7 +147,7 @@ func (f *fixture) readyOne() bool {
 // A reconciliation that finds nothing to do costs neither writes nor live reads, however large the deployment.
 func TestThousandMachinesAtRestCostNothing(t *testing.T) {
 	cache := &informer{}
-	f := newFixture(t, 1000, cache.reads())
+	f := newEnv(t, 1000, cache.reads())
 	cache.sync(f)
 	f.reconcile()
 	cache.sync(f)
@@ -236,7 +236,7 @@ func TestRollingUpdateCostsAtMostEightWritesPerMachine(t *testing.T) {
 
 func rollWithEightWrites(t *testing.T, surge string) {
 	const machines, most = 20, 8
-	f := newFixture(t, machines, nil)
+	f := newEnv(t, machines, nil)
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
 		deployment.Spec.Strategy = rollingBy(surge)
 	})
@@ -270,7 +270,7 @@ func rollWithEightWrites(t *testing.T, surge string) {
 }
 
 // counting counts the writes of both controllers, their events included.
-func (f *fixture) counting() {
+func (f *env) counting() {
 	f.t.Helper()
 	counted := f.writes.Count(f.direct)
 	told := &recorder{writes: &f.writes, seen: map[string]int{}}
@@ -283,13 +283,13 @@ func (f *fixture) counting() {
 	f.sets = reconciler.New(counted, counted, sets)
 }
 
-func (f *fixture) readyAll() {
+func (f *env) readyAll() {
 	for f.readyOne() {
 	}
 }
 
 // finishOne lets one Machine go that is being deleted.
-func (f *fixture) finishOne() bool {
+func (f *env) finishOne() bool {
 	f.t.Helper()
 	for _, machine := range f.machines() {
 		if machine.DeletionTimestamp == nil {

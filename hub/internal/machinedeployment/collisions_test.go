@@ -19,7 +19,7 @@ func TestBlindCacheNeverMakesASecondSet(t *testing.T) {
 	blind := &interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
 		return nil
 	}}
-	f := newFixture(t, 2, blind)
+	f := newEnv(t, 2, blind)
 	for range 4 {
 		f.reconcile()
 		f.clock.SetTime(f.clock.Now().Add(time.Minute))
@@ -31,7 +31,7 @@ func TestBlindCacheNeverMakesASecondSet(t *testing.T) {
 
 // Even if the live read misses the set, the name keeps it from being made twice.
 func TestSetThatAppearsMeanwhileIsNoCollision(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.reconcile()
 	made := f.list()
 	now := f.clock.Now()
@@ -47,7 +47,7 @@ func TestSetThatAppearsMeanwhileIsNoCollision(t *testing.T) {
 }
 
 func TestTakesAnotherNameWhenTheHashCollides(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	f.reconcile()
 	first := f.list()[0]
 	f.Expect(f.direct.Delete(t.Context(), &first)).To(Succeed())

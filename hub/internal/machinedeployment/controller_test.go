@@ -30,8 +30,8 @@ var environment *testenv.Environment
 
 func TestMain(m *testing.M) { testenv.Main(m, &environment, testenv.WithoutWatchCache...) }
 
-// fixture is both controllers, and a deployment in a cluster of its own.
-type fixture struct {
+// env is both controllers, and a deployment in a cluster of its own.
+type env struct {
 	*WithT
 	t          *testing.T
 	direct     client.WithWatch
@@ -48,10 +48,10 @@ type fixture struct {
 	tracers trace.TracerProvider
 }
 
-func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture {
+func newEnv(t *testing.T, replicas int32, stale *interceptor.Funcs) *env {
 	t.Helper()
 	hubtest.RunInParallel(t)
-	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &freeze.Agents{}}
+	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &freeze.Agents{}}
 	f.cluster = hubtest.Cluster(t, f.direct)
 	f.clock = testclock.NewFakePassiveClock(time.Now())
 	labels := map[string]string{"app": "x"}
@@ -72,7 +72,7 @@ func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture
 }
 
 // control makes controllers that remember nothing. That of MachineSets has no cache.
-func (f *fixture) control(cached client.WithWatch) {
+func (f *env) control(cached client.WithWatch) {
 	f.t.Helper()
 	worked := machineset.NewSets(f.clock)
 	f.snapshots = machineset.NewSnapshots()
@@ -88,14 +88,14 @@ func (f *fixture) control(cached client.WithWatch) {
 	f.sets = reconciler.New(f.direct, f.direct, sets)
 }
 
-func (f *fixture) reconcile() {
+func (f *env) reconcile() {
 	f.t.Helper()
 	_, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)})
 	f.Expect(err).NotTo(HaveOccurred())
 }
 
 // reconcileSets lets the MachineSet controller work on every set.
-func (f *fixture) reconcileSets() {
+func (f *env) reconcileSets() {
 	f.t.Helper()
 	for _, set := range f.list() {
 		_, err := f.sets.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&set)})
@@ -104,7 +104,7 @@ func (f *fixture) reconcileSets() {
 }
 
 // list returns the sets of the namespace by revision.
-func (f *fixture) list() []v1alpha1.MachineSet {
+func (f *env) list() []v1alpha1.MachineSet {
 	f.t.Helper()
 	list := &v1alpha1.MachineSetList{}
 	f.Expect(f.direct.List(f.t.Context(), list, client.InNamespace(f.cluster.Name))).To(Succeed())
@@ -112,13 +112,13 @@ func (f *fixture) list() []v1alpha1.MachineSet {
 	return list.Items
 }
 
-func (f *fixture) refresh() *v1alpha1.MachineDeployment {
+func (f *env) refresh() *v1alpha1.MachineDeployment {
 	f.t.Helper()
 	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.deployment), f.deployment)).To(Succeed())
 	return f.deployment
 }
 
-func (f *fixture) update(change func(*v1alpha1.MachineDeployment)) {
+func (f *env) update(change func(*v1alpha1.MachineDeployment)) {
 	f.t.Helper()
 	f.refresh()
 	change(f.deployment)
@@ -131,22 +131,22 @@ func rollingBy(surge string) v1alpha1.MachineDeploymentStrategy {
 	return v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RollingUpdate, RollingUpdate: &v1alpha1.RollingUpdateBounds{MaxSurge: &value}}
 }
 
-func (f *fixture) upgrade(version string) {
+func (f *env) upgrade(version string) {
 	f.t.Helper()
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Template.Spec.Versions.Kubelet = version })
 }
 
-func (f *fixture) condition(kind string) *metav1.Condition {
+func (f *env) condition(kind string) *metav1.Condition {
 	f.t.Helper()
 	return meta.FindStatusCondition(f.refresh().Status.Conditions, kind)
 }
 
-func (f *fixture) machines() []v1alpha1.Machine {
+func (f *env) machines() []v1alpha1.Machine {
 	f.t.Helper()
 	return hubtest.Machines(f.t, f.direct, f.cluster.Name)
 }
 
-func (f *fixture) replicasOf(sets []v1alpha1.MachineSet) []int32 {
+func (f *env) replicasOf(sets []v1alpha1.MachineSet) []int32 {
 	var replicas []int32
 	for _, set := range sets {
 		replicas = append(replicas, *set.Spec.Replicas)
@@ -156,18 +156,18 @@ func (f *fixture) replicasOf(sets []v1alpha1.MachineSet) []int32 {
 
 // rest runs both controllers and the agent's part until nothing is written any more. All Machines become ready at once, which
 // takes the fewest steps.
-func (f *fixture) rest() {
+func (f *env) rest() {
 	f.t.Helper()
 	f.run(func() {}, true)
 }
 
 // settle is like rest, and calls check after each step. Machines become ready one at a time: the rollout has to wait for each.
-func (f *fixture) settle(check func()) {
+func (f *env) settle(check func()) {
 	f.t.Helper()
 	f.run(check, false)
 }
 
-func (f *fixture) run(check func(), readyTogether bool) {
+func (f *env) run(check func(), readyTogether bool) {
 	f.t.Helper()
 	for range 100 {
 		f.clock.SetTime(f.clock.Now().Add(reconciler.LongestStatusInterval))
@@ -195,7 +195,7 @@ func (f *fixture) run(check func(), readyTogether bool) {
 
 // Claim: MachineDeployments create, scale and adopt sets. Broken: sets without owner are never adopted. Also: TestAdoptsSetsThatItsSelectorMatches; hub TestHubRollsOutScalesAndFreezes.
 func TestCreatesItsSetAndThenRests(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.reconcile()
 	sets := f.list()
 	f.Expect(sets).To(HaveLen(1))
@@ -239,7 +239,7 @@ func TestCreatesItsSetAndThenRests(t *testing.T) {
 }
 
 func TestRollsOutWithinItsBudget(t *testing.T) {
-	f := newFixture(t, 4, nil)
+	f := newEnv(t, 4, nil)
 	one := intstr.FromInt32(1)
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
 		deployment.Spec.Strategy.RollingUpdate = &v1alpha1.RollingUpdateBounds{MaxSurge: &one, MaxUnavailable: &one}
@@ -274,7 +274,7 @@ func TestRollsOutWithinItsBudget(t *testing.T) {
 }
 
 func TestKeepsAsMuchHistoryAsWanted(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.RevisionHistoryLimit = new(int32(1)) })
 	f.rest()
 	for _, version := range []string{"v1.36.3", "v1.36.4", "v1.36.5"} {
@@ -289,7 +289,7 @@ func TestKeepsAsMuchHistoryAsWanted(t *testing.T) {
 }
 
 func TestMachinesOfADeletedSetTakeUpRoom(t *testing.T) {
-	f := newFixture(t, 3, nil)
+	f := newEnv(t, 3, nil)
 	f.rest()
 	set := f.list()[0]
 	f.Expect(f.direct.Delete(t.Context(), &set)).To(Succeed())
@@ -306,7 +306,7 @@ func TestMachinesOfADeletedSetTakeUpRoom(t *testing.T) {
 }
 
 func TestPausedDeploymentScalesAndReplacesNothing(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.rest()
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
 		deployment.Spec.Paused = true
@@ -325,7 +325,7 @@ func TestPausedDeploymentScalesAndReplacesNothing(t *testing.T) {
 
 // The user scales the set while the hub decides: the hub's write, decided on what was, must not win.
 func TestSetChangedMeanwhileIsLeftAlone(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.rest()
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(5)) })
 	raced := false
@@ -354,7 +354,7 @@ func TestSetChangedMeanwhileIsLeftAlone(t *testing.T) {
 }
 
 func TestFailureOfASetIsTheDeploymentsToo(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	f.reconcile()
 	set := f.list()[0]
 	hubtest.SetCondition(t, f.direct, &set, &set.Status.Conditions, v1alpha1.ReplicaFailureCondition, metav1.ConditionTrue, v1alpha1.ReasonCreateFailed)

@@ -18,7 +18,7 @@ import (
 )
 
 // changing is a controller that is about to delete a Machine when change is called with it, once.
-func (f *fixture) changing(change func(*v1alpha1.Machine)) *Controller {
+func (f *env) changing(change func(*v1alpha1.Machine)) *Controller {
 	f.t.Helper()
 	done := false
 	c := interceptor.NewClient(f.direct, interceptor.Funcs{
@@ -66,7 +66,7 @@ func TestAMachineThatCouldNotBeUpdatedInPlaceAndHasChangedSinceIsNotReplaced(t *
 }
 
 func TestAMachineThatHasBecomeReadySinceItWasChosenKeepsItsPlace(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.rest()
 	machines := f.machines()
 	hubtest.MarkReady(t, f.direct, &machines[0], false, f.clock.Now())

@@ -11,7 +11,7 @@ import (
 
 // TestRolloutIsToldByItsBeginAndItsEnd: its steps are no events of the deployment, and what a user asks for meanwhile is.
 func TestRolloutIsToldByItsBeginAndItsEnd(t *testing.T) {
-	f := newFixture(t, 4, nil)
+	f := newEnv(t, 4, nil)
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy = rollingBy("1") })
 	rest := func() { f.rest() }
 	rest()

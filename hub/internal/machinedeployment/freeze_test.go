@@ -25,19 +25,19 @@ import (
 
 func TestFrozenDeploymentDoesNothingButReport(t *testing.T) {
 	tests := map[string]struct {
-		freeze func(*fixture)
+		freeze func(*env)
 		reason string
 	}{
-		"by annotation": {func(f *fixture) {
+		"by annotation": {func(f *env) {
 			f.update(func(deployment *v1alpha1.MachineDeployment) {
 				deployment.Annotations = maps.Clone(deployment.Annotations)
 				deployment.Annotations[v1alpha1.FreezeAnnotation] = "an experiment"
 			})
 		}, v1alpha1.ReasonManualFreeze},
-		"because the agent is silent": {func(f *fixture) {
+		"because the agent is silent": {func(f *env) {
 			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
 		}, v1alpha1.ReasonAgentSilent},
-		"because the cluster is gone": {func(f *fixture) {
+		"because the cluster is gone": {func(f *env) {
 			f.Expect(f.direct.Delete(f.t.Context(), f.cluster)).To(Succeed())
 		}, v1alpha1.ReasonClusterNotFound},
 	}
@@ -46,7 +46,7 @@ func TestFrozenDeploymentDoesNothingButReport(t *testing.T) {
 			if test.reason != v1alpha1.ReasonAgentSilent {
 				testenv.Long(t)
 			}
-			f := newFixture(t, 2, nil)
+			f := newEnv(t, 2, nil)
 			f.rest()
 			test.freeze(f)
 			f.update(func(deployment *v1alpha1.MachineDeployment) {
@@ -67,7 +67,7 @@ func TestFrozenDeploymentDoesNothingButReport(t *testing.T) {
 }
 
 // restartSets replaces the MachineSet controller by that of another process.
-func (f *fixture) restartSets() {
+func (f *env) restartSets() {
 	f.t.Helper()
 	sets, err := machineset.New(machineset.Deps{
 		Client: f.direct, Live: f.direct, Recorder: events.NewFakeRecorder(1000), Agents: f.agents, Clock: f.clock,
@@ -79,7 +79,7 @@ func (f *fixture) restartSets() {
 // A rollout waits for the soak of its new Machine. A freeze of two hours amid that is no part of it: after the thaw the
 // Machine serves the rest, and only then do old ones go.
 func TestNothingBecomesAvailableWhileTheClusterIsFrozen(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.rest()
 	f.clock.SetTime(f.clock.Now().Truncate(time.Second).Add(5 * time.Minute))
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
@@ -162,7 +162,7 @@ func TestAMachineThatServesTheRestOfItsTimeIsMovedFirst(t *testing.T) {
 }
 
 // agree reports whether label and condition say the same.
-func (f *fixture) agree() bool {
+func (f *env) agree() bool {
 	f.t.Helper()
 	frozen := f.condition(v1alpha1.FrozenCondition)
 	reason, labeled := f.deployment.Labels[v1alpha1.FrozenLabel]
@@ -173,7 +173,7 @@ func (f *fixture) agree() bool {
 }
 
 // another is another process that works on the same deployment; broken is what happens to its writes.
-func (f *fixture) another(broken interceptor.Funcs) reconcile.Reconciler {
+func (f *env) another(broken interceptor.Funcs) reconcile.Reconciler {
 	f.t.Helper()
 	through := interceptor.NewClient(f.writes.Count(f.direct), broken)
 	logic, err := New(Deps{Client: through, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
@@ -194,7 +194,7 @@ func TestLabelAndConditionAgreeAfterTheNextLook(t *testing.T) {
 	}
 	for name, kill := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 1, nil)
+			f := newEnv(t, 1, nil)
 			f.rest()
 			for _, order := range []func(map[string]string){
 				func(annotations map[string]string) { annotations[v1alpha1.FreezeAnnotation] = "x" },
@@ -216,7 +216,7 @@ func TestLabelAndConditionAgreeAfterTheNextLook(t *testing.T) {
 
 // One that does not scale its sets down any more would never thaw: a lower number is no overshoot under any strategy.
 func TestAScaleDownIsNoOvershoot(t *testing.T) {
-	f := newFixture(t, 9, nil)
+	f := newEnv(t, 9, nil)
 	f.rest()
 	f.upgrade("v1.37.0")
 	f.reconcile()
@@ -237,7 +237,7 @@ func TestAFreezeOfASetHoldsItsDeploymentToo(t *testing.T) {
 			if strategy != v1alpha1.RollingUpdate {
 				testenv.Long(t)
 			}
-			f := newFixture(t, 2, nil)
+			f := newEnv(t, 2, nil)
 			f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy.Type = strategy })
 			f.rest()
 			set, machines := f.list()[0], f.machines()
@@ -274,7 +274,7 @@ func TestASurplusOfASetFreezesItsDeploymentToo(t *testing.T) {
 			if strategy != v1alpha1.RollingUpdate {
 				testenv.Long(t)
 			}
-			f := newFixture(t, 2, nil)
+			f := newEnv(t, 2, nil)
 			f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy.Type = strategy })
 			f.rest()
 			high := 4
@@ -320,7 +320,7 @@ func TestASurplusOfASetFreezesItsDeploymentToo(t *testing.T) {
 // A rollout's counts are written every ten seconds or less often: a user who ends one freeze of two must not wait that
 // long.
 func TestAFrozenDeploymentSoonTellsWhatStillFreezesIt(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.reconcile()
 	f.reconcileSets()
 	f.reconcile() // It is not at rest: that would be written at once.

@@ -13,7 +13,7 @@ import (
 
 // A drain that holds a rollout up is one of an old Machine.
 func TestTimeoutsReachTheMachinesOfOlderTemplatesAndNothingElseDoes(t *testing.T) {
-	f := newFixture(t, 3, nil)
+	f := newEnv(t, 3, nil)
 	f.rest()
 	f.upgrade("v1.37.0")
 	f.rest()

@@ -24,10 +24,10 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-// inPlace is a fixture at rest whose deployment updates one Machine at a time in place.
-func inPlace(t *testing.T, replicas int32, change func(*v1alpha1.MachineDeployment)) *fixture {
+// inPlace is an env at rest whose deployment updates one Machine at a time in place.
+func inPlace(t *testing.T, replicas int32, change func(*v1alpha1.MachineDeployment)) *env {
 	t.Helper()
-	f := newFixture(t, replicas, nil)
+	f := newEnv(t, replicas, nil)
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
 		deployment.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlace, InPlace: &v1alpha1.InPlaceUpdate{}}
 		if change != nil {
@@ -40,7 +40,7 @@ func inPlace(t *testing.T, replicas int32, change func(*v1alpha1.MachineDeployme
 
 // updated does what the agent does for each Machine that was moved: its update ends as outcome says, which is a
 // reason, or empty if all is well. It reports how many it had something to say of.
-func (f *fixture) updated(outcome func(*v1alpha1.Machine) string) (said int) {
+func (f *env) updated(outcome func(*v1alpha1.Machine) string) (said int) {
 	f.t.Helper()
 	for _, machine := range f.machines() {
 		if machinestate.Of(&machine, 0, f.clock.Now()).Update != v1alpha1.ReasonAwaitingUpdate || machine.DeletionTimestamp != nil {
@@ -64,7 +64,7 @@ func (f *fixture) updated(outcome func(*v1alpha1.Machine) string) (said int) {
 func fine(*v1alpha1.Machine) string { return "" }
 
 // roll settles like settle, with the agent's part of updates in place.
-func (f *fixture) roll(outcome func(*v1alpha1.Machine) string, check func()) {
+func (f *env) roll(outcome func(*v1alpha1.Machine) string, check func()) {
 	f.t.Helper()
 	for range 100 {
 		f.settle(check)
@@ -76,7 +76,7 @@ func (f *fixture) roll(outcome func(*v1alpha1.Machine) string, check func()) {
 	f.t.Fatal("does not come to rest")
 }
 
-func (f *fixture) uids() map[types.UID]string {
+func (f *env) uids() map[types.UID]string {
 	uids := map[types.UID]string{}
 	for _, machine := range f.machines() {
 		uids[machine.UID] = machine.Name
@@ -84,7 +84,7 @@ func (f *fixture) uids() map[types.UID]string {
 	return uids
 }
 
-func (f *fixture) available() (count int) {
+func (f *env) available() (count int) {
 	for _, machine := range f.machines() {
 		if machinestate.Of(&machine, 0, f.clock.Now()).Available {
 			count++
@@ -94,7 +94,7 @@ func (f *fixture) available() (count int) {
 }
 
 // told are the events so far of which the text contains part.
-func (f *fixture) told() (events []string) {
+func (f *env) told() (events []string) {
 	for {
 		select {
 		case event := <-f.events.Events:
@@ -239,7 +239,7 @@ func TestTransferSurvivesACrashAfterEachWrite(t *testing.T) {
 }
 
 // crashAfter runs a hub that dies after so many writes, with the sets' controller in between.
-func (f *fixture) crashAfter(writes int) {
+func (f *env) crashAfter(writes int) {
 	f.t.Helper()
 	left := writes
 	spend := func() error {
@@ -314,7 +314,7 @@ func TestRefusedMoveIsToldAndTriedAgainLater(t *testing.T) {
 }
 
 func TestWhatNeedsNoReplacementReachesTheSetThatThereIs(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.rest()
 	f.upgrade("v1.37.0")
 	f.rest()

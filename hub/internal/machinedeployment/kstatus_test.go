@@ -19,14 +19,14 @@ import (
 )
 
 // step lets the deployment be looked at once, so much later that its status is written.
-func (f *fixture) step() {
+func (f *env) step() {
 	f.t.Helper()
 	f.clock.SetTime(f.clock.Now().Add(reconciler.LongestStatusInterval))
 	f.reconcile()
 }
 
 // frozenFor freezes the cluster.
-func (f *fixture) frozenFor(reason string) {
+func (f *env) frozenFor(reason string) {
 	f.t.Helper()
 	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.cluster), f.cluster)).To(Succeed())
 	hubtest.Freeze(f.t, f.direct, f.cluster, freeze.Verdict{Frozen: true, Reason: reason, Message: "said by the test"}, f.clock.Now())
@@ -34,7 +34,7 @@ func (f *fixture) frozenFor(reason string) {
 }
 
 // failNew lets all Machines of the current template fail.
-func (f *fixture) failNew(reason string) {
+func (f *env) failNew(reason string) {
 	f.t.Helper()
 	for _, machine := range f.machines() {
 		if machine.Spec.Versions.Kubelet != f.deployment.Spec.Template.Spec.Versions.Kubelet {
@@ -47,7 +47,7 @@ func (f *fixture) failNew(reason string) {
 }
 
 // midRollout starts a rollout and stops it in its middle.
-func (f *fixture) midRollout() {
+func (f *env) midRollout() {
 	f.t.Helper()
 	f.rest()
 	f.upgrade("v1.37.0")
@@ -61,68 +61,68 @@ func (f *fixture) midRollout() {
 func TestKStatus(t *testing.T) {
 	const none = ""
 	tests := map[string]struct {
-		make  func(*fixture)
+		make  func(*env)
 		ready metav1.ConditionStatus
 		// progress is Reconciling or Stalled with its reason; none for neither.
 		kind, reason string
 		want         status.Status
 	}{
-		"just created": {func(*fixture) {}, metav1.ConditionUnknown, v1alpha1.ReconcilingCondition, v1alpha1.ReasonPending, status.InProgressStatus},
-		"its first machines are made": {func(f *fixture) { f.step(); f.reconcileSets(); f.step() },
+		"just created": {func(*env) {}, metav1.ConditionUnknown, v1alpha1.ReconcilingCondition, v1alpha1.ReasonPending, status.InProgressStatus},
+		"its first machines are made": {func(f *env) { f.step(); f.reconcileSets(); f.step() },
 			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonRollingOut, status.InProgressStatus},
-		"rolled out": {func(f *fixture) { f.rest() }, metav1.ConditionTrue, none, none, status.CurrentStatus},
-		"changed, and not looked at since": {func(f *fixture) { f.rest(); f.upgrade("v1.37.0") },
+		"rolled out": {func(f *env) { f.rest() }, metav1.ConditionTrue, none, none, status.CurrentStatus},
+		"changed, and not looked at since": {func(f *env) { f.rest(); f.upgrade("v1.37.0") },
 			metav1.ConditionTrue, none, none, status.InProgressStatus},
-		"in the middle of a rollout": {(*fixture).midRollout,
+		"in the middle of a rollout": {(*env).midRollout,
 			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonRollingOut, status.InProgressStatus},
-		"scaled up": {func(f *fixture) { f.rest(); f.scale(5); f.step() },
+		"scaled up": {func(f *env) { f.rest(); f.scale(5); f.step() },
 			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonScalingUp, status.InProgressStatus},
-		"scaled down": {func(f *fixture) { f.rest(); f.scale(1); f.step(); f.reconcileSets(); f.step() },
+		"scaled down": {func(f *env) { f.rest(); f.scale(1); f.step(); f.reconcileSets(); f.step() },
 			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonScalingDown, status.InProgressStatus},
-		"scaled to zero": {func(f *fixture) { f.rest(); f.scale(0); f.rest() },
+		"scaled to zero": {func(f *env) { f.rest(); f.scale(0); f.rest() },
 			metav1.ConditionTrue, none, none, status.CurrentStatus},
-		"a machine is not ready": {func(f *fixture) {
+		"a machine is not ready": {func(f *env) {
 			f.rest()
 			hubtest.MarkReady(f.t, f.direct, &f.machines()[0], false, f.clock.Now())
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonMinimumReplicasUnavailable, status.InProgressStatus},
-		"paused in the middle of a rollout": {func(f *fixture) { f.midRollout(); f.pause(); f.step() },
+		"paused in the middle of a rollout": {func(f *env) { f.midRollout(); f.pause(); f.step() },
 			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonPaused, status.InProgressStatus},
-		"paused at rest": {func(f *fixture) { f.rest(); f.pause(); f.step() },
+		"paused at rest": {func(f *env) { f.rest(); f.pause(); f.step() },
 			metav1.ConditionTrue, none, none, status.CurrentStatus},
-		"waits for a user to delete machines": {func(f *fixture) {
+		"waits for a user to delete machines": {func(f *env) {
 			f.update(func(d *v1alpha1.MachineDeployment) { d.Spec.Strategy.Type = v1alpha1.OnDelete })
 			f.rest()
 			f.upgrade("v1.37.0")
 			f.rest()
 		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonAwaitingRequest, status.InProgressStatus},
-		"past its deadline": {func(f *fixture) { f.midRollout(); f.clock.SetTime(f.clock.Now().Add(time.Hour)); f.step() },
+		"past its deadline": {func(f *env) { f.midRollout(); f.clock.SetTime(f.clock.Now().Add(time.Hour)); f.step() },
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonProgressDeadlineExceeded, status.FailedStatus},
-		"its kubelet is not supported": {func(f *fixture) { f.serves("v1.37.1"); f.rest(); f.upgrade("v1.99.0"); f.rest() },
+		"its kubelet is not supported": {func(f *env) { f.serves("v1.37.1"); f.rest(); f.upgrade("v1.99.0"); f.rest() },
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonUnsupportedKubeletVersion, status.FailedStatus},
-		"its class is missing": {func(f *fixture) { f.step(); f.reconcileSets(); f.failNew(v1alpha1.ErrorMachineClassNotFound) },
+		"its class is missing": {func(f *env) { f.step(); f.reconcileSets(); f.failNew(v1alpha1.ErrorMachineClassNotFound) },
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ErrorMachineClassNotFound, status.FailedStatus},
-		"a machine ran into a timeout, and is replaced": {func(f *fixture) { f.step(); f.reconcileSets(); f.failNew(v1alpha1.ErrorCreationTimeout) },
+		"a machine ran into a timeout, and is replaced": {func(f *env) { f.step(); f.reconcileSets(); f.failNew(v1alpha1.ErrorCreationTimeout) },
 			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonRollingOut, status.InProgressStatus},
-		"too many machines are unhealthy": {func(f *fixture) {
+		"too many machines are unhealthy": {func(f *env) {
 			f.rest()
 			set := f.list()[0]
 			hubtest.SetCondition(f.t, f.direct, &set, &set.Status.Conditions, v1alpha1.RemediationAllowedCondition, metav1.ConditionFalse, v1alpha1.ReasonTooManyUnhealthy)
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonTooManyUnhealthy, status.FailedStatus},
-		"frozen by a user": {func(f *fixture) { f.rest(); f.frozenFor(v1alpha1.ReasonManualFreeze) },
+		"frozen by a user": {func(f *env) { f.rest(); f.frozenFor(v1alpha1.ReasonManualFreeze) },
 			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonManualFreeze, status.InProgressStatus},
-		"frozen for another hub": {func(f *fixture) { f.rest(); f.frozenFor(v1alpha1.ReasonHubRestored) },
+		"frozen for another hub": {func(f *env) { f.rest(); f.frozenFor(v1alpha1.ReasonHubRestored) },
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonHubRestored, status.FailedStatus},
-		"its agent is silent": {func(f *fixture) { f.rest(); f.frozenFor(v1alpha1.ReasonAgentSilent) },
+		"its agent is silent": {func(f *env) { f.rest(); f.frozenFor(v1alpha1.ReasonAgentSilent) },
 			metav1.ConditionUnknown, v1alpha1.ReconcilingCondition, v1alpha1.ReasonAgentSilent, status.InProgressStatus},
-		"its agent is silent, and machines failed before": {func(f *fixture) {
+		"its agent is silent, and machines failed before": {func(f *env) {
 			f.step()
 			f.reconcileSets()
 			f.failNew(v1alpha1.ErrorMachineClassNotFound)
 			f.frozenFor(v1alpha1.ReasonAgentSilent)
 		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonAgentSilent, status.InProgressStatus},
-		"one of its sets has too many machines": {func(f *fixture) {
+		"one of its sets has too many machines": {func(f *env) {
 			f.rest()
 			set := f.list()[0]
 			for range 5 {
@@ -137,7 +137,7 @@ func TestKStatus(t *testing.T) {
 			f.reconcileSets()
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonOvershoot, status.FailedStatus},
-		"being deleted": {func(f *fixture) {
+		"being deleted": {func(f *env) {
 			f.rest()
 			f.Expect(f.direct.Delete(f.t.Context(), f.refresh(), client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
 			f.step()
@@ -150,7 +150,7 @@ func TestKStatus(t *testing.T) {
 			if !short.Has(name) {
 				testenv.Long(t)
 			}
-			f := newFixture(t, 3, nil)
+			f := newEnv(t, 3, nil)
 			test.make(f)
 			list := f.refresh().Status.Conditions
 			f.Expect(testenv.KStatus(t, f.deployment)).To(Equal(test.want), "%+v", list)
@@ -175,12 +175,12 @@ func TestKStatus(t *testing.T) {
 	}
 }
 
-func (f *fixture) scale(replicas int32) {
+func (f *env) scale(replicas int32) {
 	f.t.Helper()
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = &replicas })
 }
 
-func (f *fixture) pause() {
+func (f *env) pause() {
 	f.t.Helper()
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Paused = true })
 }

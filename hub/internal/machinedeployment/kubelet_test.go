@@ -12,7 +12,7 @@ import (
 
 // A Machine whose Node is Ready with another kubelet than was asked for ends no rollout, and takes no place of an available one.
 func TestANodeWithAnotherKubeletIsNotAvailable(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.rest()
 	f.upgrade("v1.37.0")
 	report := func(version string) {

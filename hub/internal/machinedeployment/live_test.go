@@ -19,7 +19,7 @@ import (
 // Machines. Only what was known before counts.
 // Claim: What a set did during a read counts as unseen. Broken: the sets are asked after the reads.
 func TestASetIsSeenOnlyIfItWasBeforeItsMachinesWereRead(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.reconcile()
 	sets := f.list()
 	f.Expect(sets).To(HaveLen(1))
@@ -64,7 +64,7 @@ func TestTheSetsAreOfferedWhatAStepHasRead(t *testing.T) {
 		"an update in place": {v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlace, InPlace: &v1alpha1.InPlaceUpdate{}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 2, nil)
+			f := newEnv(t, 2, nil)
 			f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy = test.strategy })
 			f.rest()
 			offered := false

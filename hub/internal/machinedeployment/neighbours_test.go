@@ -43,7 +43,7 @@ func (r *reads) count(c client.WithWatch) client.WithWatch {
 
 // Claim: A step of a MachineDeployment reads only what is its own. Broken: each step lists all sets and Machines of the namespace.
 func TestAStepReadsOnlyWhatIsItsOwn(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.rest()
 	labels := map[string]string{"app": "other"}
 	for i := range 12 {
@@ -72,7 +72,7 @@ func TestAStepReadsOnlyWhatIsItsOwn(t *testing.T) {
 func TestSetsAndMachinesWithoutTheNameOfTheirDeploymentCount(t *testing.T) {
 	for _, replicas := range []int32{2, machinestate.MostRereads + 1} {
 		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
-			f := newFixture(t, replicas, nil)
+			f := newEnv(t, replicas, nil)
 			f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy = rollingBy("1") })
 			f.rest()
 			for _, machine := range f.machines() {
@@ -87,7 +87,7 @@ func TestSetsAndMachinesWithoutTheNameOfTheirDeploymentCount(t *testing.T) {
 }
 
 // takeName takes the deployment's name off an object.
-func (f *fixture) takeName(object client.Object) {
+func (f *env) takeName(object client.Object) {
 	f.t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null,%q:null}}}`, v1alpha1.MachineDeploymentNameLabel, v1alpha1.AutoscalerDeploymentNameLabel)
 	f.Expect(client.IgnoreNotFound(f.direct.Patch(f.t.Context(), object, client.RawPatch(client.Merge.Type(), []byte(patch))))).To(Succeed())

@@ -15,7 +15,7 @@ func TestADeletedMachineLosesItsPlaceInTheOldSetAtOnce(t *testing.T) {
 		"InPlace":  {Type: v1alpha1.InPlace, InPlace: &v1alpha1.InPlaceUpdate{Trigger: v1alpha1.InPlaceManual}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 4, nil)
+			f := newEnv(t, 4, nil)
 			f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy = strategy })
 			f.rest()
 			f.upgrade("v1.37.0")

@@ -64,7 +64,7 @@ func TestOverlapOfSelectors(t *testing.T) {
 }
 
 // beside makes another deployment of the namespace, and reconciles it from then on.
-func (f *fixture) beside(name string, replicas *int32, labels map[string]string) *v1alpha1.MachineDeployment {
+func (f *env) beside(name string, replicas *int32, labels map[string]string) *v1alpha1.MachineDeployment {
 	f.t.Helper()
 	other := &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: name},
@@ -78,7 +78,7 @@ func (f *fixture) beside(name string, replicas *int32, labels map[string]string)
 }
 
 // reconcileAll lets each deployment and each set be worked on until the deletions that come of it are through.
-func (f *fixture) reconcileAll(deployments ...*v1alpha1.MachineDeployment) {
+func (f *env) reconcileAll(deployments ...*v1alpha1.MachineDeployment) {
 	f.t.Helper()
 	for range 8 {
 		f.clock.SetTime(f.clock.Now().Add(time.Minute))
@@ -97,7 +97,7 @@ func (f *fixture) reconcileAll(deployments ...*v1alpha1.MachineDeployment) {
 // Claim: Adoption removes no Ready Machine; overlapping selectors stall the younger. Broken: sets of other deployments are adopted; overlap is not looked for. Also: TestSetsWithoutOwnerStayWhole, TestOverlapOfSelectors.
 // Edge case: An orphan's Machines were adopted away. Also: TestOverlapOfSelectors, TestSetsWithoutOwnerStayWhole; hub/internal/machineset/plan TestDecide, TestSetConvergesWithinItsBounds.
 func TestTheYoungerOfTwoWithOverlappingSelectorsIsStalledAndTouchesNothing(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.rest()
 	old := f.machines()
 	other := f.beside("pool-b", new(int32(2)), map[string]string{"app": "x", "pool": "b"})
@@ -124,7 +124,7 @@ func TestTheYoungerOfTwoWithOverlappingSelectorsIsStalledAndTouchesNothing(t *te
 }
 
 // orphan deletes the deployment as kubectl delete --cascade=orphan does.
-func (f *fixture) orphan() {
+func (f *env) orphan() {
 	f.t.Helper()
 	f.refresh()
 	f.Expect(aware()).To(Succeed())
@@ -134,7 +134,7 @@ func (f *fixture) orphan() {
 	}).WithTimeout(time.Minute).Should(BeTrue(), "the garbage collector orphans the sets")
 }
 
-func (f *fixture) find(name string) *v1alpha1.MachineDeployment {
+func (f *env) find(name string) *v1alpha1.MachineDeployment {
 	f.t.Helper()
 	found := &v1alpha1.MachineDeployment{}
 	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKey{Namespace: f.cluster.Name, Name: name}, found)).To(Succeed())
@@ -169,7 +169,7 @@ func TestSetsWithoutOwnerStayWhole(t *testing.T) {
 		"larger than the deployment, without the hub's labels": {forgetMaker, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 2, nil)
+			f := newEnv(t, 2, nil)
 			f.rest()
 			old := f.machines()
 			f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(test.replica) })
@@ -205,7 +205,7 @@ func madeFor(name string) func(*v1alpha1.MachineSet) {
 // A set that a deployment of another name has left belongs to its user: Kubernetes' Deployment would adopt it, and scale away what is too many.
 // Claim: A MachineSet left by --cascade=orphan stays whole beside a deployment of another name. Broken: it is adopted by its labels alone; the message names no label.
 func TestASetLeftByADeploymentOfAnotherNameStaysWhole(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.rest()
 	old := f.machines()
 	f.recreate(func(next *v1alpha1.MachineDeployment) { next.Name += "-next" })
@@ -234,7 +234,7 @@ func TestASetLeftByADeploymentOfAnotherNameStaysWhole(t *testing.T) {
 // Claim: A backup tool restores MachineSets in any order. Broken: the policy before this change. Also: test/api/admission TestMachineSetsOfTheHubCanBeRestoredWithoutOwner.
 func TestMachineSetsCanBeRestored(t *testing.T) {
 	for _, setsFirst := range []bool{true, false} {
-		f := newFixture(t, 2, nil)
+		f := newEnv(t, 2, nil)
 		f.rest()
 		f.upgrade("v1.37.1")
 		f.rest()

@@ -22,7 +22,7 @@ import (
 
 // pools are deployments of one namespace. The caches of each kind show what they showed when that was last synced.
 type pools struct {
-	*fixture
+	*env
 	logic       *Controller
 	names       []string
 	deployments v1alpha1.MachineDeploymentList
@@ -33,7 +33,7 @@ type pools struct {
 // newPools makes deployments that are called names and share one surge, all rolled out and available.
 func newPools(t *testing.T, replicas int32, surge string, names ...string) *pools {
 	t.Helper()
-	p := &pools{fixture: newFixture(t, replicas, nil), names: names}
+	p := &pools{env: newEnv(t, replicas, nil), names: names}
 	p.Expect(p.direct.Delete(t.Context(), p.deployment)).To(Succeed())
 	for _, name := range names {
 		p.create(name, replicas, surge, "zones")
@@ -62,14 +62,14 @@ func (p *pools) hub(live client.Reader) {
 	p.t.Helper()
 	cached := interceptor.NewClient(p.writes.Count(p.direct), interceptor.Funcs{Get: p.cachedGet, List: p.cachedList})
 	worked := machineset.NewSets(p.clock)
-	logic, err := New(Deps{Client: cached, Live: live, Recorder: p.fixture.events, Agents: p.agents, Sets: worked, Clock: p.clock})
+	logic, err := New(Deps{Client: cached, Live: live, Recorder: p.env.events, Agents: p.agents, Sets: worked, Clock: p.clock})
 	p.Expect(err).NotTo(HaveOccurred())
 	p.logic, p.runner = logic, reconciler.New(cached, cached, logic)
 	sets, err := machineset.New(machineset.Deps{
 		Client: p.direct, Live: p.direct, Recorder: events.NewFakeRecorder(1000), Agents: p.agents, Sets: worked, Clock: p.clock,
 	})
 	p.Expect(err).NotTo(HaveOccurred())
-	p.fixture.sets = reconciler.New(p.direct, p.direct, sets)
+	p.env.sets = reconciler.New(p.direct, p.direct, sets)
 	p.sync(true, true, true)
 }
 
@@ -169,7 +169,7 @@ func (p *pools) roll(names ...string) {
 func (p *pools) beyond() int {
 	p.t.Helper()
 	counts := map[string]int{}
-	for _, machine := range p.fixture.machines() {
+	for _, machine := range p.env.machines() {
 		counts[machine.Labels[v1alpha1.MachineDeploymentNameLabel]]++
 	}
 	sum := 0
@@ -182,7 +182,7 @@ func (p *pools) beyond() int {
 // rolled reports whether all Machines are new and available.
 func (p *pools) rolled(each int) bool {
 	p.t.Helper()
-	machines := p.fixture.machines()
+	machines := p.env.machines()
 	for _, machine := range machines {
 		if machine.Spec.Versions.Kubelet != "v1.37.0" {
 			return false

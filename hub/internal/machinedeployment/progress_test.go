@@ -16,9 +16,9 @@ import (
 )
 
 // stuckRollout is a rollout that has just started and whose new Machine does not come up.
-func stuckRollout(t *testing.T, deadline int32) *fixture {
+func stuckRollout(t *testing.T, deadline int32) *env {
 	t.Helper()
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.ProgressDeadlineSeconds = &deadline })
 	f.rest()
 	f.upgrade("v1.37.0")
@@ -32,7 +32,7 @@ func stuckRollout(t *testing.T, deadline int32) *fixture {
 }
 
 // after lets time pass and looks again; it returns the Progressing condition's reason.
-func (f *fixture) after(wait time.Duration) string {
+func (f *env) after(wait time.Duration) string {
 	f.t.Helper()
 	f.clock.SetTime(f.clock.Now().Add(wait))
 	f.reconcile()
@@ -40,7 +40,7 @@ func (f *fixture) after(wait time.Duration) string {
 }
 
 // restart is another hub.
-func (f *fixture) restart() {
+func (f *env) restart() {
 	f.t.Helper()
 	logic, err := New(Deps{Client: f.writes.Count(f.direct), Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
 	f.Expect(err).NotTo(HaveOccurred())
@@ -127,7 +127,7 @@ func TestHubThatHasJustStartedDeclaresNothingLate(t *testing.T) {
 }
 
 func TestLostMachineIsNoRollout(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.rest()
 	machine := f.machines()[0]
 	hubtest.MarkReady(t, f.direct, &machine, false, f.clock.Now())
@@ -138,7 +138,7 @@ func TestLostMachineIsNoRollout(t *testing.T) {
 }
 
 func TestRemediationOfASetIsTheDeploymentsToo(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	f.reconcile()
 	f.Expect(f.condition(v1alpha1.RemediationAllowedCondition)).To(BeNil(), "no set has said anything")
 	set := f.list()[0]
@@ -172,7 +172,7 @@ func TestProgressSaysWhyNewMachinesFailed(t *testing.T) {
 }
 
 func TestMachinesThatAreBeingDeletedCountAsTerminatingOnly(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.rest()
 	victim := f.machines()[0]
 	f.Expect(f.direct.Delete(t.Context(), &victim)).To(Succeed())

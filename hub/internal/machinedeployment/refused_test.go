@@ -14,7 +14,7 @@ import (
 )
 
 // serves lets the cluster's agent report the version of its API server.
-func (f *fixture) serves(version string) {
+func (f *env) serves(version string) {
 	f.t.Helper()
 	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.cluster), f.cluster)).To(Succeed())
 	f.cluster.Status.KubernetesVersion = version
@@ -22,7 +22,7 @@ func (f *fixture) serves(version string) {
 }
 
 // kubelets are the versions of all Machines.
-func (f *fixture) kubelets() map[types.UID]string {
+func (f *env) kubelets() map[types.UID]string {
 	f.t.Helper()
 	kubelets := map[types.UID]string{}
 	for _, machine := range f.machines() {
@@ -32,9 +32,9 @@ func (f *fixture) kubelets() map[types.UID]string {
 }
 
 // refusedRollout has rolled out and gets a template that its cluster's API server does not support.
-func refusedRollout(t *testing.T, strategy v1alpha1.MachineDeploymentStrategy) *fixture {
+func refusedRollout(t *testing.T, strategy v1alpha1.MachineDeploymentStrategy) *env {
 	t.Helper()
-	f := newFixture(t, 3, nil)
+	f := newEnv(t, 3, nil)
 	f.serves("v1.37.1")
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy = strategy })
 	f.rest()
@@ -47,7 +47,7 @@ func refusedRollout(t *testing.T, strategy v1alpha1.MachineDeploymentStrategy) *
 }
 
 // expectRefused wants the deployment to say why nothing is rolled out, and what a user can do.
-func (f *fixture) expectRefused() {
+func (f *env) expectRefused() {
 	f.t.Helper()
 	condition := f.condition(v1alpha1.ProgressingCondition)
 	f.Expect(condition.Status).To(Equal(metav1.ConditionFalse))
@@ -125,7 +125,7 @@ func TestGoesBackFromAKubeletThatTheClusterDoesNotSupport(t *testing.T) {
 }
 
 func TestNewDeploymentOfAKubeletThatTheClusterDoesNotSupportMakesNoMachine(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.serves("v1.37.1")
 	f.upgrade("v1.99.0")
 	f.rest()
@@ -144,7 +144,7 @@ func TestNewDeploymentOfAKubeletThatTheClusterDoesNotSupportMakesNoMachine(t *te
 // A cluster may move on so far that Machines which run are no longer supported: they stay, and only what is recreated
 // would be refused.
 func TestMachinesThatRunStayWhenTheClusterMovesOn(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.rest()
 	before := f.kubelets()
 	f.serves("v1.99.0")

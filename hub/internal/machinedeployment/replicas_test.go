@@ -20,22 +20,22 @@ func leaveOut(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas
 // Claim: Omitted replicas keep the current number. Broken: it becomes 1, as with the default of the schema. Also: TestReplicasOfAMachineSetLeftOut.
 // Edge case: Omitted replicas scaled to 1. Also: TestReplicasOfANewDeployment, TestReplicasOfAMachineSetLeftOut.
 func TestReplicasLeftOutKeepWhatIsThere(t *testing.T) {
-	for name, change := range map[string]func(*fixture){
-		"at rest":             func(f *fixture) { f.update(leaveOut) },
-		"with a new template": func(f *fixture) { f.update(leaveOut); f.upgrade("v1.37.1") },
-		"within a rollout": func(f *fixture) {
+	for name, change := range map[string]func(*env){
+		"at rest":             func(f *env) { f.update(leaveOut) },
+		"with a new template": func(f *env) { f.update(leaveOut); f.upgrade("v1.37.1") },
+		"within a rollout": func(f *env) {
 			f.upgrade("v1.37.1")
 			f.reconcile()
 			f.reconcileSets()
 			f.update(leaveOut)
 		},
-		"of a set": func(f *fixture) {
+		"of a set": func(f *env) {
 			set := f.list()[0]
 			set.Spec.Replicas = nil
 			f.Expect(f.direct.Update(f.t.Context(), &set)).To(Succeed())
 			f.reconcileSets()
 		},
-		"frozen": func(f *fixture) {
+		"frozen": func(f *env) {
 			f.update(func(deployment *v1alpha1.MachineDeployment) {
 				leaveOut(deployment)
 				metav1.SetMetaDataAnnotation(&deployment.ObjectMeta, v1alpha1.FreezeAnnotation, "by the test")
@@ -43,7 +43,7 @@ func TestReplicasLeftOutKeepWhatIsThere(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 4, nil)
+			f := newEnv(t, 4, nil)
 			f.rest()
 			old := f.machines()
 			change(f)
@@ -55,7 +55,7 @@ func TestReplicasLeftOutKeepWhatIsThere(t *testing.T) {
 		})
 	}
 	t.Run("scaled to zero", func(t *testing.T) {
-		f := newFixture(t, 2, nil)
+		f := newEnv(t, 2, nil)
 		f.rest()
 		f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(0)) })
 		f.rest()
@@ -64,7 +64,7 @@ func TestReplicasLeftOutKeepWhatIsThere(t *testing.T) {
 		f.Expect(f.refresh().Spec.Replicas).To(HaveValue(BeZero()))
 	})
 	t.Run("recreated after an orphan deletion", func(t *testing.T) {
-		f := newFixture(t, 3, nil)
+		f := newEnv(t, 3, nil)
 		f.rest()
 		old := f.machines()
 		f.recreate(leaveOut)
@@ -76,7 +76,7 @@ func TestReplicasLeftOutKeepWhatIsThere(t *testing.T) {
 // A set that cannot be decoded has an empty spec: it would count as one Machine.
 func TestReplicasAreNotFilledInWhileASetIsNotKnown(t *testing.T) {
 	unknown := false
-	f := newFixture(t, 4, nil)
+	f := newEnv(t, 4, nil)
 	f.rest()
 	f.direct = interceptor.NewClient(f.direct, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		err := c.List(ctx, list, options...)
@@ -108,7 +108,7 @@ func TestReplicasOfANewDeployment(t *testing.T) {
 		"bounds that are no numbers": {"few", "many", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 1, nil)
+			f := newEnv(t, 1, nil)
 			other := f.beside("auto", nil, map[string]string{"app": "x"})
 			f.Expect(f.direct.Delete(t.Context(), f.deployment)).To(Succeed())
 			other.Annotations = map[string]string{v1alpha1.AutoscalerMinSizeAnnotation: test.least, v1alpha1.AutoscalerMaxSizeAnnotation: test.most}
@@ -124,7 +124,7 @@ func TestReplicasOfANewDeployment(t *testing.T) {
 }
 
 func TestReplicasOfAMachineSetLeftOut(t *testing.T) {
-	f := newFixture(t, 0, nil)
+	f := newEnv(t, 0, nil)
 	labels := map[string]string{"set": "alone"}
 	set := &v1alpha1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: "alone"},

@@ -11,7 +11,7 @@ import (
 // The deployment is scaled while a set's controller has not seen its last order: the sets must still know afterwards for
 // which number they were scaled, so that each gets its share.
 func TestAScaleUpBetweenTwoStepsIsSharedOut(t *testing.T) {
-	f := newFixture(t, 6, nil)
+	f := newEnv(t, 6, nil)
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy = rollingBy("2") })
 	f.rest()
 	f.upgrade("v1.37.0")

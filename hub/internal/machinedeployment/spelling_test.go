@@ -18,7 +18,7 @@ func TestAnotherSpellingReplacesNothing(t *testing.T) {
 			deployment.Spec.Template.Spec.ProviderConfig = v1alpha1.ProviderConfig{Value: &runtime.RawExtension{Raw: []byte(text)}}
 		}
 	}
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.update(config(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","capacity":{"memory":"32Gi"}}`))
 	f.rest()
 	f.update(func(deployment *v1alpha1.MachineDeployment) {

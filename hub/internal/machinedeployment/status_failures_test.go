@@ -17,7 +17,7 @@ func TestStatusWritesOfADeploymentThatFailFiftyTimesInARow(t *testing.T) {
 	for name, failure := range reconcilertest.Failures() {
 		t.Run(name, func(t *testing.T) {
 			failing := reconcilertest.Failing(&v1alpha1.MachineDeployment{}, failure)
-			f := newFixture(t, 3, &failing)
+			f := newEnv(t, 3, &failing)
 			attempts := 0
 			world := func(wait time.Duration) {
 				f.clock.SetTime(f.clock.Now().Add(wait))
@@ -47,7 +47,7 @@ func TestStatusWritesOfADeploymentThatFailFiftyTimesInARow(t *testing.T) {
 }
 
 // becomeReady does what the agent does, and counts the Machines that were Ready before, and all; neither those that go.
-func (f *fixture) becomeReady() (ready, all int) {
+func (f *env) becomeReady() (ready, all int) {
 	f.t.Helper()
 	for _, machine := range f.machines() {
 		if machine.DeletionTimestamp != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // trace restarts both controllers with a recorder of their spans.
-func (f *fixture) trace() *tracetest.SpanRecorder {
+func (f *env) trace() *tracetest.SpanRecorder {
 	spans := tracetest.NewSpanRecorder()
 	f.tracers = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 	f.control(f.writes.Count(f.direct))
@@ -37,10 +37,10 @@ func traceparent(span sdktrace.ReadOnlySpan) string {
 
 // Claim: A trace costs no write; no-ops have no span. Broken: not broken alone. Also: hub/internal/fleet TestEachClusterTakesOnTheTraceOfTheFleet.
 func TestOneTraceLeadsFromTheChangeToEachMachine(t *testing.T) {
-	plain := newFixture(t, 2, nil)
+	plain := newEnv(t, 2, nil)
 	plain.reconcile()
 	want := plain.writes.Counts()
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	spans := f.trace()
 	f.reconcile()
 	f.Expect(f.writes.Counts()).To(Equal(want), "a trace costs no write")
@@ -78,7 +78,7 @@ func TestOneTraceLeadsFromTheChangeToEachMachine(t *testing.T) {
 }
 
 func TestALaterStepBeginsATraceWithALink(t *testing.T) {
-	f := newFixture(t, 3, nil)
+	f := newEnv(t, 3, nil)
 	spans := f.trace()
 	f.rest()
 	rest := len(spans.Ended())
@@ -101,7 +101,7 @@ func TestALaterStepBeginsATraceWithALink(t *testing.T) {
 // A user, or a fleet, may have a trace already. What is changed later without another one does not belong to it, also for a
 // hub that has started meanwhile.
 func TestTheTraceOfWhoeverChangedTheDeploymentGoesOn(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	spans := f.trace()
 	f.rest()
 	const given, id = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "0af7651916cd43dd8448eb211c80319c"
@@ -149,7 +149,7 @@ func traceparents(spans []sdktrace.ReadOnlySpan) (all []string) {
 
 // A trace that was kept from an earlier time is not what a Machine belongs to that is made without one.
 func TestWithoutTracingNoTraceIsPassedOn(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	f.trace()
 	f.rest()
 	f.tracers = nil

@@ -17,7 +17,7 @@ import (
 )
 
 // ofDeployment makes f's set that of a deployment which learns from worked.
-func (f *fixture) ofDeployment(worked *Sets, refuse *error) {
+func (f *env) ofDeployment(worked *Sets, refuse *error) {
 	f.t.Helper()
 	deployment := &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: "pool"},
@@ -46,7 +46,7 @@ func (f *fixture) ofDeployment(worked *Sets, refuse *error) {
 // A rollout scales a set again and again. Its deployment learns at once what was worked on; the set's status follows
 // in few writes, and ends up right.
 func TestAScaledSetOfADeploymentWritesItsStatusInBulk(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	worked, none := NewSets(f.clock), error(nil)
 	f.ofDeployment(worked, &none)
 	f.reconcile()
@@ -67,7 +67,7 @@ func TestAScaledSetOfADeploymentWritesItsStatusInBulk(t *testing.T) {
 }
 
 func TestARefusedSetOfADeploymentSaysSoAtOnce(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	worked, refuse := NewSets(f.clock), error(nil)
 	f.ofDeployment(worked, &refuse)
 	f.reconcile()

@@ -32,8 +32,8 @@ var environment *testenv.Environment
 
 func TestMain(m *testing.M) { testenv.Main(m, &environment, testenv.WithoutWatchCache...) }
 
-// fixture is one controller, and a set in a cluster of its own.
-type fixture struct {
+// env is one controller, and a set in a cluster of its own.
+type env struct {
 	*WithT
 	t       *testing.T
 	direct  client.WithWatch
@@ -48,11 +48,11 @@ type fixture struct {
 	old string
 }
 
-// newFixture makes one whose cache, if stale is given, is what stale makes of the API server's answers.
-func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture {
+// newEnv makes one whose cache, if stale is given, is what stale makes of the API server's answers.
+func newEnv(t *testing.T, replicas int32, stale *interceptor.Funcs) *env {
 	t.Helper()
 	hubtest.RunInParallel(t)
-	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &freeze.Agents{}}
+	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &freeze.Agents{}}
 	f.cluster = hubtest.Cluster(t, f.direct)
 	f.clock = testclock.NewFakePassiveClock(time.Now())
 	labels := map[string]string{"app": "x"}
@@ -74,48 +74,48 @@ func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture
 	return f
 }
 
-func (f *fixture) reconcile() reconcile.Result {
+func (f *env) reconcile() reconcile.Result {
 	f.t.Helper()
 	result, err := f.tryReconcile()
 	f.Expect(err).NotTo(HaveOccurred())
 	return result
 }
 
-func (f *fixture) tryReconcile() (reconcile.Result, error) {
+func (f *env) tryReconcile() (reconcile.Result, error) {
 	return f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.set)})
 }
 
-func (f *fixture) machines() []v1alpha1.Machine {
+func (f *env) machines() []v1alpha1.Machine {
 	f.t.Helper()
 	return hubtest.Machines(f.t, f.direct, f.set.Namespace)
 }
 
 // update changes the set as a user would.
-func (f *fixture) update(change func(*v1alpha1.MachineSet)) {
+func (f *env) update(change func(*v1alpha1.MachineSet)) {
 	f.t.Helper()
 	f.refresh()
 	change(f.set)
 	f.Expect(f.direct.Update(f.t.Context(), f.set)).To(Succeed())
 }
 
-func (f *fixture) refresh() *v1alpha1.MachineSet {
+func (f *env) refresh() *v1alpha1.MachineSet {
 	f.t.Helper()
 	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.set), f.set)).To(Succeed())
 	return f.set
 }
 
-func (f *fixture) scale(replicas int32) {
+func (f *env) scale(replicas int32) {
 	f.t.Helper()
 	f.update(func(set *v1alpha1.MachineSet) { set.Spec.Replicas = &replicas })
 }
 
-func (f *fixture) condition(kind string) *metav1.Condition {
+func (f *env) condition(kind string) *metav1.Condition {
 	f.t.Helper()
 	return meta.FindStatusCondition(f.refresh().Status.Conditions, kind)
 }
 
 // told returns the events so far.
-func (f *fixture) told() []string {
+func (f *env) told() []string {
 	var notes []string
 	for {
 		select {
@@ -139,7 +139,7 @@ func active(machines []v1alpha1.Machine) []string {
 }
 
 func TestCreatesMachinesAndThenRests(t *testing.T) {
-	f := newFixture(t, 3, nil)
+	f := newEnv(t, 3, nil)
 	f.update(func(set *v1alpha1.MachineSet) {
 		set.Labels = map[string]string{v1alpha1.MachineDeploymentNameLabel: "pool"}
 		set.Spec.Template.Metadata.Annotations = map[string]string{"note": "y"}
@@ -176,7 +176,7 @@ func TestCreatesMachinesAndThenRests(t *testing.T) {
 }
 
 func TestLiveReadsGoThroughAllPages(t *testing.T) {
-	f := newFixture(t, 5, nil)
+	f := newEnv(t, 5, nil)
 	f.reconcile()
 	seen := map[string]bool{}
 	f.Expect(machinestate.Each(t.Context(), f.direct, func(machine *v1alpha1.Machine) { seen[machine.Name] = true },
@@ -186,7 +186,7 @@ func TestLiveReadsGoThroughAllPages(t *testing.T) {
 
 func TestTwoHundredMachinesTakeOneWriteEachAndNoneAtRest(t *testing.T) {
 	testenv.Long(t) // TestAThousandMachinesAtRestCostNoWriteAndNoLiveRead has fewer of them in a short run.
-	f := newFixture(t, 200, nil)
+	f := newEnv(t, 200, nil)
 	started := time.Now()
 	f.reconcile()
 	t.Logf("200 machines were made in %s", time.Since(started).Round(time.Millisecond))
@@ -220,7 +220,7 @@ func TestBlindCacheNeverCreatesTwice(t *testing.T) {
 	blind := &interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
 		return nil
 	}}
-	f := newFixture(t, 3, blind)
+	f := newEnv(t, 3, blind)
 	for range 6 {
 		_, err := f.tryReconcile()
 		f.Expect(err).NotTo(HaveOccurred())
@@ -240,7 +240,7 @@ func TestFrozenCacheNeverDeletesTwice(t *testing.T) {
 		}
 		return c.List(ctx, list, options...)
 	}}
-	f := newFixture(t, 5, stale)
+	f := newEnv(t, 5, stale)
 	f.reconcile()
 	old = &v1alpha1.MachineList{Items: f.machines()}
 	f.reconcile()
@@ -256,7 +256,7 @@ func TestFrozenCacheNeverDeletesTwice(t *testing.T) {
 // Claim: MachineSets scale by victim order. Broken: no scale-down. Also: hub/internal/machineset/plan TestDecide.
 // Edge case: Victims in the documented order, with reason. Also: hub/internal/machineset/plan TestVictimsSayWhy.
 func TestScalesDownByVictimOrderAndCountsTheGoing(t *testing.T) {
-	f := newFixture(t, 4, nil)
+	f := newEnv(t, 4, nil)
 	f.reconcile()
 	machines := f.machines()
 	for i := range machines {
@@ -286,7 +286,7 @@ func TestScalesDownByVictimOrderAndCountsTheGoing(t *testing.T) {
 
 // Claim: MachineSets adopt and release. Broken: nothing adopted.
 func TestAdoptsAndReleases(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	orphan := &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: "orphan", Labels: map[string]string{"app": "x"}},
 		Spec:       v1alpha1.MachineSpec{ClusterName: f.cluster.Name, MachineTemplateBody: f.set.Spec.Template.Spec},
@@ -332,7 +332,7 @@ func TestRefusedCreationIsReportedAndRetried(t *testing.T) {
 		}
 		return c.Create(ctx, object, options...)
 	}}
-	f := newFixture(t, 20, quota)
+	f := newEnv(t, 20, quota)
 	_, err := f.tryReconcile()
 	f.Expect(err).To(MatchError(ContainSubstring("exceeded quota")), "the queue's back-off needs an error")
 	f.Expect(attempts).To(Equal(1), "an API server that refuses is asked once, not 20 times")
@@ -356,7 +356,7 @@ func TestPartlyFailedBatchIsCountedAndCompleted(t *testing.T) {
 		}
 		return c.Create(ctx, object, options...)
 	}}
-	f := newFixture(t, 2, flaky)
+	f := newEnv(t, 2, flaky)
 	_, err := f.tryReconcile()
 	f.Expect(err).To(HaveOccurred())
 	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Created 1 machine"), ContainSubstring("1 of 2 created")))
@@ -366,7 +366,7 @@ func TestPartlyFailedBatchIsCountedAndCompleted(t *testing.T) {
 }
 
 func TestDeletedSetIsLeftToTheGarbageCollector(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.reconcile()
 	f.Expect(f.direct.Delete(t.Context(), f.set)).To(Succeed())
 	f.reconcile()

@@ -14,7 +14,7 @@ import (
 )
 
 func TestCountsAreWrittenTogether(t *testing.T) {
-	f := newFixture(t, 3, nil)
+	f := newEnv(t, 3, nil)
 	f.reconcile()
 	f.reconcile()
 	f.clock.SetTime(f.clock.Now().Add(reconciler.StatusInterval))
@@ -39,7 +39,7 @@ func TestCountsAreWrittenTogether(t *testing.T) {
 }
 
 func minReadySecondsEndsAtItsDeadline(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	f.update(func(set *v1alpha1.MachineSet) { set.Spec.MinReadySeconds = 30 })
 	f.reconcile()
 	machine := f.machines()[0]
@@ -56,7 +56,7 @@ func minReadySecondsEndsAtItsDeadline(t *testing.T) {
 
 // What follows from silence is nothing that a scheduler or an autoscaler could see, neither in a freeze nor at its end.
 func TestMinReadySecondsDoNotPassWhileTheClusterIsFrozen(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.clock.SetTime(f.clock.Now().Truncate(time.Second))
 	f.update(func(set *v1alpha1.MachineSet) { set.Spec.MinReadySeconds = 3600 })
 	f.reconcile()
@@ -99,7 +99,7 @@ func TestMinReadySecondsDoNotPassWhileTheClusterIsFrozen(t *testing.T) {
 
 // A person who freezes one set stops what the hub does for it. Its Machines are seen all along, so they serve their time.
 func TestMinReadySecondsPassWhileASetAloneIsFrozen(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	f.clock.SetTime(f.clock.Now().Truncate(time.Second))
 	f.update(func(set *v1alpha1.MachineSet) { set.Spec.MinReadySeconds = 300 })
 	f.reconcile()
@@ -119,7 +119,7 @@ func TestMinReadySecondsPassWhileASetAloneIsFrozen(t *testing.T) {
 func TestMinReadySecondsAreThoseOfOneClock(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"the agent is behind": -5 * time.Minute, "the agent is ahead": 5 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 1, nil)
+			f := newEnv(t, 1, nil)
 			f.clock.SetTime(f.clock.Now().Truncate(time.Second))
 			f.update(func(set *v1alpha1.MachineSet) { set.Spec.MinReadySeconds = 300 })
 			f.cluster.Status.ClockSkew = &metav1.Duration{Duration: ahead}

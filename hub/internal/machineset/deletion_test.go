@@ -27,7 +27,7 @@ func beforeDeletion(change func(name string)) *interceptor.Funcs {
 }
 
 // expectDecidesAgain wants the set to decide again soon, and to tell of no failure.
-func (f *fixture) expectDecidesAgain() {
+func (f *env) expectDecidesAgain() {
 	f.t.Helper()
 	f.Expect(f.reconcile().RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", time.Second)))
 	f.Expect(f.condition(v1alpha1.ReplicaFailureCondition).Status).To(Equal(metav1.ConditionFalse))
@@ -37,7 +37,7 @@ func (f *fixture) expectDecidesAgain() {
 // Edge case: A Ready Machine was deleted on an old version. Also: TestADeletionIsTriedAgainSoonWhileAStatusIsWrittenOverAndOver; hub/internal/machinedeployment TestAMachineThatCouldNotBeUpdatedInPlaceAndHasChangedSinceIsNotReplaced, TestAMachineThatHasBecomeReadySinceItWasChosenKeepsItsPlace.
 func TestAMachineThatChangedSinceItWasChosenIsNotDeleted(t *testing.T) {
 	t.Run("by a scale-down", func(t *testing.T) {
-		f := newFixture(t, 3, nil)
+		f := newEnv(t, 3, nil)
 		f.reconcile()
 		f.ready()
 		f.scale(2)
@@ -53,7 +53,7 @@ func TestAMachineThatChangedSinceItWasChosenIsNotDeleted(t *testing.T) {
 		f.Expect(active(f.machines())).To(And(HaveLen(2), ContainElement(chosen)))
 	})
 	t.Run("for a replacement", func(t *testing.T) {
-		f := newFixture(t, 3, nil)
+		f := newEnv(t, 3, nil)
 		f.connect()
 		f.reconcile()
 		f.ready()
@@ -71,7 +71,7 @@ func TestAMachineThatChangedSinceItWasChosenIsNotDeleted(t *testing.T) {
 		f.Expect(active(f.machines())).To(HaveLen(3))
 	})
 	t.Run("because an admission webhook took its labels", func(t *testing.T) {
-		f := newFixture(t, 1, nil)
+		f := newEnv(t, 1, nil)
 		funcs := beforeDeletion(func(name string) {
 			machine := f.machine(name)
 			machine.Labels["app"] = "x"
@@ -91,7 +91,7 @@ func TestAMachineThatChangedSinceItWasChosenIsNotDeleted(t *testing.T) {
 
 // The agent may write the status of a Machine just before each deletion of another one: the retry is not held up by that.
 func TestADeletionIsTriedAgainSoonWhileAStatusIsWrittenOverAndOver(t *testing.T) {
-	f := newFixture(t, 20, nil)
+	f := newEnv(t, 20, nil)
 	f.reconcile()
 	f.ready()
 	f.scale(0)

@@ -44,7 +44,7 @@ func TestTidingsAreGathered(t *testing.T) {
 
 // A set that loses one Machine after the other tells it in few events, and all Machines are named.
 func TestASetThatShrinksIsToldInFewEvents(t *testing.T) {
-	f := newFixture(t, 6, nil)
+	f := newEnv(t, 6, nil)
 	f.reconcile()
 	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Created 6 machines")))
 	names := active(f.machines())

@@ -20,47 +20,47 @@ import (
 // Claim: Frozen sets do nothing. Broken: freeze ignored.
 func TestFrozenSetDoesNothingButReport(t *testing.T) {
 	tests := map[string]struct {
-		freeze func(*fixture)
+		freeze func(*env)
 		reason string
 	}{
-		"by annotation of the set": {func(f *fixture) {
+		"by annotation of the set": {func(f *env) {
 			f.update(func(set *v1alpha1.MachineSet) {
 				set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "an experiment"}
 			})
 		}, v1alpha1.ReasonManualFreeze},
-		"by annotation of the cluster": {func(f *fixture) {
+		"by annotation of the cluster": {func(f *env) {
 			f.cluster.Annotations = map[string]string{v1alpha1.FreezeAnnotation: ""}
 			f.Expect(f.direct.Update(f.t.Context(), f.cluster)).To(Succeed())
 		}, v1alpha1.ReasonManualFreeze},
-		"because the agent is silent": {func(f *fixture) {
+		"because the agent is silent": {func(f *env) {
 			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
 		}, v1alpha1.ReasonAgentSilent},
-		"because it is not known": {func(f *fixture) {
+		"because it is not known": {func(f *env) {
 			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionUnknown, v1alpha1.ReasonUnknown)
 		}, v1alpha1.ReasonUnknown},
-		"because the cluster is denied": {func(f *fixture) {
+		"because the cluster is denied": {func(f *env) {
 			f.cluster.Spec.Acceptance = v1alpha1.AcceptanceDenied
 			f.Expect(f.direct.Update(f.t.Context(), f.cluster)).To(Succeed())
 		}, v1alpha1.ReasonDenied},
-		"because the cluster is gone": {func(f *fixture) {
+		"because the cluster is gone": {func(f *env) {
 			f.Expect(f.direct.Delete(f.t.Context(), f.cluster)).To(Succeed())
 		}, v1alpha1.ReasonClusterNotFound},
-		"because the namespace is not the cluster's": {func(f *fixture) {
+		"because the namespace is not the cluster's": {func(f *env) {
 			f.Expect(f.direct.Delete(f.t.Context(), f.set)).To(Succeed())
 			f.set = f.set.DeepCopy()
 			f.set.ObjectMeta = metav1.ObjectMeta{Namespace: "default", Name: "workers-" + f.cluster.Name}
 			hubtest.Create(f.t, f.direct, f.set)
 		}, v1alpha1.ReasonNamespaceConflict},
-		"by annotation of its deployment": {func(f *fixture) {
+		"by annotation of its deployment": {func(f *env) {
 			f.own(map[string]string{v1alpha1.FreezeAnnotation: "wait"}, nil)
 		}, v1alpha1.ReasonManualFreeze},
-		"by condition of its deployment": {func(f *fixture) {
+		"by condition of its deployment": {func(f *env) {
 			f.own(nil, []metav1.Condition{{Type: v1alpha1.FrozenCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOvershoot, LastTransitionTime: metav1.Now()}})
 		}, v1alpha1.ReasonDeploymentOvershoot},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 2, nil)
+			f := newEnv(t, 2, nil)
 			f.reconcile()
 			test.freeze(f)
 			writes := map[string]int{"patch MachineSet": 1, "patch MachineSet/status": 1}
@@ -83,7 +83,7 @@ func TestFrozenSetDoesNothingButReport(t *testing.T) {
 }
 
 // own gives the set a deployment.
-func (f *fixture) own(annotations map[string]string, conditions []metav1.Condition) {
+func (f *env) own(annotations map[string]string, conditions []metav1.Condition) {
 	f.t.Helper()
 	deployment := &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: "pool", Annotations: annotations},
@@ -101,7 +101,7 @@ func (f *fixture) own(annotations map[string]string, conditions []metav1.Conditi
 }
 
 func TestThawedSetGoesOn(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "x"} })
 	f.reconcile()
 	f.Expect(f.machines()).To(BeEmpty())
@@ -114,12 +114,12 @@ func TestThawedSetGoesOn(t *testing.T) {
 
 // What the cache says of the cluster or the set may be old when it comes to acting.
 func TestActsOnNothingThatIsFrozenOrChangedSince(t *testing.T) {
-	tests := map[string]func(*fixture){
-		"frozen since": func(f *fixture) {
+	tests := map[string]func(*env){
+		"frozen since": func(f *env) {
 			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
 		},
-		"scaled since":  func(f *fixture) { f.scale(1) },
-		"deleted since": func(f *fixture) { f.Expect(f.direct.Delete(f.t.Context(), f.set)).To(Succeed()) },
+		"scaled since":  func(f *env) { f.scale(1) },
+		"deleted since": func(f *env) { f.Expect(f.direct.Delete(f.t.Context(), f.set)).To(Succeed()) },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestActsOnNothingThatIsFrozenOrChangedSince(t *testing.T) {
 				}
 				return c.Get(ctx, key, object, options...)
 			}}
-			f := newFixture(t, 3, stale)
+			f := newEnv(t, 3, stale)
 			oldCluster, oldSet = f.cluster.DeepCopy(), f.set.DeepCopy()
 			change(f)
 			_, err := f.tryReconcile()
@@ -147,7 +147,7 @@ func TestActsOnNothingThatIsFrozenOrChangedSince(t *testing.T) {
 }
 
 func TestAHubThatHasNotHeardTheAgentDoesNothingAndWritesNoFreeze(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	hubtest.SetCondition(t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
 	f.reconcile()
 	f.Expect(f.machines()).To(BeEmpty())
@@ -167,7 +167,7 @@ func TestAHubThatHasNotHeardTheAgentDoesNothingAndWritesNoFreeze(t *testing.T) {
 }
 
 // agree reports whether label and condition say the same.
-func (f *fixture) agree() bool {
+func (f *env) agree() bool {
 	f.t.Helper()
 	frozen := f.condition(v1alpha1.FrozenCondition)
 	reason, labeled := f.set.Labels[v1alpha1.FrozenLabel]
@@ -191,7 +191,7 @@ func labelAndConditionAgreeAfterTheNextLook(t *testing.T) {
 	}
 	for name, kill := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 2, nil)
+			f := newEnv(t, 2, nil)
 			f.reconcile()
 			for _, order := range []func(map[string]string){
 				func(annotations map[string]string) { annotations[v1alpha1.FreezeAnnotation] = "x" },
@@ -221,7 +221,7 @@ func labelAndConditionAgreeAfterTheNextLook(t *testing.T) {
 }
 
 // another is another process that works on the same set; broken, if given, is what happens to its writes.
-func (f *fixture) another(broken *interceptor.Funcs) reconcile.Reconciler {
+func (f *env) another(broken *interceptor.Funcs) reconcile.Reconciler {
 	f.t.Helper()
 	through := f.writes.Count(f.direct)
 	if broken != nil {
@@ -233,7 +233,7 @@ func (f *fixture) another(broken *interceptor.Funcs) reconcile.Reconciler {
 }
 
 func TestNobodyElseDecidesByTheLabel(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.update(func(set *v1alpha1.MachineSet) {
 		set.Labels = map[string]string{v1alpha1.FrozenLabel: v1alpha1.ReasonManualFreeze, "mine": "stays"}
 	})
@@ -248,7 +248,7 @@ func TestNobodyElseDecidesByTheLabel(t *testing.T) {
 }
 
 func TestAFreezeKeepsItsBeginningAndSaysWhoOrderedIt(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.reconcile()
 	f.pass(time.Minute)
 	began := metav1.NewTime(f.clock.Now().Truncate(time.Second))
@@ -266,9 +266,9 @@ func TestAFreezeKeepsItsBeginningAndSaysWhoOrderedIt(t *testing.T) {
 }
 
 func TestAFreezeLeavesOtherClustersAlone(t *testing.T) {
-	frozen, other := newFixture(t, 2, nil), newFixture(t, 2, nil)
+	frozen, other := newEnv(t, 2, nil), newEnv(t, 2, nil)
 	frozen.silence()
-	for _, f := range []*fixture{frozen, other} {
+	for _, f := range []*env{frozen, other} {
 		f.reconcile()
 		f.scale(3)
 		f.reconcile()
@@ -280,7 +280,7 @@ func TestAFreezeLeavesOtherClustersAlone(t *testing.T) {
 
 // The set of a deployment writes mere counts once a minute: a user who ends one freeze of two must not wait that long.
 func TestAFrozenSetSoonTellsWhatStillFreezesIt(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.own(nil, nil)
 	f.reconcile()
 	f.cluster.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "a holiday"}

@@ -19,7 +19,7 @@ import (
 )
 
 // older lets the controller read the set as change leaves it: as one that was stored before admission refused that.
-func (f *fixture) older(change func(*v1alpha1.MachineSet)) {
+func (f *env) older(change func(*v1alpha1.MachineSet)) {
 	f.t.Helper()
 	funcs := interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
@@ -50,7 +50,7 @@ func about(told []string, reason string) []string {
 // Edge case: Invalid labels blocked healing. Also: TestASelectorThatNoMachineCanMatchMakesNoneAndSaysSo, TestARefusedUpdateIsAFailureThatIsTriedMoreAndMoreRarely.
 // Edge case: Reserved keys looped. Also: TestASelectorThatNoMachineCanMatchMakesNoneAndSaysSo.
 func TestWhatNoMachineCanHaveIsLeftOutOfATemplateAndNamed(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.older(func(set *v1alpha1.MachineSet) {
 		set.Spec.Template.Metadata.Labels["tier"], set.Spec.Template.Metadata.Labels["good"] = "not valid!", "label"
 		set.Spec.Template.Metadata.Annotations = map[string]string{
@@ -90,7 +90,7 @@ func TestASelectorThatNoMachineCanMatchMakesNoneAndSaysSo(t *testing.T) {
 		"one that is not a label at all!": {"app": "x", "my label": "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 2, nil)
+			f := newEnv(t, 2, nil)
 			f.older(func(set *v1alpha1.MachineSet) { set.Spec.Selector.MatchLabels = selector })
 			for range 3 {
 				f.reconcile()
@@ -107,7 +107,7 @@ func TestASelectorThatNoMachineCanMatchMakesNoneAndSaysSo(t *testing.T) {
 }
 
 func TestARefusedUpdateIsAFailureThatIsTriedMoreAndMoreRarely(t *testing.T) {
-	f := newFixture(t, 20, nil)
+	f := newEnv(t, 20, nil)
 	f.reconcile()
 	tries := 0
 	f.runner = f.another(&interceptor.Funcs{

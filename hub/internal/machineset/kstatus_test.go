@@ -16,14 +16,14 @@ import (
 )
 
 // step lets the set be looked at once, so much later that its status is written.
-func (f *fixture) step() {
+func (f *env) step() {
 	f.t.Helper()
 	f.pass(time.Minute)
 	f.reconcile()
 }
 
 // available lets the set have all its Machines, and those be ready.
-func (f *fixture) available() {
+func (f *env) available() {
 	f.t.Helper()
 	f.step()
 	f.step()
@@ -32,7 +32,7 @@ func (f *fixture) available() {
 }
 
 // frozenFor freezes the cluster.
-func (f *fixture) frozenFor(reason string) {
+func (f *env) frozenFor(reason string) {
 	f.t.Helper()
 	hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, reason)
 	f.step()
@@ -43,20 +43,20 @@ func (f *fixture) frozenFor(reason string) {
 func TestKStatus(t *testing.T) {
 	const none = ""
 	tests := map[string]struct {
-		make         func(*fixture)
+		make         func(*env)
 		ready        metav1.ConditionStatus
 		kind, reason string
 		want         status.Status
 	}{
-		"just created": {func(*fixture) {}, metav1.ConditionUnknown, v1alpha1.ReconcilingCondition, v1alpha1.ReasonPending, status.InProgressStatus},
-		"its machines are not ready": {func(f *fixture) { f.step(); f.step() },
+		"just created": {func(*env) {}, metav1.ConditionUnknown, v1alpha1.ReconcilingCondition, v1alpha1.ReasonPending, status.InProgressStatus},
+		"its machines are not ready": {func(f *env) { f.step(); f.step() },
 			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonMinimumReplicasUnavailable, status.InProgressStatus},
-		"its machines are available": {(*fixture).available, metav1.ConditionTrue, none, none, status.CurrentStatus},
-		"changed, and not looked at since": {func(f *fixture) { f.available(); f.scale(5) },
+		"its machines are available": {(*env).available, metav1.ConditionTrue, none, none, status.CurrentStatus},
+		"changed, and not looked at since": {func(f *env) { f.available(); f.scale(5) },
 			metav1.ConditionTrue, none, none, status.InProgressStatus},
-		"scaled down": {func(f *fixture) { f.available(); f.scale(1); f.step(); f.step() },
+		"scaled down": {func(f *env) { f.available(); f.scale(1); f.step(); f.step() },
 			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonScalingDown, status.InProgressStatus},
-		"scaled to zero": {func(f *fixture) {
+		"scaled to zero": {func(f *env) {
 			f.available()
 			f.scale(0)
 			f.step()
@@ -64,27 +64,27 @@ func TestKStatus(t *testing.T) {
 			f.step()
 			f.step()
 		}, metav1.ConditionTrue, none, none, status.CurrentStatus},
-		"a machine is lost": {func(f *fixture) {
+		"a machine is lost": {func(f *env) {
 			f.available()
 			hubtest.MarkReady(f.t, f.direct, f.machine(f.machines()[0].Name), false, f.clock.Now())
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonMinimumReplicasUnavailable, status.InProgressStatus},
-		"its class is missing": {func(f *fixture) {
+		"its class is missing": {func(f *env) {
 			f.step()
 			f.fail(f.machines()[0].Name, v1alpha1.ErrorMachineClassNotFound)
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ErrorMachineClassNotFound, status.FailedStatus},
-		"its kubelet is not supported": {func(f *fixture) {
+		"its kubelet is not supported": {func(f *env) {
 			f.step()
 			f.fail(f.machines()[0].Name, v1alpha1.ErrorUnsupportedKubeletVersion)
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ErrorUnsupportedKubeletVersion, status.FailedStatus},
-		"a machine ran into a timeout, and is replaced": {func(f *fixture) {
+		"a machine ran into a timeout, and is replaced": {func(f *env) {
 			f.available()
 			f.fail(f.machines()[0].Name, v1alpha1.ErrorHealthTimeout)
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonMinimumReplicasUnavailable, status.InProgressStatus},
-		"too many machines are unhealthy": {func(f *fixture) {
+		"too many machines are unhealthy": {func(f *env) {
 			f.connect()
 			f.available()
 			for _, machine := range f.machines() {
@@ -92,19 +92,19 @@ func TestKStatus(t *testing.T) {
 			}
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonTooManyUnhealthy, status.FailedStatus},
-		"frozen by a user": {func(f *fixture) { f.available(); f.frozenFor(v1alpha1.ReasonManualFreeze) },
+		"frozen by a user": {func(f *env) { f.available(); f.frozenFor(v1alpha1.ReasonManualFreeze) },
 			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonManualFreeze, status.InProgressStatus},
-		"its agent is silent": {func(f *fixture) { f.available(); f.frozenFor(v1alpha1.ReasonAgentSilent) },
+		"its agent is silent": {func(f *env) { f.available(); f.frozenFor(v1alpha1.ReasonAgentSilent) },
 			metav1.ConditionUnknown, v1alpha1.ReconcilingCondition, v1alpha1.ReasonAgentSilent, status.InProgressStatus},
-		"frozen for another hub": {func(f *fixture) { f.available(); f.frozenFor(v1alpha1.ReasonHubChanged) },
+		"frozen for another hub": {func(f *env) { f.available(); f.frozenFor(v1alpha1.ReasonHubChanged) },
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonHubChanged, status.FailedStatus},
-		"another set selects its machines": {func(f *fixture) {
+		"another set selects its machines": {func(f *env) {
 			f.deploymentBeside("pool", map[string]string{"app": "x"})
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonSelectorOverlap, status.FailedStatus},
-		"it has too many machines": {func(f *fixture) { f.rest(); f.intrude(5); f.step() },
+		"it has too many machines": {func(f *env) { f.rest(); f.intrude(5); f.step() },
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonOvershoot, status.FailedStatus},
-		"being deleted": {func(f *fixture) {
+		"being deleted": {func(f *env) {
 			f.available()
 			f.Expect(f.direct.Delete(f.t.Context(), f.refresh(), client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
 			f.step()
@@ -112,7 +112,7 @@ func TestKStatus(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 3, nil)
+			f := newEnv(t, 3, nil)
 			test.make(f)
 			list := f.refresh().Status.Conditions
 			f.Expect(testenv.KStatus(t, f.set)).To(Equal(test.want), "%+v", list)

@@ -21,18 +21,18 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-func (f *fixture) pass(d time.Duration) {
+func (f *env) pass(d time.Duration) {
 	f.clock.SetTime(f.clock.Now().Add(d))
 }
 
 // connect lets the set's cluster have an agent.
-func (f *fixture) connect() {
+func (f *env) connect() {
 	f.t.Helper()
 	hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed)
 }
 
 // ready lets all Machines be ready that are not failed.
-func (f *fixture) ready() {
+func (f *env) ready() {
 	f.t.Helper()
 	machines := f.machines()
 	for i := range machines {
@@ -43,7 +43,7 @@ func (f *fixture) ready() {
 }
 
 // fail does what an agent does with a Machine that ran into a timeout, or another terminal error.
-func (f *fixture) fail(name, reason string) {
+func (f *env) fail(name, reason string) {
 	f.t.Helper()
 	f.status(name, func(status *v1alpha1.MachineStatus) {
 		status.Phase, status.ErrorReason = v1alpha1.MachineFailed, reason
@@ -52,7 +52,7 @@ func (f *fixture) fail(name, reason string) {
 	})
 }
 
-func (f *fixture) status(name string, change func(*v1alpha1.MachineStatus)) {
+func (f *env) status(name string, change func(*v1alpha1.MachineStatus)) {
 	f.t.Helper()
 	machine := f.machine(name)
 	before := machine.DeepCopy()
@@ -60,14 +60,14 @@ func (f *fixture) status(name string, change func(*v1alpha1.MachineStatus)) {
 	f.Expect(f.direct.Status().Patch(f.t.Context(), machine, client.MergeFrom(before))).To(Succeed())
 }
 
-func (f *fixture) machine(name string) *v1alpha1.Machine {
+func (f *env) machine(name string) *v1alpha1.Machine {
 	f.t.Helper()
 	machine := &v1alpha1.Machine{}
 	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKey{Namespace: f.set.Namespace, Name: name}, machine)).To(Succeed())
 	return machine
 }
 
-func (f *fixture) annotate(name, key, value string) {
+func (f *env) annotate(name, key, value string) {
 	f.t.Helper()
 	machine := f.machine(name)
 	before := machine.DeepCopy()
@@ -79,7 +79,7 @@ func (f *fixture) annotate(name, key, value string) {
 }
 
 func TestASetInTransferIsLeftAlone(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.reconcile()
 	f.own(nil, nil)
 	f.connect()
@@ -110,7 +110,7 @@ func TestASetInTransferIsLeftAlone(t *testing.T) {
 }
 
 func TestAStaleTransferIsIgnoredAndTold(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.update(func(set *v1alpha1.MachineSet) {
 		set.Annotations = map[string]string{v1alpha1.TransferAnnotation: "pool"}
 	})
@@ -122,7 +122,7 @@ func TestAStaleTransferIsIgnoredAndTold(t *testing.T) {
 }
 
 func TestOnlyTheVeryDeploymentOwnsASet(t *testing.T) {
-	f := newFixture(t, 0, nil)
+	f := newEnv(t, 0, nil)
 	f.own(nil, nil)
 	found, err := ownerOf(t.Context(), f.direct, f.set)
 	f.Expect(err).NotTo(HaveOccurred())
@@ -141,13 +141,13 @@ func TestOnlyTheVeryDeploymentOwnsASet(t *testing.T) {
 	}
 }
 
-func (f *fixture) silence() {
+func (f *env) silence() {
 	f.t.Helper()
 	hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
 }
 
 func TestTemplateChangesThatNeedNoReplacementReachTheMachines(t *testing.T) {
-	f := newFixture(t, 3, nil)
+	f := newEnv(t, 3, nil)
 	f.update(func(set *v1alpha1.MachineSet) { set.Spec.Template.Metadata.Labels["tier"] = "a" })
 	f.reconcile()
 	names := active(f.machines())
@@ -183,7 +183,7 @@ func TestTemplateChangesThatNeedNoReplacementReachTheMachines(t *testing.T) {
 }
 
 func scaleDownTakesTheMachineThatTheAutoscalerMarkedLast(t *testing.T) {
-	f := newFixture(t, 4, nil)
+	f := newEnv(t, 4, nil)
 	f.reconcile()
 	f.ready()
 	names := active(f.machines())
@@ -198,7 +198,7 @@ func scaleDownTakesTheMachineThatTheAutoscalerMarkedLast(t *testing.T) {
 }
 
 func TestAStaleMarkIsTakenOffAndKillsNoMachineLater(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.reconcile()
 	f.ready()
 	f.reconcile()
@@ -232,7 +232,7 @@ func machinesThatLoseTheSelectorsLabelsOnTheWayAreNotMadeOverAndOver(t *testing.
 		object.SetLabels(map[string]string{"app": "changed-by-a-webhook"})
 		return c.Create(ctx, object, options...)
 	}}
-	f := newFixture(t, 100, webhook)
+	f := newEnv(t, 100, webhook)
 	for range 60 {
 		_, _ = f.tryReconcile()
 		hubtest.FinishDeletions(t, f.direct, f.set.Namespace)
@@ -244,7 +244,7 @@ func machinesThatLoseTheSelectorsLabelsOnTheWayAreNotMadeOverAndOver(t *testing.
 }
 
 func aSetWhoseMachinesAreTakenFromItStopsAtItsCeiling(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	for range 40 {
 		f.reconcile()
 		machines := f.machines()
@@ -273,7 +273,7 @@ func aRefusedCreationIsNotTriedAgainForEveryEvent(t *testing.T) {
 		attempts++
 		return errors.New("exceeded quota")
 	}}
-	f := newFixture(t, 3, quota)
+	f := newEnv(t, 3, quota)
 	_, err := f.tryReconcile()
 	f.Expect(err).To(HaveOccurred())
 	for range 10 {
@@ -310,7 +310,7 @@ func TestAThousandMachinesAtRestCostNoWriteAndNoLiveRead(t *testing.T) {
 	if testing.Short() {
 		machines = 200
 	}
-	f := newFixture(t, int32(machines), nil)
+	f := newEnv(t, int32(machines), nil)
 	var live atomic.Int64
 	logic, err := New(Deps{
 		Client: f.writes.Count(f.direct), Live: reads{f.direct, &live}, Recorder: f.events, Agents: f.agents, Clock: f.clock,
@@ -336,7 +336,7 @@ func TestAThousandMachinesAtRestCostNoWriteAndNoLiveRead(t *testing.T) {
 }
 
 func TestATimeoutThatAPersonSetsOnAnOwnedMachineStays(t *testing.T) {
-	f := newFixture(t, 3, nil)
+	f := newEnv(t, 3, nil)
 	drain := func(of *v1alpha1.Machine) string {
 		if of.Spec.Timeouts == nil || of.Spec.Timeouts.Drain == nil {
 			return "none"

@@ -15,7 +15,7 @@ import (
 )
 
 // live makes f's controller read Machines live through before, which runs ahead of each such read.
-func (f *fixture) live(before func(), snapshots *Snapshots) {
+func (f *env) live(before func(), snapshots *Snapshots) {
 	f.t.Helper()
 	live := interceptor.NewClient(f.direct, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -43,7 +43,7 @@ func (f *fixture) live(before func(), snapshots *Snapshots) {
 // A deployment that starts to move Machines out of a set while the set reads them must not have them made once more.
 // Claim: A set that changes during a read is left alone. Broken: its resource version is not compared.
 func TestASetThatChangesWhileItsMachinesAreReadIsLeftAlone(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.reconcile()
 	f.scale(3)
 	times := 0
@@ -62,7 +62,7 @@ func TestASetThatChangesWhileItsMachinesAreReadIsLeftAlone(t *testing.T) {
 
 // A write that changes nothing of what the set is to do does not cost it a turn: nothing may wake it again.
 func TestAStatusWrittenMeanwhileCostsNoTurn(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.reconcile()
 	f.scale(3)
 	times := 0
@@ -82,33 +82,33 @@ func TestAStatusWrittenMeanwhileCostsNoTurn(t *testing.T) {
 func TestASetUsesWhatItsDeploymentHasJustRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		// meanwhile happens between the deployment's read and the set's turn.
-		meanwhile func(f *fixture, snapshots *Snapshots)
+		meanwhile func(f *env, snapshots *Snapshots)
 		reads     int
 	}{
-		"it agrees with the cache": {func(*fixture, *Snapshots) {}, 0},
-		"a Machine has gone": {func(f *fixture, _ *Snapshots) {
+		"it agrees with the cache": {func(*env, *Snapshots) {}, 0},
+		"a Machine has gone": {func(f *env, _ *Snapshots) {
 			machine := f.machines()[0]
 			machine.Finalizers = nil
 			f.Expect(f.direct.Update(f.t.Context(), &machine)).To(Succeed())
 			f.Expect(f.direct.Delete(f.t.Context(), &machine)).To(Succeed())
 		}, 1},
-		"another one is to go first": {func(f *fixture, _ *Snapshots) {
+		"another one is to go first": {func(f *env, _ *Snapshots) {
 			machine := f.machines()[1]
 			machine.Annotations = map[string]string{v1alpha1.DeleteMachineAnnotation: "true"}
 			f.Expect(f.direct.Update(f.t.Context(), &machine)).To(Succeed())
 			f.scale(1)
 		}, 1},
-		"the set has changed": {func(f *fixture, _ *Snapshots) {
+		"the set has changed": {func(f *env, _ *Snapshots) {
 			f.old = f.set.ResourceVersion
 			f.update(func(set *v1alpha1.MachineSet) { set.Annotations = map[string]string{"note": "new"} })
 		}, 2},
-		"it is too old": {func(f *fixture, _ *Snapshots) { f.pass(MaxAge + 1) }, 1},
-		"it is taken back": {func(f *fixture, snapshots *Snapshots) {
+		"it is too old": {func(f *env, _ *Snapshots) { f.pass(MaxAge + 1) }, 1},
+		"it is taken back": {func(f *env, snapshots *Snapshots) {
 			snapshots.Drop(metav1.GetControllerOf(f.set).UID)
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, snapshots, reads := newFixture(t, 2, nil), NewSnapshots(), 0
+			f, snapshots, reads := newEnv(t, 2, nil), NewSnapshots(), 0
 			worked, none := NewSets(f.clock), error(nil)
 			f.ofDeployment(worked, &none)
 			f.live(func() { reads++ }, snapshots)
@@ -132,7 +132,7 @@ func TestASetUsesWhatItsDeploymentHasJustRead(t *testing.T) {
 }
 
 // offer does what the set's deployment does when it has read the Machines.
-func (f *fixture) offer(snapshots *Snapshots) {
+func (f *env) offer(snapshots *Snapshots) {
 	f.t.Helper()
 	var machines []*v1alpha1.Machine
 	for _, machine := range f.machines() {

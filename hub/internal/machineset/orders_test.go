@@ -21,7 +21,7 @@ import (
 )
 
 // deployment is the one that own has made.
-func (f *fixture) deployment(change func(*v1alpha1.MachineDeployment)) {
+func (f *env) deployment(change func(*v1alpha1.MachineDeployment)) {
 	f.t.Helper()
 	deployment := &v1alpha1.MachineDeployment{}
 	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKey{Namespace: f.set.Namespace, Name: "pool"}, deployment)).To(Succeed())
@@ -62,7 +62,7 @@ func TestAProcessThatWasStoppedDecidesAnew(t *testing.T) {
 		"amid creations": {0, 40, 1}, "amid deletions": {40, 0, 39},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, test.before, nil)
+			f := newEnv(t, test.before, nil)
 			f.reconcile()
 			f.scale(test.order)
 			var once sync.Once
@@ -106,7 +106,7 @@ func TestAProcessThatWasStoppedDecidesAnew(t *testing.T) {
 func TestASetOfAnOlderTemplateLeavesWhatItLacksToTheCurrentOne(t *testing.T) {
 	for _, strategy := range []v1alpha1.MachineDeploymentStrategy{{Type: v1alpha1.OnDelete}, {Type: v1alpha1.InPlace}} {
 		t.Run(string(strategy.Type), func(t *testing.T) {
-			f := newFixture(t, 3, nil)
+			f := newEnv(t, 3, nil)
 			f.own(nil, nil)
 			f.deployment(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy = strategy })
 			f.reconcile()
@@ -182,7 +182,7 @@ func TestASlowClusterHoldsUpNoReplacementInAnother(t *testing.T) {
 // The reason of a set's own overshoot is what keeps it frozen until it has few enough Machines.
 // Edge case: A frozen set seemed to overshoot.
 func TestASetThatItsDeploymentFreezesForAnotherOnesOvershootIsNotTakenForOneItself(t *testing.T) {
-	f := newFixture(t, 3, nil)
+	f := newEnv(t, 3, nil)
 	f.rest()
 	f.own(nil, []metav1.Condition{{
 		Type: v1alpha1.FrozenCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOvershoot, Message: "MachineSet x has 9 machines",

@@ -23,7 +23,7 @@ import (
 )
 
 // beside makes another set of the namespace.
-func (f *fixture) beside(name string, selector, labels map[string]string) *v1alpha1.MachineSet {
+func (f *env) beside(name string, selector, labels map[string]string) *v1alpha1.MachineSet {
 	f.t.Helper()
 	other := &v1alpha1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: name},
@@ -36,7 +36,7 @@ func (f *fixture) beside(name string, selector, labels map[string]string) *v1alp
 }
 
 // deploymentBeside makes a deployment of the namespace.
-func (f *fixture) deploymentBeside(name string, labels map[string]string) *v1alpha1.MachineDeployment {
+func (f *env) deploymentBeside(name string, labels map[string]string) *v1alpha1.MachineDeployment {
 	f.t.Helper()
 	deployment := &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: name},
@@ -49,7 +49,7 @@ func (f *fixture) deploymentBeside(name string, labels map[string]string) *v1alp
 }
 
 // work lets each set be worked on until all is at rest.
-func (f *fixture) work(sets ...*v1alpha1.MachineSet) {
+func (f *env) work(sets ...*v1alpha1.MachineSet) {
 	f.t.Helper()
 	for range 4 {
 		for _, set := range sets {
@@ -63,7 +63,7 @@ func (f *fixture) work(sets ...*v1alpha1.MachineSet) {
 }
 
 // stalled returns the condition, if it is true.
-func (f *fixture) stalled(set *v1alpha1.MachineSet) *metav1.Condition {
+func (f *env) stalled(set *v1alpha1.MachineSet) *metav1.Condition {
 	f.t.Helper()
 	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(set), set)).To(Succeed())
 	if !meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.StalledCondition) {
@@ -73,7 +73,7 @@ func (f *fixture) stalled(set *v1alpha1.MachineSet) *metav1.Condition {
 }
 
 // strip takes the owner and the name of the set off one of set's Machines, as a restore that keeps only users' labels does.
-func (f *fixture) strip(set *v1alpha1.MachineSet) *v1alpha1.Machine {
+func (f *env) strip(set *v1alpha1.MachineSet) *v1alpha1.Machine {
 	f.t.Helper()
 	for _, machine := range f.machines() {
 		if metav1.IsControlledBy(&machine, set) {
@@ -92,7 +92,7 @@ func (f *fixture) strip(set *v1alpha1.MachineSet) *v1alpha1.Machine {
 func TestTheYoungerOfTwoSetsWithOverlappingSelectorsIsStalledAndTouchesNothing(t *testing.T) {
 	for name, selector := range map[string]map[string]string{"the same selector": {"app": "x"}, "a narrower one": {"app": "x", "pool": "b"}} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 2, nil)
+			f := newEnv(t, 2, nil)
 			f.work(f.set)
 			old := active(f.machines())
 			f.Expect(old).To(HaveLen(2))
@@ -132,7 +132,7 @@ func TestTheYoungerOfTwoSetsWithOverlappingSelectorsIsStalledAndTouchesNothing(t
 }
 
 // orphanMachines takes the set off its Machines, as the garbage collector does when it is deleted without them.
-func (f *fixture) orphanMachines() {
+func (f *env) orphanMachines() {
 	f.t.Helper()
 	for _, machine := range f.machines() {
 		if metav1.IsControlledBy(&machine, f.set) {
@@ -145,7 +145,7 @@ func (f *fixture) orphanMachines() {
 // The Machines that the younger has from before stay too: it takes none away, neither for a smaller number of replicas nor
 // for a failure.
 func TestAStalledSetKeepsTheMachinesThatItHas(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.connect()
 	f.work(f.set)
 	younger := f.beside("workers-b", map[string]string{"pool": "b"}, map[string]string{"pool": "b"})
@@ -178,7 +178,7 @@ func TestAStalledSetKeepsTheMachinesThatItHas(t *testing.T) {
 // The sets of a deployment select by the hash of their template, so they take nothing. A set beside them could take what is theirs, so it
 // waits, and even an older one does.
 func TestASetWithoutControllerWaitsForDeployments(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.work(f.set)
 	all := active(f.machines())
 	deployment := f.deploymentBeside("pool", map[string]string{"app": "x"})
@@ -198,7 +198,7 @@ func TestASetWithoutControllerWaitsForDeployments(t *testing.T) {
 
 // What an older template has made is there as long as its set is.
 func TestASetWithoutControllerWaitsForTheSetsOfADeployment(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	deployment := f.deploymentBeside("pool", map[string]string{"app": "y"})
 	labels := map[string]string{"app": "x", v1alpha1.MachineTemplateHashLabel: "1"}
 	owned := f.beside("pool-1", labels, labels)
@@ -218,7 +218,7 @@ func controlledBy(deployment *v1alpha1.MachineDeployment) []metav1.OwnerReferenc
 
 // A cache that does not have the other one yet makes no Machine: the live read before a creation does.
 func TestACacheWithoutTheOlderSetMakesNoMachine(t *testing.T) {
-	f := newFixture(t, 2, &interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+	f := newEnv(t, 2, &interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		if _, sets := list.(*v1alpha1.MachineSetList); sets {
 			return nil
 		}
@@ -231,7 +231,7 @@ func TestACacheWithoutTheOlderSetMakesNoMachine(t *testing.T) {
 
 // The manager's watches wake a set that waits.
 func TestASetThatWaitsIsWokenWhenTheOtherGoes(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	younger := f.beside("workers-b", map[string]string{"app": "x"}, map[string]string{"app": "x"})
 	f.manage()
 	eventually := func(waits bool, why string) {
@@ -249,7 +249,7 @@ func TestASetThatWaitsIsWokenWhenTheOtherGoes(t *testing.T) {
 }
 
 // manage lets a manager with a cache run the controller until the test ends, for the sets of this test alone.
-func (f *fixture) manage() {
+func (f *env) manage() {
 	f.t.Helper()
 	manager, err := ctrl.NewManager(environment.Config, ctrl.Options{
 		Scheme: scheme.New(), Metrics: server.Options{BindAddress: "0"},

@@ -18,7 +18,7 @@ import (
 )
 
 // intrude makes Machines of the set as no hub does.
-func (f *fixture) intrude(count int) {
+func (f *env) intrude(count int) {
 	f.t.Helper()
 	for range count {
 		hubtest.Create(f.t, f.direct, &v1alpha1.Machine{
@@ -32,7 +32,7 @@ func (f *fixture) intrude(count int) {
 }
 
 // rest lets the set come to rest, so that its status says how many Machines it has.
-func (f *fixture) rest() {
+func (f *env) rest() {
 	f.t.Helper()
 	for range 3 {
 		f.reconcile()
@@ -43,7 +43,7 @@ func (f *fixture) rest() {
 }
 
 // overshoots expects the set to be frozen for that, or not.
-func (f *fixture) overshoots(want bool) {
+func (f *env) overshoots(want bool) {
 	f.t.Helper()
 	frozen := f.condition(v1alpha1.FrozenCondition)
 	if !want {
@@ -57,7 +57,7 @@ func (f *fixture) overshoots(want bool) {
 }
 
 func aSurplusFreezesAndThawsByItself(t *testing.T) {
-	f := newFixture(t, 3, nil)
+	f := newEnv(t, 3, nil)
 	f.rest()
 	f.intrude(2)
 	f.reconcile()
@@ -81,7 +81,7 @@ func aSurplusFreezesAndThawsByItself(t *testing.T) {
 }
 
 // settle lets the set come to rest, and Machines go.
-func (f *fixture) settle() {
+func (f *env) settle() {
 	f.t.Helper()
 	for range 3 {
 		f.reconcile()
@@ -91,7 +91,7 @@ func (f *fixture) settle() {
 }
 
 func TestAFrozenSurplusMakesNoMachinesEither(t *testing.T) {
-	f := newFixture(t, 3, nil)
+	f := newEnv(t, 3, nil)
 	f.rest()
 	f.intrude(4)
 	f.reconcile()
@@ -109,7 +109,7 @@ func TestAFrozenSurplusMakesNoMachinesEither(t *testing.T) {
 func TestWhatTheCacheShowsLateIsNoOvershoot(t *testing.T) {
 	known := map[string]bool{}
 	behind := false
-	f := newFixture(t, 3, &interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+	f := newEnv(t, 3, &interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		err := c.List(ctx, list, options...)
 		if machines, ok := list.(*v1alpha1.MachineList); ok && behind {
 			machines.Items = slices.DeleteFunc(machines.Items, func(machine v1alpha1.Machine) bool { return !known[machine.Name] })
@@ -138,7 +138,7 @@ func TestWhatTheCacheShowsLateIsNoOvershoot(t *testing.T) {
 }
 
 func TestAScaleDownIsNoOvershoot(t *testing.T) {
-	f := newFixture(t, 12, nil)
+	f := newEnv(t, 12, nil)
 	f.reconcile() // Its status does not say yet that it has made them.
 	f.scale(1)
 	f.reconcile()
@@ -160,16 +160,16 @@ func TestAScaleDownIsNoOvershoot(t *testing.T) {
 }
 
 // speak ends silence.
-func (f *fixture) speak() {
+func (f *env) speak() {
 	f.t.Helper()
 	hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
 }
 
 func aSurplusThatCameWhileNobodyLookedFreezes(t *testing.T) {
-	tests := map[string]func(*fixture){
-		"the hub was away":       func(f *fixture) { f.runner = f.another(nil) },
-		"the cluster was frozen": func(f *fixture) { f.silence(); f.reconcile(); f.speak() },
-		"the status was not written": func(f *fixture) {
+	tests := map[string]func(*env){
+		"the hub was away":       func(f *env) { f.runner = f.another(nil) },
+		"the cluster was frozen": func(f *env) { f.silence(); f.reconcile(); f.speak() },
+		"the status was not written": func(f *env) {
 			next := f.runner
 			f.runner = f.another(&interceptor.Funcs{SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 				return errors.New("refused")
@@ -183,7 +183,7 @@ func aSurplusThatCameWhileNobodyLookedFreezes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 3, nil)
+			f := newEnv(t, 3, nil)
 			f.rest()
 			f.intrude(3)
 			test(f)
@@ -195,7 +195,7 @@ func aSurplusThatCameWhileNobodyLookedFreezes(t *testing.T) {
 }
 
 func TestAUserMayLeaveASurplusToTheScaleDown(t *testing.T) {
-	f := newFixture(t, 3, nil)
+	f := newEnv(t, 3, nil)
 	f.rest()
 	f.intrude(5)
 	f.reconcile()
@@ -209,7 +209,7 @@ func TestAUserMayLeaveASurplusToTheScaleDown(t *testing.T) {
 }
 
 func TestASurplusAndASilentAgentAreBothTold(t *testing.T) {
-	f := newFixture(t, 3, nil)
+	f := newEnv(t, 3, nil)
 	f.rest()
 	f.intrude(2)
 	f.silence()
@@ -220,7 +220,7 @@ func TestASurplusAndASilentAgentAreBothTold(t *testing.T) {
 
 // A selector that matches Machines of others must not freeze the set that adopts some of them.
 func TestAdoptionIsNoOvershoot(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.rest()
 	f.intrude(4)
 	for _, machine := range f.machines() {
@@ -236,7 +236,7 @@ func TestAdoptionIsNoOvershoot(t *testing.T) {
 
 // Events wake a set for each Machine that comes. The period is for what they miss.
 func TestEverySetIsReconciledEachSafetyPeriod(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.rest()
 	logic, err := New(Deps{
 		Client: f.direct, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock, SafetyPeriod: 3 * time.Minute,

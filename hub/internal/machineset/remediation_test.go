@@ -14,7 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
-func (f *fixture) bound(maxUnhealthy, maxInFlight string) {
+func (f *env) bound(maxUnhealthy, maxInFlight string) {
 	f.t.Helper()
 	f.update(func(set *v1alpha1.MachineSet) {
 		unhealthy, inFlight := intstr.Parse(maxUnhealthy), intstr.Parse(maxInFlight)
@@ -23,7 +23,7 @@ func (f *fixture) bound(maxUnhealthy, maxInFlight string) {
 }
 
 func failedMachinesAreReplacedOneByOneWithinTheBound(t *testing.T) {
-	f := newFixture(t, 5, nil)
+	f := newEnv(t, 5, nil)
 	f.connect()
 	f.reconcile()
 	f.ready()
@@ -61,7 +61,7 @@ func failedMachinesAreReplacedOneByOneWithinTheBound(t *testing.T) {
 }
 
 func tooManyUnhealthyMachinesStopRemediation(t *testing.T) {
-	f := newFixture(t, 5, nil)
+	f := newEnv(t, 5, nil)
 	f.connect()
 	f.bound("40%", "5")
 	f.reconcile()
@@ -98,28 +98,28 @@ func tooManyUnhealthyMachinesStopRemediation(t *testing.T) {
 
 // Whatever is not known to be bad, and whatever a user has to repair, is left alone.
 func TestOnlyWhatIsKnownToHaveTimedOutIsReplaced(t *testing.T) {
-	unknown := func(f *fixture, name string) {
+	unknown := func(f *env, name string) {
 		f.status(name, func(status *v1alpha1.MachineStatus) {
 			status.Phase = v1alpha1.MachineUnknown
 			meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.MachineHealthyCondition, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonUnknown})
 		})
 	}
-	tests := map[string]func(f *fixture, name string){
+	tests := map[string]func(f *env, name string){
 		"unknown":             unknown,
-		"invalid":             func(f *fixture, name string) { f.fail(name, v1alpha1.ErrorInvalidConfiguration) },
-		"the agent is silent": func(f *fixture, name string) { f.fail(name, v1alpha1.ErrorHealthTimeout); f.silence() },
-		"the agent is not known to be connected": func(f *fixture, name string) {
+		"invalid":             func(f *env, name string) { f.fail(name, v1alpha1.ErrorInvalidConfiguration) },
+		"the agent is silent": func(f *env, name string) { f.fail(name, v1alpha1.ErrorHealthTimeout); f.silence() },
+		"the agent is not known to be connected": func(f *env, name string) {
 			f.fail(name, v1alpha1.ErrorHealthTimeout)
 			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionUnknown, v1alpha1.ReasonLeaseExpired)
 		},
-		"frozen": func(f *fixture, name string) {
+		"frozen": func(f *env, name string) {
 			f.fail(name, v1alpha1.ErrorHealthTimeout)
 			f.update(func(set *v1alpha1.MachineSet) { set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "x"} })
 		},
 	}
 	for name, befall := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 3, nil)
+			f := newEnv(t, 3, nil)
 			f.connect()
 			f.reconcile()
 			f.ready()
@@ -137,7 +137,7 @@ func TestOnlyWhatIsKnownToHaveTimedOutIsReplaced(t *testing.T) {
 }
 
 func TestWhileFrozenNothingNewIsSaidAboutHealth(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	f.connect()
 	f.reconcile()
 	f.ready()

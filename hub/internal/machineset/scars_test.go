@@ -55,7 +55,7 @@ func TestScars(t *testing.T) {
 }
 
 func aThawThatFailsIsTriedUntilItSucceeds(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "x"} })
 	f.reconcile()
 	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = nil })
@@ -98,7 +98,7 @@ func everySetIsWatchedWhateverTheStrategy(t *testing.T) {
 		{Type: v1alpha1.RollingUpdate, RollingUpdate: &v1alpha1.RollingUpdateBounds{MaxSurge: &none, MaxUnavailable: &one}},
 	} {
 		t.Run(string(strategy.Type), func(t *testing.T) {
-			f := newFixture(t, 3, nil)
+			f := newEnv(t, 3, nil)
 			deployment := &v1alpha1.MachineDeployment{
 				ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: "pool"},
 				Spec: v1alpha1.MachineDeploymentSpec{
@@ -123,9 +123,9 @@ func everySetIsWatchedWhateverTheStrategy(t *testing.T) {
 }
 
 // later is another set of the deployment, which all lists have after f's, at rest.
-func (f *fixture) later(deployment *v1alpha1.MachineDeployment) *fixture {
+func (f *env) later(deployment *v1alpha1.MachineDeployment) *env {
 	f.t.Helper()
-	other := &fixture{
+	other := &env{
 		WithT: f.WithT, t: f.t, direct: f.direct, cluster: f.cluster, clock: f.clock, agents: f.agents, events: f.events, runner: f.runner,
 	}
 	labels := map[string]string{"app": "x", v1alpha1.MachineTemplateHashLabel: "later"}

@@ -18,7 +18,7 @@ import (
 
 // family is a deployment with an old and a new set, of three Machines each that are ready.
 type family struct {
-	*fixture
+	*env
 	sets map[string]*v1alpha1.MachineSet
 	// first has the Machines of each set at the start.
 	first map[string][]string
@@ -26,7 +26,7 @@ type family struct {
 
 func newFamily(t *testing.T, stale *interceptor.Funcs) *family {
 	t.Helper()
-	f := &family{fixture: newFixture(t, 0, stale), sets: map[string]*v1alpha1.MachineSet{}, first: map[string][]string{}}
+	f := &family{env: newEnv(t, 0, stale), sets: map[string]*v1alpha1.MachineSet{}, first: map[string][]string{}}
 	f.connect()
 	f.own(nil, nil)
 	for _, name := range []string{"old", "new"} {

@@ -18,7 +18,7 @@ func TestStatusWritesOfASetThatFailFiftyTimesInARow(t *testing.T) {
 	for name, failure := range reconcilertest.Failures() {
 		t.Run(name, func(t *testing.T) {
 			failing := reconcilertest.Failing(&v1alpha1.MachineSet{}, failure)
-			f := newFixture(t, 3, &failing)
+			f := newEnv(t, 3, &failing)
 			attempts := 0
 			pass := func(wait time.Duration) {
 				f.clock.SetTime(f.clock.Now().Add(wait))

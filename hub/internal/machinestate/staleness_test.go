@@ -27,7 +27,7 @@ var environment *testenv.Environment
 
 func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
 
-type fixture struct {
+type env struct {
 	*WithT
 	t       *testing.T
 	direct  client.WithWatch
@@ -36,10 +36,10 @@ type fixture struct {
 	logic   *Controller
 }
 
-// newFixture makes a cluster that is well, with so many Machines that are ready.
-func newFixture(t *testing.T, machines int) *fixture {
+// newEnv makes a cluster that is well, with so many Machines that are ready.
+func newEnv(t *testing.T, machines int) *env {
 	t.Helper()
-	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment)}
+	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment)}
 	f.cluster = hubtest.Cluster(t, f.direct)
 	f.say(v1alpha1.ClusterJoinedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
 	f.say(v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed)
@@ -56,25 +56,25 @@ func newFixture(t *testing.T, machines int) *fixture {
 	return f
 }
 
-func (f *fixture) say(kind string, status metav1.ConditionStatus, reason string) {
+func (f *env) say(kind string, status metav1.ConditionStatus, reason string) {
 	f.t.Helper()
 	hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, kind, status, reason)
 }
 
-func (f *fixture) silence() {
+func (f *env) silence() {
 	f.say(v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionUnknown, v1alpha1.ReasonLeaseExpired)
 }
 
-func (f *fixture) speak() {
+func (f *env) speak() {
 	f.say(v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed)
 }
 
-func (f *fixture) tryReconcile() (reconcile.Result, error) {
+func (f *env) tryReconcile() (reconcile.Result, error) {
 	return f.logic.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.cluster)})
 }
 
 // finish reconciles until there is no more to do, and returns how many looks that took.
-func (f *fixture) finish() (looks int) {
+func (f *env) finish() (looks int) {
 	f.t.Helper()
 	for range 20 {
 		result, err := f.tryReconcile()
@@ -89,7 +89,7 @@ func (f *fixture) finish() (looks int) {
 }
 
 // reasons counts the Machines by the reason of their marker.
-func (f *fixture) reasons() map[string]int {
+func (f *env) reasons() map[string]int {
 	f.t.Helper()
 	reasons := map[string]int{}
 	for _, machine := range hubtest.Machines(f.t, f.direct, f.cluster.Name) {
@@ -104,7 +104,7 @@ func (f *fixture) reasons() map[string]int {
 
 // Claim: Machines of a silent cluster are marked stale. Broken: no Machine is marked.
 func TestMachinesOfASilentClusterAreMarkedAndOtherwiseKept(t *testing.T) {
-	f := newFixture(t, 3)
+	f := newEnv(t, 3)
 	f.finish()
 	f.Expect(f.writes.Total()).To(BeZero(), "all is well")
 	before := hubtest.Machines(t, f.direct, f.cluster.Name)
@@ -142,10 +142,10 @@ func TestMachinesOfASilentClusterAreMarkedAndOtherwiseKept(t *testing.T) {
 
 // Readiness is kept, and tools that go by the kstatus library must not take it for the truth.
 func TestKStatusOfAMarkedMachine(t *testing.T) {
-	f := newFixture(t, 2)
+	f := newEnv(t, 2)
 	health := func() (all []status.Status) {
 		for _, machine := range hubtest.Machines(t, f.direct, f.cluster.Name) {
-			machine.Generation = machine.Status.ObservedGeneration // The fixture stands in for an agent that has looked.
+			machine.Generation = machine.Status.ObservedGeneration // The test stands in for an agent that has looked.
 			all = append(all, testenv.KStatus(t, &machine))
 		}
 		return all
@@ -168,7 +168,7 @@ func TestKStatusOfAMarkedMachine(t *testing.T) {
 }
 
 func TestMarkersSayWhichOfTheTwoIsTheCause(t *testing.T) {
-	f := newFixture(t, 1)
+	f := newEnv(t, 1)
 	f.say(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionUnknown, v1alpha1.ReasonStarting)
 	f.finish()
 	f.Expect(f.reasons()).To(BeEmpty(), "an agent that has just started will know in a moment, and nothing has been wrong before")
@@ -189,7 +189,7 @@ func TestMarkersSayWhichOfTheTwoIsTheCause(t *testing.T) {
 // An agent that was silent and comes back has seen nothing yet.
 // Claim: Machines stay marked until their agent has looked. Broken: the marker goes with the Lease. Also: TestMarkersOfAFreezeThatSees.
 func TestMarkersStayUntilTheAgentHasLooked(t *testing.T) {
-	f := newFixture(t, 2)
+	f := newEnv(t, 2)
 	f.silence()
 	f.finish()
 	f.Expect(f.writes.Total()).To(Equal(2))
@@ -218,7 +218,7 @@ func TestMarkersStayUntilTheAgentHasLooked(t *testing.T) {
 
 // One that is frozen for another cause, such as a person's word, tells of its Machines as ever.
 func TestMarkersOfAFreezeThatSees(t *testing.T) {
-	f := newFixture(t, 1)
+	f := newEnv(t, 1)
 	f.silence()
 	f.finish()
 	f.speak()
@@ -228,7 +228,7 @@ func TestMarkersOfAFreezeThatSees(t *testing.T) {
 }
 
 func TestManyMachinesAreMarkedInBatchesAndACrashLosesNone(t *testing.T) {
-	f := newFixture(t, 2*atOnce+1)
+	f := newEnv(t, 2*atOnce+1)
 	f.silence()
 	result, err := f.tryReconcile()
 	f.Expect(err).NotTo(HaveOccurred())
@@ -258,7 +258,7 @@ func TestManyMachinesAreMarkedInBatchesAndACrashLosesNone(t *testing.T) {
 
 // Both write the list of conditions. Neither takes the other's entry away.
 func TestTheAgentsWritesAndTheMarkerDoNotFight(t *testing.T) {
-	f := newFixture(t, 1)
+	f := newEnv(t, 1)
 	f.silence()
 	machine := hubtest.Machines(t, f.direct, f.cluster.Name)[0]
 	behind := machine.DeepCopy()
@@ -281,7 +281,7 @@ func TestTheAgentsWritesAndTheMarkerDoNotFight(t *testing.T) {
 }
 
 func TestOnlyWhatTurnsTheMarkerWakes(t *testing.T) {
-	f := newFixture(t, 1)
+	f := newEnv(t, 1)
 	machine := hubtest.Machines(t, f.direct, f.cluster.Name)[0]
 	well := f.cluster.DeepCopy()
 	f.Expect(f.logic.requestsForUnmarked(t.Context(), &machine)).To(BeEmpty())
@@ -296,7 +296,7 @@ func TestOnlyWhatTurnsTheMarkerWakes(t *testing.T) {
 }
 
 func TestMachinesOfANamespaceThatIsBeingDeletedAreMarkedWithTheCause(t *testing.T) {
-	f := newFixture(t, 2)
+	f := newEnv(t, 2)
 	f.say(v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionUnknown, v1alpha1.ReasonNamespaceDeleting)
 	f.finish()
 	f.Expect(f.reasons()).To(Equal(map[string]int{v1alpha1.ReasonNamespaceDeleting: 2}))
@@ -305,7 +305,7 @@ func TestMachinesOfANamespaceThatIsBeingDeletedAreMarkedWithTheCause(t *testing.
 // Claim: Machines of a removed Cluster are stale until a new agent looked. Broken: the code before. Also: TestTheEndOfAClusterWakesItsMachines.
 // Edge case: A removed Cluster's Machines stayed Ready.
 func TestMachinesOfARemovedClusterAreStaleUntilANewAgentHasLooked(t *testing.T) {
-	f := newFixture(t, 2)
+	f := newEnv(t, 2)
 	f.finish()
 	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
 	f.finish()
