@@ -224,7 +224,7 @@ func TestMakersAreRecognised(t *testing.T) {
 // A driver of another provider may have clients of its own, which pass no other gate than that of the drivers.
 func TestEveryDriverIsGated(t *testing.T) {
 	var kept []string
-	ast.Inspect(parse(t, "work.go"), func(n ast.Node) bool {
+	ast.Inspect(parse(t, "drivers.go"), func(n ast.Node) bool {
 		if assigned, ok := n.(*ast.AssignStmt); ok && types.ExprString(assigned.Lhs[0]) == "drivers[name]" {
 			kept = append(kept, types.ExprString(assigned.Rhs[0]))
 		}
