@@ -95,3 +95,18 @@ func TestPodsThatWereNeverCreatedMeetNoThreshold(t *testing.T) {
 	_, lacking := m.Pods.CountStuck()
 	g.Expect(lacking).To(BeEquivalentTo(11), "those of %s have been missing for 4s only", young.Name)
 }
+
+// The steps may end before the watch shows what they made.
+func TestAnObjectLacksItsPodsUntilTheWatchShowsIt(t *testing.T) {
+	g := NewWithT(t)
+	m := New(&v1alpha1.LoadTestRun{}, clock.RealClock{}, nil)
+	template := &template.Template{Name: "t"}
+	template.Kind.Group, template.Kind.Kind = deploymentKind.Group, deploymentKind.Kind
+	o := m.Book.RegisterObject(template, "a")
+	m.Book.NoteLack(o, workload(t, `{"apiVersion":"apps/v1","kind":"Deployment","spec":{"replicas":6}}`), time.Unix(1000, 0))
+	m.Book.markCreated(o, time.Unix(1001, 0))
+	lacks := m.Book.endLacks(time.Unix(1015, 0))
+	g.Expect(lacks).To(HaveLen(1))
+	g.Expect(lacks[0].pods).To(BeEquivalentTo(6))
+	g.Expect(lacks[0].waited).To(Equal(15 * time.Second))
+}
