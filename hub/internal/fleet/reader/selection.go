@@ -45,7 +45,7 @@ func readSelection(ctx context.Context, from sources, fleet *v1alpha1.MachineFle
 	}
 	matches, invalid := placement.Choose(fleet.Spec.ClusterSelector, ref, placed)
 	if invalid != nil {
-		return nil, &Problem{v1alpha1.ReasonInvalidFleet, invalid.Error()}, nil
+		return nil, &Problem{v1alpha1.ReasonInvalidFleet, invalid.Error()}, nil //nolint:nilerr // The Problem says it.
 	}
 	return &selection{matches, placed}, nil, nil
 }
