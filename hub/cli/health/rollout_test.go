@@ -30,7 +30,7 @@ func inPhase(t *testing.T, of *v1alpha1.MachineFleet, cluster string, phase plan
 }
 
 // Claim: A rollout that waits for `spec.healthConditions` without a `progressDeadline` is a Problem after an hour. Broken: no bound: 7 of its cases fail.
-// Edge case: A fleet whose health conditions never held, or failed in each soak again, stayed in progress forever.
+// Edge case: A flapping health condition kept a rollout in progress.
 func TestARolloutThatWaitsForHealthWithoutADeadlineIsAProblem(t *testing.T) {
 	const long = 61 * time.Minute
 	config := func(deadline string) ocm.RolloutConfig { return ocm.RolloutConfig{ProgressDeadline: deadline} }

@@ -145,7 +145,7 @@ func makePage() []byte {
 
 // brief is what was tried. RBAC refuses all that no role names, so a long list of that is a number, and so is a very long one.
 func brief(given answer, tried []string) string {
-	if most := map[bool]int{true: 6, false: 12}[given == rbac]; given == allowed || len(tried) <= most {
+	if most := map[bool]int{true: 3, false: 6}[given == rbac]; given == allowed || len(tried) <= most {
 		return strings.Join(tried, "; ")
 	}
 	return fmt.Sprintf("%d attempts", len(tried))

@@ -162,7 +162,7 @@ func expectOtherGatesAreRefused(t *testing.T, c *cluster, in *packProcess) {
 	}
 }
 
-// Claim: A disruption of one node of a pack touches that node alone; one that is killed comes back in a process of its own. Broken: a Kill ends the process; the node is taken by a pack again; a frozen Lease is everyone's.
+// Claim: A disruption of one node of a pack touches that node alone. Broken: a Kill ends the process; the node is taken by a pack again; a frozen Lease is everyone's.
 func TestADisruptionTouchesOneNodeOfAPack(t *testing.T) {
 	t.Parallel()
 	c := realCluster(t)

@@ -71,7 +71,7 @@ func measureRemainder() remainder {
 }
 
 // Claim: What a node leaves in its pack is bounded, and nothing of it ends another. Broken: a loop of a kubelet outlives its node; a pod source ends with the node that was built when it started.
-// Edge case: A kubelet that is killed while it reports its Node for the first time unlocks a mutex twice, which is fatal.
+// Edge case: A kubelet that was killed in its first report ended its pack.
 func TestANodeThatHasEndedLeavesLittle(t *testing.T) {
 	nodes, removed, rounds := 8, 4, 3
 	if !testing.Short() {

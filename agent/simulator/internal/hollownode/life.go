@@ -44,7 +44,7 @@ func (l *life) end() {
 	l.once.Do(func() {
 		close(l.ended)
 		if l.deletions.IsValid() {
-			// Its loop waits for containers for ever. It gets one more, and asks the runtime of it.
+			// Its loop waits for containers forever. It gets one more, and asks the runtime of it.
 			l.deletions.TrySend(reflect.ValueOf(kubecontainer.ContainerID{}))
 		}
 	})

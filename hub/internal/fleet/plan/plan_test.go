@@ -206,7 +206,7 @@ func TestAHeldClusterBeginsItsTimesAnew(t *testing.T) {
 }
 
 // A condition that holds for five minutes and fails for one keeps the cluster from a soak of ten. Each time it is in progress again.
-// Claim: A health condition that fails in each soak again times out, at progressDeadline after the first soak was to end. Broken: each failure starts the deadline again; Machines that are added count as failures. Also: hub/internal/fleet TestAConditionThatKeepsFailingEndsARollout.
+// Claim: A health condition that fails in each soak times out. Broken: each failure starts the deadline again; Machines that are added count as failures. Also: hub/internal/fleet TestAConditionThatKeepsFailingEndsARollout.
 // Edge case: A health condition that flaps kept a rollout in progress forever.
 func TestAConditionThatFailsInEachSoakTimesOut(t *testing.T) {
 	ends := func(flaps Observed, change func(minute int, c *Cluster)) (minute int) {

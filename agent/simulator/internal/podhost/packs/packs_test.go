@@ -156,7 +156,7 @@ func expectEnd(t *testing.T, node started, code int) {
 	}
 }
 
-// Claim: A panic of one node ends its pack, is told, and gets that node a process of its own; other packs go on. Broken: the trace has no labels; the node is started in a pack again.
+// Claim: A panic ends its pack and is told; that node gets a process of its own. Broken: the trace has no labels; the node is started in a pack again.
 // Edge case: One node with a bug ends all nodes of its pack again and again.
 func TestANodeThatEndsItsPackGetsAProcessOfItsOwn(t *testing.T) {
 	b := newBed(t)
@@ -201,7 +201,7 @@ func TestAPackThatDiesInALoopIsNamed(t *testing.T) {
 	}
 }
 
-// Claim: A kill is carried out also by a pack that hangs; its other nodes start again elsewhere. Broken: whoever kills a node waits for its pack for ever.
+// Claim: A pack that hangs is killed with its node. Broken: whoever kills a node waits for its pack forever.
 // Edge case: A pack hangs.
 func TestANodeOfAPackThatHangsIsKilled(t *testing.T) {
 	b := newBed(t)
@@ -230,7 +230,7 @@ func TestANodeThatNeedsAProcessOfItsOwnGetsOne(t *testing.T) {
 	expectEnd(t, node, 0)
 }
 
-// Claim: A pack that has had all its nodes is replaced node by node while they run, and their pods see nothing. Broken: the nodes stay; a node that moves is taken for one that ended.
+// Claim: A pack that has had its nodes is replaced node by node. Broken: the nodes stay; a node that moves is taken for one that ended.
 func TestAPackIsReplacedNodeByNode(t *testing.T) {
 	b := newBed(t)
 	stays := b.start(t, "c1/stays", "wait")
