@@ -66,7 +66,11 @@ func (c *Controller) Reconcile(ctx context.Context, disruption *v1alpha1.NodeDis
 	runs := &v1alpha1.NodeDisruptionRunList{}
 	err := c.Client.List(ctx, runs, client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: disruption.Name})
 	if err == nil {
-		world.Selection, err = fanout.Observe(ctx, c.Client, c.Placements.Cached, disruption.Spec.PlacementRef)
+		clusters := client.Reader(c.Client)
+		if disruption.Status.Phase == "" || disruption.Status.Phase == v1alpha1.NodeDisruptionPending {
+			clusters = c.Live // Labels that were written before it count.
+		}
+		world.Selection, err = fanout.Observe(ctx, clusters, c.Placements.Cached, disruption.Spec.PlacementRef)
 	}
 	if err != nil {
 		return reconciler.Next{}, fmt.Errorf("reading clusters and runs: %w", err)

@@ -165,3 +165,14 @@ func TestDryRunPauseAndSchedule(t *testing.T) {
 	change(`{"spec":{"paused":false}}`)
 	f.Expect(f.runs()).To(ConsistOf(HaveField("Spec.Paused", false)))
 }
+
+// The clusters of a NodeDisruption are chosen once.
+// Edge case: A NodeDisruption missed a cluster that was labelled a moment before.
+func TestAClusterThatWasLabelledAMomentBeforeIsChosen(t *testing.T) {
+	f := newEnv(t, 1, nil)
+	logic, err := New(Deps{Client: hubtest.Outdated(f.direct), Live: f.direct, Placements: &presence.Kinds{}, Clock: f.clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.runner = reconciler.New(f.direct, f.direct, logic)
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.status().Phase).To(Equal(v1alpha1.NodeDisruptionPending), f.status().Message)
+}

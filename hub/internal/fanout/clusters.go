@@ -25,7 +25,8 @@ type Selection struct {
 	Placed   placement.Placed
 }
 
-// Observe reads a Selection from the hub's cache, which keeps what is in it. Ref is nil for a parent without a Placement.
+// Observe reads a Selection. What it gets from the hub's cache stays in there: nothing of it is changed. Ref is nil for a parent without a
+// Placement.
 func Observe(ctx context.Context, c client.Reader, placements func() (client.Reader, error), ref *v1alpha1.PlacementReference) (Selection, error) {
 	var s Selection
 	list := &v1alpha1.ClusterList{}

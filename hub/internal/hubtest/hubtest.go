@@ -50,6 +50,21 @@ func Refuse(c client.WithWatch, refused map[string]bool) client.WithWatch {
 	})
 }
 
+// Outdated returns a client that lists Clusters as they were before they had labels, as a cache may that lags.
+func Outdated(c client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			err := c.List(ctx, list, options...)
+			if clusters, are := list.(*v1alpha1.ClusterList); are {
+				for i := range clusters.Items {
+					clusters.Items[i].Labels = nil
+				}
+			}
+			return err
+		},
+	})
+}
+
 // parallel are the tests that run beside others.
 var parallel sync.Map
 

@@ -94,12 +94,12 @@ func (c *Controller) observe(ctx context.Context, test *v1alpha1.LoadTest) (*Wor
 		return nil, fmt.Errorf("listing runs: %w", err)
 	}
 	world.Runs, world.Disruptions = runs.Items, disruptions.Items
-	ref := test.Spec.PlacementRef
+	ref, clusters := test.Spec.PlacementRef, c.Live // They are chosen once, so what was written before the test counts.
 	if test.Status.Phase != "" && test.Status.Phase != v1alpha1.LoadTestPhasePending {
-		ref = nil // The clusters have been chosen.
+		ref, clusters = nil, c.Client // They have been chosen.
 	}
 	var err error
-	world.Selection, err = fanout.Observe(ctx, c.Client, c.Placements.Cached, ref)
+	world.Selection, err = fanout.Observe(ctx, clusters, c.Placements.Cached, ref)
 	return world, err
 }
 

@@ -219,3 +219,14 @@ func TestTheCacheKeepsNoHistograms(t *testing.T) {
 	after.Status.Phase = v1alpha1.LoadTestRunPhaseRunning
 	g.Expect(onlyProgress(before, after)).To(BeFalse())
 }
+
+// The clusters of a LoadTest are chosen once.
+// Edge case: A LoadTest missed a cluster that was labelled a moment before.
+func TestAClusterThatWasLabelledAMomentBeforeIsChosen(t *testing.T) {
+	f := newEnv(t, 1, nil)
+	logic, err := New(Deps{Client: hubtest.Outdated(f.direct), Live: f.direct, Placements: &presence.Kinds{}, Clock: f.clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.runner = reconciler.New(f.direct, f.direct, logic)
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.status().Phase).To(Equal(v1alpha1.LoadTestPhasePending), f.status().Message)
+}
