@@ -16,22 +16,33 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// A quota refuses four of six pods of a Deployment, whose own creation succeeds.
+// A quota refuses four of six pods of a Deployment or Job, whose own creation succeeds.
 func TestPodsOfADeploymentThatAQuotaRefusesAreUnready(t *testing.T) {
-	b := newEnv(t)
-	object := "apiVersion: apps/v1\nkind: Deployment\nspec:\n  replicas: 6\n  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n" +
-		"    spec: {containers: [{name: c, image: x}]}\n"
-	run := b.create("lacking", object, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true },
-		[]v1alpha1.LoadPhase{{Action: v1alpha1.LoadCreate, Template: "thing", Replicas: 1, Tuning: v1alpha1.LoadTuning{QPS: 100}}}, waits(measurement.NeverReadyAfter+2*time.Second))
-	b.reaches(run, v1alpha1.LoadTestRunPhasePrepared)
-	b.limit(run, "count/pods", "2")
-	b.begin(run)
-	status := b.over(run)
-	b.Expect(measuredIn(status, v1alpha1.LoadPodReady, "")).To(BeEquivalentTo(6), status.Message)
-	b.Expect(status.Progress.PodsCreated).To(BeEquivalentTo(2))
-	b.Expect(status.Unready).To(ContainElement(And(HaveField("Reason", "NotCreated"), HaveField("Count", BeEquivalentTo(4)), HaveField("Message", ContainSubstring("exceeded quota")))))
-	b.Expect(status.Shortfalls).To(ConsistOf(ContainSubstring("6 of 6 pods were never Ready in 10s or more")))
-	b.Expect(status.Verdict).To(BeElementOf(v1alpha1.LoadMissed, v1alpha1.LoadInvalid))
+	t.Parallel()
+	for kind, object := range map[string]string{
+		"Deployment": "apiVersion: apps/v1\nkind: Deployment\nspec:\n  replicas: 6\n  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n" +
+			"    spec: {containers: [{name: c, image: x}]}\n",
+		"Job": "apiVersion: batch/v1\nkind: Job\nspec:\n  parallelism: 6\n  completions: 6\n  template:\n    spec: {restartPolicy: Never, containers: [{name: c, image: x}]}\n",
+	} {
+		t.Run(kind, func(t *testing.T) {
+			b := newEnv(t)
+			run := b.create("lacking", object, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true },
+				[]v1alpha1.LoadPhase{{Action: v1alpha1.LoadCreate, Template: "thing", Replicas: 1, Tuning: v1alpha1.LoadTuning{QPS: 100}}}, waits(measurement.NeverReadyAfter+2*time.Second))
+			b.reaches(run, v1alpha1.LoadTestRunPhasePrepared)
+			b.limit(run, "count/pods", "2")
+			b.begin(run)
+			status := b.over(run)
+			b.Expect(measuredIn(status, v1alpha1.LoadPodReady, "")).To(BeEquivalentTo(6), status.Message)
+			b.Expect(status.Progress.PodsCreated).To(BeEquivalentTo(2))
+			lacking := And(HaveField("Reason", "NotCreated"), HaveField("Count", BeEquivalentTo(4)))
+			if kind == "Deployment" { // A Job does not say why.
+				lacking = And(lacking, HaveField("Message", ContainSubstring("exceeded quota")))
+			}
+			b.Expect(status.Unready).To(ContainElement(lacking))
+			b.Expect(status.Shortfalls).To(ConsistOf(ContainSubstring("6 of 6 pods were never Ready in 10s or more")))
+			b.Expect(status.Verdict).To(BeElementOf(v1alpha1.LoadMissed, v1alpha1.LoadInvalid))
+		})
+	}
 }
 
 // What somebody else removed answers fast, and is no load.

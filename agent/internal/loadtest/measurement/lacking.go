@@ -30,7 +30,7 @@ type lack struct {
 
 // asksForPods reports whether objects of a kind say how many pods they ask for, and how many exist.
 func asksForPods(kind schema.GroupKind) bool {
-	return kind == daemonSetKind || slices.Contains(replicated, kind)
+	return kind == daemonSetKind || kind == jobKind || slices.Contains(replicated, kind)
 }
 
 // countLacking is how many pods an object asks for that do not exist, and why, if it says so.
@@ -40,6 +40,8 @@ func countLacking(kind schema.GroupKind, object *unstructured.Unstructured) (pod
 	case kind == daemonSetKind:
 		wanted, _ = nestedNumber(object, "status", "desiredNumberScheduled")
 		exist, _ = nestedNumber(object, "status", "currentNumberScheduled")
+	case kind == jobKind:
+		wanted, exist = countPodsOfJob(object)
 	case slices.Contains(replicated, kind):
 		if paused, _, _ := unstructured.NestedBool(object.Object, "spec", "paused"); paused {
 			return 0, ""
@@ -48,6 +50,28 @@ func countLacking(kind schema.GroupKind, object *unstructured.Unstructured) (pod
 		exist, _ = nestedNumber(object, "status", "replicas")
 	}
 	return max(wanted-exist, 0), conditionMessage(object, "ReplicaFailure")
+}
+
+// countPodsOfJob is how many pods a Job would have at a time, and how many it has or had. One that failed has existed, and its
+// replacement may wait.
+func countPodsOfJob(job *unstructured.Unstructured) (wanted, exist int64) {
+	suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend")
+	if _, ended, _ := unstructured.NestedString(job.Object, "status", "completionTime"); ended || suspended {
+		return 0, 0
+	}
+	wanted, set := nestedNumber(job, "spec", "parallelism")
+	if !set {
+		wanted = 1
+	}
+	succeeded, _ := nestedNumber(job, "status", "succeeded")
+	if completions, set := nestedNumber(job, "spec", "completions"); set {
+		wanted = min(wanted, completions-succeeded)
+	} else if succeeded > 0 {
+		return 0, 0 // Without a number, it makes no pod after the first success.
+	}
+	active, _ := nestedNumber(job, "status", "active")
+	failed, _ := nestedNumber(job, "status", "failed")
+	return wanted, active + failed
 }
 
 // NoteLack notes how many pods an object lacks that is about to be made: all of them, until the watch shows it.

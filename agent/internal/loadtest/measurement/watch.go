@@ -219,7 +219,7 @@ func shrinkPod(object any) (any, error) {
 	return small, nil
 }
 
-// shrinkObject leaves metadata, status, the number of replicas and whether it is paused.
+// shrinkObject leaves metadata, status, and what says how many pods it asks for.
 func shrinkObject(object any) (any, error) {
 	o, ok := object.(*unstructured.Unstructured)
 	if !ok {
@@ -232,11 +232,15 @@ func shrinkObject(object any) (any, error) {
 	small.SetResourceVersion(o.GetResourceVersion())
 	small.SetGeneration(o.GetGeneration())
 	small.SetLabels(ownLabels(o.GetLabels()))
-	if replicas, found := nestedNumber(o, "spec", "replicas"); found {
-		_ = unstructured.SetNestedField(small.Object, replicas, "spec", "replicas")
+	for _, field := range []string{"replicas", "parallelism", "completions"} {
+		if number, found := nestedNumber(o, "spec", field); found {
+			_ = unstructured.SetNestedField(small.Object, number, "spec", field)
+		}
 	}
-	if paused, _, _ := unstructured.NestedBool(o.Object, "spec", "paused"); paused {
-		_ = unstructured.SetNestedField(small.Object, true, "spec", "paused")
+	for _, field := range []string{"paused", "suspend"} {
+		if set, _, _ := unstructured.NestedBool(o.Object, "spec", field); set {
+			_ = unstructured.SetNestedField(small.Object, true, "spec", field)
+		}
 	}
 	return small, nil
 }
