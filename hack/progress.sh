@@ -16,9 +16,11 @@ count() {
 	fi
 	line=''
 }
+child='' stopped=''
+trap 'stopped=yes; [[ -z $child ]] || kill "$child"' INT TERM
 exec 3>&1 4< <(exec "$@" 2>&1 >&3 3>&-)
 child=$!
-trap 'kill "$child"' INT TERM
+[[ -z $stopped ]] || kill "$child"
 while ((got == 0)) || { ((got > 128)) && kill -0 "$child" 2>/dev/null; }; do # above 128: a second without a line
 	IFS= read -r -u 4 -t 1 part
 	got=$? line+=$part
