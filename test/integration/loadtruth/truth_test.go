@@ -147,9 +147,13 @@ var _ = Describe("The report of a load test", func() {
 		AddReportEntry("outage", fmt.Sprintf("p90 %s here, %s in the report; longest %s here, %s there; %d delayed", witness.quantile(0.9), got.P90.Duration, witness.quantile(1), got.Max.Duration, run.Status.Progress.Delayed))
 		Expect(witness.quantile(0.9)).To(BeNumerically(">", 2*time.Second))
 		Expect(got.P90.Duration).To(BeNumerically(">", 2*time.Second), "a third of the requests were due while nothing was answered")
-		Expect(got.Max.Duration).To(BeNumerically("~", witness.quantile(1), 1500*time.Millisecond))
+		// Ten times as many requests as the witness makes pile up meanwhile, and a busy machine takes long to work them off: they wait for
+		// their turn, which the report shows apart.
+		waited := measuredBy(run, v1alpha1.LoadAPIRequestWait, "").Max.Duration
+		Expect(got.Max.Duration).To(BeNumerically(">", witness.quantile(1)-1500*time.Millisecond))
+		Expect(got.Max.Duration).To(BeNumerically("<", witness.quantile(1)+waited+1500*time.Millisecond))
 		Expect(got.Count).To(BeEquivalentTo(int64(during/time.Second)*200), "all that was asked was asked")
-		Expect(measuredBy(run, v1alpha1.LoadAPIRequestWait, "").Max.Duration).To(BeNumerically(">", time.Second), "100 are under way after half a second")
+		Expect(waited).To(BeNumerically(">", time.Second), "100 are under way after half a second")
 		Expect(run.Status.Verdict).NotTo(Equal(v1alpha1.LoadPassed), run.Status.Message)
 		Expect(test.Status.Verdict).NotTo(Equal(v1alpha1.LoadPassed), test.Status.Message)
 		Expect(run.Status.Thresholds[0].Met).To(BeFalse())
