@@ -15,8 +15,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// drivers makes the driver of every provider, with gated clients, behind the gate.
-func (w *worker) drivers(ctx context.Context, c clusters, waker *machine.Waker, plan func(context.Context, *v1alpha1.Machine) (string, error)) (map[string]driver.Driver, error) {
+// makeDrivers makes the driver of every provider, with gated clients, behind the gate.
+func (w *worker) makeDrivers(ctx context.Context, c clusters, waker *machine.Waker, plan func(context.Context, *v1alpha1.Machine) (string, error)) (map[string]driver.Driver, error) {
 	ca, err := clients.CertificateAuthority(w.target)
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func (w *worker) drivers(ctx context.Context, c clusters, waker *machine.Waker, 
 	maps.Copy(factories, w.Drivers)
 	environment := driver.Environment{
 		ClusterName: w.ClusterName, Changed: waker.Wake, Clock: w.clock, DisruptionPlan: plan,
-		Target: w.access(c.target, w.TargetNamespace), Host: w.access(c.host, w.HostNamespace),
+		Target: w.accessTo(c.target, w.TargetNamespace), Host: w.accessTo(c.host, w.HostNamespace),
 	}
 	drivers := map[string]driver.Driver{}
 	for name, factory := range factories {
@@ -41,7 +41,8 @@ func (w *worker) drivers(ctx context.Context, c clusters, waker *machine.Waker, 
 	return drivers, nil
 }
 
-func (w *worker) access(c cluster.Cluster, namespace string) driver.Access {
+// accessTo is what a driver gets of one of the agent's clusters.
+func (w *worker) accessTo(c cluster.Cluster, namespace string) driver.Access {
 	return driver.Access{Client: c.GetClient(), Reader: c.GetAPIReader(), Informers: c.GetCache(), Namespace: namespace}
 }
 

@@ -220,7 +220,7 @@ func (w *worker) addControllers(ctx context.Context, c clusters) error {
 	if err != nil {
 		return err
 	}
-	drivers, err := w.drivers(ctx, c, waker, disruptions.PlanFor)
+	drivers, err := w.makeDrivers(ctx, c, waker, disruptions.PlanFor)
 	if err != nil {
 		return err
 	}

@@ -105,9 +105,9 @@ func (v *Verifier) Verify(ctx context.Context) error {
 func (v *Verifier) compareHub(ctx context.Context) error {
 	for {
 		v.mu.Lock()
-		begun, before, renewals := v.begun, v.hub, v.renewals
+		hubSeen, before, renewals := v.hubSeen, v.hub, v.renewals
 		v.mu.Unlock()
-		if !begun {
+		if !hubSeen {
 			return nil
 		}
 		cluster, err := v.readCluster(ctx)
@@ -151,7 +151,7 @@ func (v *Verifier) readCluster(ctx context.Context) (*v1alpha1.Cluster, error) {
 // recordSeen takes in what the hub shows. What does not continue from what was known has to be judged.
 func (v *Verifier) recordSeen(seen Hub) {
 	v.mu.Lock()
-	if v.begun && (v.judged && v.hub.Mismatch(seen) == "" || !v.judged && v.hub == seen) {
+	if v.hubSeen && (v.judged && v.hub.Mismatch(seen) == "" || !v.judged && v.hub == seen) {
 		v.mu.Unlock()
 		return
 	}
@@ -163,10 +163,10 @@ func (v *Verifier) recordSeen(seen Hub) {
 			v.broken = nil
 		}
 	}
-	if !v.begun || v.judged {
+	if !v.hubSeen || v.judged {
 		v.doubted = v.Clock.Now()
 	}
-	v.begun, v.judged, v.hub = true, false, seen
+	v.hubSeen, v.judged, v.hub = true, false, seen
 	v.sights++
 	v.mu.Unlock()
 	v.Changed()

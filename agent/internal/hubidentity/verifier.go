@@ -63,9 +63,9 @@ type Verifier struct {
 	// count counts the cluster's instances, once that can be done.
 	count  func(context.Context) (int, error)
 	memory Memory
-	// begun: the hub has been seen. hub is what it shows or, once that is judged, has confirmed since. sights counts
+	// hubSeen: the hub has been seen. hub is what it shows or, once that is judged, has confirmed since. sights counts
 	// what was seen that has to be judged, renewals what the hub has confirmed.
-	begun, judged    bool
+	hubSeen, judged  bool
 	hub              Hub
 	sights, renewals uint64
 	// storedRenewal is the last renewal that the store knows.
@@ -126,7 +126,7 @@ func (v *Verifier) Blocked() (why freeze.Blocker, blocked bool) {
 	defer v.mu.Unlock()
 	remade := last != nil && string(last.UID) != v.hub.ClusterUID
 	switch {
-	case !v.begun:
+	case !v.hubSeen:
 		return freeze.Blocker{}, false // Nothing of the hub has been taken for granted yet.
 	case v.memory.Finding != nil:
 		found := v.memory.Finding
@@ -208,7 +208,7 @@ func (v *Verifier) isDue() bool {
 	last := v.Last.Cluster()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.begun || v.count == nil || last == nil {
+	if !v.hubSeen || v.count == nil || last == nil {
 		return false
 	}
 	acknowledged := v.memory.Finding != nil && last.Annotations[v1alpha1.AcknowledgeHubAnnotation] == v.memory.Finding.ID

@@ -45,9 +45,9 @@ func TestPodsOfADeploymentThatAQuotaRefusesAreUnready(t *testing.T) {
 	}
 }
 
-// What somebody else removed answers fast, and is no load.
+// Requests for removed objects are answered fast, and are not a load.
 // Claim: Objects that vanish during a run are named. Broken: a phase asks for them again and again.
-// Edge case: A run passed whose objects had been deleted by somebody else.
+// Edge case: A run passed whose objects had been deleted meanwhile.
 func TestObjectsThatVanishAreNotReadAgain(t *testing.T) {
 	t.Parallel()
 	for _, action := range []v1alpha1.LoadAction{v1alpha1.LoadGet, v1alpha1.LoadPatch} {

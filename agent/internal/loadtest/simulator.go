@@ -275,7 +275,7 @@ type simulatorFacts struct {
 
 // invalidReasons says why a run says nothing about its cluster; empty for a valid one. It is invalid if
 //   - more than 5 % of the Nodes, and at least two or the only one, had late heartbeats: the hollow nodes could not keep up;
-//   - no heartbeat of them was seen at all: nobody knows whether they did;
+//   - no heartbeat of them was seen at all, so it is unknown whether they did;
 //   - the kubelets of as many were late with their work queues, for the same reason;
 //   - those of more than 25 % waited for a processor all the time: their machines, or their cgroups, gave them too little;
 //   - more than 5 % of the requests were made more than a second late: the agent could not keep up;

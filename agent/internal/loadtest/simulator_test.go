@@ -63,8 +63,8 @@ func TestAHeartbeatThatIsLateAtTheEndOfAShortRunIsSeen(t *testing.T) {
 	b.Expect(b.over(run).Simulator).To(HaveValue(HaveField("LateHeartbeats", BeEquivalentTo(1))))
 }
 
-// A run of hollow Nodes whose heartbeats nobody saw is not known to be valid: an agent without the right to Leases, for example.
-// Edge case: A run passed whose heartbeats nobody could read.
+// A run is Invalid if no heartbeats of its hollow Nodes were seen, for example by an agent without the right to read Leases.
+// Edge case: A run passed whose heartbeats could not be read.
 func TestARunWhoseHeartbeatsWereNotSeenIsInvalid(t *testing.T) {
 	g := NewWithT(t)
 	e := &engine{Meter: measurement.New(&v1alpha1.LoadTestRun{}, clock.RealClock{}, nil)}
@@ -76,7 +76,7 @@ func TestARunWhoseHeartbeatsWereNotSeenIsInvalid(t *testing.T) {
 	e.Nodes.ObserveNode(node("disrupted"), true, time.Now())
 	x.simulator.observeLeases(nil, e.Nodes.HollowNodes(), map[string]bool{"disrupted": true}, time.Now())
 	_, facts := x.simulatorReport()
-	g.Expect(invalidReasons(facts)).To(BeEmpty(), "there is no Node that should have one")
+	g.Expect(invalidReasons(facts)).To(BeEmpty(), "without Nodes there is nothing to see")
 	e.Nodes.ObserveNode(node("hollow"), true, time.Now())
 	_, facts = x.simulatorReport()
 	g.Expect(invalidReasons(facts)).To(ConsistOf(ContainSubstring("no heartbeat of 1 hollow Nodes was seen")))

@@ -23,7 +23,7 @@ var (
 type lack struct {
 	pods  int64
 	since time.Time
-	// waited is how long they had been missing when nobody waited for them any more.
+	// waited is how long they had been missing when the steps ended, or the object was deleted.
 	waited time.Duration
 	why    string
 }

@@ -57,5 +57,5 @@ func TestWatchesThatAreInterruptedAreCounted(t *testing.T) {
 	fourth := begin()
 	fake.Add(&corev1.Pod{})
 	fourth.Stop()
-	g.Eventually(fourth.ResultChan()).Should(BeClosed(), "nobody takes the event, and nothing waits forever")
+	g.Eventually(fourth.ResultChan()).Should(BeClosed(), "without a reader of the event, nothing waits forever")
 }

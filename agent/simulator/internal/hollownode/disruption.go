@@ -121,7 +121,7 @@ func (n *node) endForDisruption(run string, fault plan.FaultType) {
 		killProcess(run, fault)
 	}
 	klog.Background().Info("Ending the node for a disruption", "node", n.configuration.NodeName, "run", run, "fault", fault)
-	n.life.end()
+	n.life.endNode()
 }
 
 // killProcess ends the process as if it were killed. The first process of a container cannot kill itself.

@@ -39,8 +39,8 @@ func newLife() *life {
 	return &life{ended: make(chan struct{}), loops: make(chan struct{}), reports: make(chan struct{})}
 }
 
-// end lets the node write nothing more from now on.
-func (l *life) end() {
+// endNode lets the node write nothing more from now on.
+func (l *life) endNode() {
 	l.once.Do(func() {
 		close(l.ended)
 		if l.deletions.IsValid() {
@@ -75,7 +75,7 @@ func (l *life) endGoroutine() error {
 }
 
 // isBetweenLocks reports whether the goroutine runs what a kubelet does after it has unlocked a mutex that it has deferred to unlock: its
-// last try to report a Node that has just become ready. There is no other such place in what a hollow kubelet runs.
+// last try to report a Node that has just become ready. It is the only such place in what a hollow kubelet runs.
 func isBetweenLocks() bool {
 	callers := make([]uintptr, 64)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])

@@ -42,7 +42,7 @@ func Run(ctx context.Context, options Options) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer n.life.end() // Before ctx, so that nothing more is written by what ends with it.
+	defer n.life.endNode() // Before ctx, so that nothing more is written by what ends with it.
 	return n.run(ctx)
 }
 
@@ -104,7 +104,7 @@ func (n *node) untilKilled(ctx context.Context) (context.Context, context.Cancel
 		defer cancel()
 		select {
 		case <-n.options.Kill:
-			n.life.end()
+			n.life.endNode()
 		case <-n.life.ended:
 		case <-ctx.Done():
 		}
@@ -112,7 +112,7 @@ func (n *node) untilKilled(ctx context.Context) (context.Context, context.Cancel
 	return ctx, cancel
 }
 
-// unlessEnded is err, nil when ctx has ended, or ErrKilled: what an end that was asked for breaks is no failure.
+// unlessEnded is err, nil when ctx has ended, or ErrKilled: what breaks because the node was told to end has not failed.
 func (n *node) unlessEnded(ctx context.Context, err error) error {
 	switch {
 	case n.life.hasEnded():

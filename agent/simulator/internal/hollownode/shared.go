@@ -38,7 +38,7 @@ func (o Options) checkPlace(now time.Time) error {
 	}
 	data, err := os.ReadFile(o.DisruptionsFile)
 	if err != nil || len(data) > plan.MaxBytes {
-		return nil //nolint:nilerr // Whoever follows the plan says what is wrong with it.
+		return nil //nolint:nilerr // The node that carries the plan out reports what is wrong with it.
 	}
 	disruptions, err := plan.Decode(data)
 	if err != nil {

@@ -70,7 +70,7 @@ func Serve(ctx context.Context, most int, run Run) error {
 		if err != nil {
 			return fmt.Errorf("waiting for nodes: %w", err)
 		}
-		nodes.Go(func() { s.serve(ctx, connection) })
+		nodes.Go(func() { s.serveNode(ctx, connection) })
 	}
 }
 
@@ -86,8 +86,8 @@ type server struct {
 
 func (s *server) closeListener() { _ = s.listener.Close() }
 
-// admit counts a node in, and says why there may be no more.
-func (s *server) admit() string {
+// admitNode counts a node in, and says why there may be no more.
+func (s *server) admitNode() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.taken >= s.most {
@@ -98,8 +98,8 @@ func (s *server) admit() string {
 	return ""
 }
 
-// dismiss counts a node out, and ends the pack with the last one.
-func (s *server) dismiss() {
+// dismissNode counts a node out, and ends the pack with the last one.
+func (s *server) dismissNode() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running--
@@ -114,7 +114,7 @@ type conversation struct {
 	encoder *gob.Encoder
 }
 
-func (c *conversation) send(event Event) error {
+func (c *conversation) sendEvent(event Event) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.encoder.Encode(event)
@@ -122,14 +122,14 @@ func (c *conversation) send(event Event) error {
 
 // Write sends a part of the log.
 func (c *conversation) Write(text []byte) (int, error) {
-	if err := c.send(Event{Log: text}); err != nil {
+	if err := c.sendEvent(Event{Log: text}); err != nil {
 		return 0, err
 	}
 	return len(text), nil
 }
 
-// serve runs the node of one connection.
-func (s *server) serve(ctx context.Context, connection net.Conn) {
+// serveNode runs the node of one connection.
+func (s *server) serveNode(ctx context.Context, connection net.Conn) {
 	defer connection.Close()
 	c := &conversation{encoder: gob.NewEncoder(connection)}
 	decoder := gob.NewDecoder(connection)
@@ -137,11 +137,11 @@ func (s *server) serve(ctx context.Context, connection net.Conn) {
 	if err := decoder.Decode(&start); err != nil {
 		return
 	}
-	if reason := s.admit(); reason != "" {
-		_ = c.send(Event{Refused: reason, Full: true})
+	if reason := s.admitNode(); reason != "" {
+		_ = c.sendEvent(Event{Refused: reason, Full: true})
 		return
 	}
-	defer s.dismiss()
+	defer s.dismissNode()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	kill := make(chan struct{})
@@ -149,13 +149,13 @@ func (s *server) serve(ctx context.Context, connection net.Conn) {
 	var exit int
 	var err error
 	pprof.Do(ctx, pprof.Labels(labelName, start.Name), func(ctx context.Context) {
-		exit, err = s.run(ctx, Order{Args: start.Args, Log: c, Kill: kill, Started: func() { _ = c.send(Event{Started: true}) }})
+		exit, err = s.run(ctx, Order{Args: start.Args, Log: c, Kill: kill, Started: func() { _ = c.sendEvent(Event{Started: true}) }})
 	})
 	if alone := errors.Is(err, ErrAlone); alone || errors.Is(err, ErrRefused) {
-		_ = c.send(Event{Refused: err.Error(), Alone: alone})
+		_ = c.sendEvent(Event{Refused: err.Error(), Alone: alone})
 		return
 	}
-	_ = c.send(Event{Ended: true, Exit: exit}) // Who has gone is told nothing.
+	_ = c.sendEvent(Event{Ended: true, Exit: exit}) // Who has gone is told nothing.
 }
 
 // obeySignals follows the signals of one connection, whose end kills the node.

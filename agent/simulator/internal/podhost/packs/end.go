@@ -15,8 +15,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/logfile"
 )
 
-// replace moves the nodes of a pack that has had all its nodes to other packs, one after the other. The pack ends with its last one.
-func (l *Launcher) replace(p *running) {
+// replacePack moves the nodes of a pack that has had all its nodes to other packs, one after the other. The pack ends with its last one.
+func (l *Launcher) replacePack(p *running) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p.full {
@@ -27,7 +27,7 @@ func (l *Launcher) replace(p *running) {
 	klog.Background().Info("Replacing a pack of hollow nodes: what ended nodes leave in it has reached its bound", "nodes", len(members))
 	go func() {
 		for _, n := range members {
-			n.move()
+			n.moveNode()
 			select {
 			case <-time.After(l.options.MovePause):
 			case <-l.options.Processes.Done():

@@ -39,11 +39,11 @@ type packed struct {
 	ordered, killed bool
 }
 
-// follow returns a node that has started.
-func (l *Launcher) follow(spec process.Spec, p *running, node *pack.Node) *packed {
+// followNode returns a node that has started.
+func (l *Launcher) followNode(spec process.Spec, p *running, node *pack.Node) *packed {
 	n := &packed{launcher: l, spec: spec, startedAt: time.Now(), done: make(chan struct{}), pack: p, node: node}
 	l.changeMembers(p, n, true)
-	go n.wait()
+	go n.awaitEnd()
 	return n
 }
 
@@ -58,8 +58,8 @@ func (l *Launcher) changeMembers(p *running, n *packed, isMember bool) {
 	}
 }
 
-// wait waits until the node has ended, wherever it moves.
-func (n *packed) wait() {
+// awaitEnd waits until the node has ended, wherever it moves.
+func (n *packed) awaitEnd() {
 	defer close(n.done)
 	for {
 		n.exit = n.pack.exitOf(n.node)
@@ -71,11 +71,11 @@ func (n *packed) wait() {
 		p, node, err := n.launcher.startPacked(n.spec)
 		if err != nil {
 			klog.Background().Error(err, "Moving a hollow node to another pack failed: it is started again", "node", n.spec.Name)
-			n.arrive(n.pack, n.node)
+			n.finishMove(n.pack, n.node)
 			return
 		}
 		n.launcher.changeMembers(p, n, true)
-		n.arrive(p, node)
+		n.finishMove(p, node)
 	}
 }
 
@@ -90,8 +90,8 @@ func (n *packed) isMoving() bool {
 	return n.moves != nil
 }
 
-// arrive lets the node be where it has moved to. What it was sent on the way it gets there.
-func (n *packed) arrive(p *running, node *pack.Node) {
+// finishMove lets the node be where it has moved to. What it was sent on the way it gets there.
+func (n *packed) finishMove(p *running, node *pack.Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.pack, n.node = p, node
@@ -105,8 +105,8 @@ func (n *packed) arrive(p *running, node *pack.Node) {
 	}
 }
 
-// move lets the node end in its pack and start in another one, and returns when it has.
-func (n *packed) move() {
+// moveNode lets the node end in its pack and start in another one, and returns when it has.
+func (n *packed) moveNode() {
 	n.mu.Lock()
 	if n.ordered || n.moves != nil {
 		n.mu.Unlock()

@@ -118,7 +118,7 @@ func (l *Launcher) Start(spec process.Spec) (process.Running, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting a hollow node in a pack: %w", err)
 	}
-	return l.follow(spec, p, node), nil
+	return l.followNode(spec, p, node), nil
 }
 
 // startPacked starts a node in the first pack that takes it, if need be in a new one.
@@ -135,7 +135,7 @@ func (l *Launcher) startPacked(spec process.Spec) (*running, *pack.Node, error) 
 			return nil, nil, err
 		}
 		if errors.Is(err, pack.ErrFull) {
-			l.replace(p)
+			l.replacePack(p)
 		}
 		passed[p] = true // It ends, has had all its nodes, or has others: the next one may take this one.
 	}
