@@ -42,6 +42,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 // env is an agent that runs with the rights it has in production, beside the hub's part played by the test.
@@ -105,7 +106,7 @@ func run(t *testing.T, cluster string, change func(*agent.Options)) *env {
 	options := agent.Options{
 		ClusterName:     cluster,
 		WorkloadOptions: agent.WorkloadOptions{TargetKubeconfig: targetKubeconfig(f.WithT, f.env)},
-		ServeOptions:    agent.ServeOptions{HealthAddress: f.health},
+		ServeOptions:    telemetry.ServeOptions{HealthAddress: f.health},
 		Version:         "v0-test",
 		Log:             logr.FromSlogHandler(slog.NewTextHandler(f.log, nil)),
 	}

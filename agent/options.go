@@ -43,8 +43,6 @@ const (
 	DefaultFreezeAfter         = freeze.DefaultAfter
 	DefaultThawDeletions       = 30
 	DefaultThawPeriod          = 10 * time.Minute
-	DefaultHealthAddress       = "127.0.0.1:8081"
-	DefaultMetricsAddress      = "127.0.0.1:8080"
 	DefaultCertificateLifetime = 7 * 24 * time.Hour
 
 	// longestTimeout bounds one request of an agent that joins.
@@ -65,7 +63,7 @@ type Options struct {
 	FreezeOptions
 	// LoadTests is what load tests may do in the target. No object of the hub can widen it.
 	LoadTests LoadTestOptions
-	ServeOptions
+	telemetry.ServeOptions
 	// Version of the agent. Default "dev".
 	Version string
 	// Log is for operators.
@@ -120,16 +118,6 @@ type FreezeOptions struct {
 	ThawPeriod             time.Duration
 }
 
-// ServeOptions say what operators can look at.
-type ServeOptions struct {
-	// HealthAddress, MetricsAddress and PprofAddress are host:port; empty means none.
-	HealthAddress, MetricsAddress, PprofAddress string
-	// Serving says with which certificate health and metrics are served. Default: without TLS.
-	Serving telemetry.Serving
-	// Tracing says which traces and metrics are sent, and where to. Default: none.
-	Tracing telemetry.Options
-}
-
 // LoadTestOptions is what load tests may do in the target.
 type LoadTestOptions struct {
 	// PodSecurity is the Pod Security Standard that the namespaces of a run enforce: privileged, baseline or restricted. Default
@@ -171,7 +159,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.ThawDeletionsPerMinute = cmp.Or(o.ThawDeletionsPerMinute, DefaultThawDeletions)
 	o.ThawPeriod = cmp.Or(o.ThawPeriod, DefaultThawPeriod)
 	o.HollowTaint = cmp.Or(o.HollowTaint, v1alpha1.HollowTaintAuto)
-	problems = append(problems, o.checkHollowTaint(), o.checkThaw(), o.Serving.Validate(), o.Tracing.Validate())
+	problems = append(problems, o.checkHollowTaint(), o.checkThaw(), o.ServeOptions.Validate())
 	if _, err := o.LoadTests.limits().Complete(); err != nil {
 		problems = append(problems, err)
 	}

@@ -44,6 +44,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 // Claim: An agent watches its own namespace only. Broken: the cache watches all namespaces. Also: test/integration "should reach nothing of another cluster with its credentials".
@@ -244,7 +245,7 @@ func TestRunFailsWhenItsPortIsTaken(t *testing.T) {
 		ClusterName:     "c1",
 		HubOptions:      agent.HubOptions{HubKubeconfig: hub},
 		WorkloadOptions: agent.WorkloadOptions{TargetKubeconfig: target},
-		ServeOptions:    agent.ServeOptions{HealthAddress: listener.Addr().String()},
+		ServeOptions:    telemetry.ServeOptions{HealthAddress: listener.Addr().String()},
 		Log:             logr.Discard(),
 	})
 	if err == nil || !strings.Contains(err.Error(), "opening the port of the health server") {
@@ -268,7 +269,7 @@ func TestRunRefusesAnotherIdentityThanTheAgentsOwn(t *testing.T) {
 				ClusterName:     "c1",
 				HubOptions:      agent.HubOptions{HubKubeconfig: test.hub},
 				WorkloadOptions: agent.WorkloadOptions{TargetKubeconfig: target},
-				ServeOptions:    agent.ServeOptions{HealthAddress: freeAddress(g)},
+				ServeOptions:    telemetry.ServeOptions{HealthAddress: freeAddress(g)},
 				Log:             logr.Discard(),
 			})
 			g.Expect(err).To(MatchError(ContainSubstring(test.want)))
@@ -312,7 +313,7 @@ func TestRunAsksAgainWhoItIsOfAHubThatRefuses(t *testing.T) {
 					ClusterName:     "c1",
 					HubOptions:      agent.HubOptions{HubKubeconfig: hub},
 					WorkloadOptions: agent.WorkloadOptions{TargetKubeconfig: target},
-					ServeOptions:    agent.ServeOptions{HealthAddress: freeAddress(g)},
+					ServeOptions:    telemetry.ServeOptions{HealthAddress: freeAddress(g)},
 					Log:             logr.FromSlogHandler(slog.NewTextHandler(log, nil)),
 				})
 			}()

@@ -18,7 +18,7 @@ import (
 
 const shutdownTimeout = 5 * time.Second
 
-// server is one HTTP server at host:port; an empty address or "0" means that it is not run.
+// server is one HTTP server at host:port; an empty address or telemetry.NoAddress means that it is not run.
 type server struct {
 	name, address string
 	handler       http.Handler
@@ -30,7 +30,7 @@ type server struct {
 func openPorts(log logr.Logger, certificate *telemetry.Certificate, servers ...server) ([]*manager.Server, error) {
 	var open []*manager.Server
 	for _, s := range servers {
-		if s.address == "" || s.address == "0" {
+		if s.address == "" || s.address == telemetry.NoAddress {
 			continue
 		}
 		listener, err := net.Listen("tcp", s.address)

@@ -43,6 +43,6 @@ func TestAHubNamesTheRemedyWhereItsKindsAreMissing(t *testing.T) {
 		fmt.Fprint(w, answer)
 	}))
 	defer server.Close()
-	err := hub.Run(t.Context(), hub.Options{Config: &rest.Config{Host: server.URL}, NoLeaderElection: true, HealthAddress: "0", MetricsAddress: "0"})
+	err := hub.Run(t.Context(), hub.Options{Config: &rest.Config{Host: server.URL}, NoLeaderElection: true})
 	NewWithT(t).Expect(err).To(MatchError(And(ContainSubstring("the API server does not serve the kind"), ContainSubstring("run hub install"))))
 }

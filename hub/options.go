@@ -1,11 +1,10 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -25,94 +24,93 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/cluster"
 	"github.com/hollowfleet/hollowfleet/hub/internal/disruption"
 	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
-	"github.com/hollowfleet/hollowfleet/internal/version"
 )
 
 // The defaults of Options.
 const (
-	DefaultNamespace       = v1alpha1.HubNamespace
-	DefaultHealthAddress   = "127.0.0.1:8081"
-	DefaultMetricsAddress  = "127.0.0.1:8080"
 	DefaultConcurrency     = 4
 	DefaultShutdownTimeout = 15 * time.Second
-	DefaultSafetyUp        = 2
-	DefaultSafetyDown      = 1
 	DefaultSafetyPeriod    = time.Minute
 )
 
-// disabled is the address of a server that is not to run.
-const disabled = "0"
+// namespace is the hub's own: "hub install" gives the hub its roles in that one alone.
+const namespace = v1alpha1.HubNamespace
 
 // Options are what a hub needs to know. The zero value of a field means its default.
 type Options struct {
-	// Config reaches the hub's API server. Default: what Kubeconfig says.
+	// Config reaches the hub's API server. Required.
 	Config *rest.Config
-	// Kubeconfig is the path of a kubeconfig. Default: $KUBECONFIG, else that of the pod's service account.
-	Kubeconfig string
 	// KubeAPIQPS bounds the requests per second to the API server. Default 0: no bound but the server's own
 	// priority and fairness.
 	KubeAPIQPS float32
-	// Namespace holds the lease of the leader; it is created if missing. Default hollowfleet-system, and no flag sets it:
-	// "hub install" gives the hub its roles in that one alone.
-	Namespace string
 	// NoLeaderElection lets the hub work without being elected. Only for a hub that is surely the only one. It renews the Lease of the
 	// leader all the same, unless another hub does.
 	NoLeaderElection bool
-	// HealthAddress serves /healthz and /readyz, MetricsAddress /metrics; "0" serves none. Defaults
-	// 127.0.0.1:8081 and 127.0.0.1:8080.
-	HealthAddress, MetricsAddress string
-	// PprofAddress serves profiles. Default none.
-	PprofAddress string
 	// Heartbeat is for what Clusters leave open. Default: every 10 seconds, silent after 40.
 	Heartbeat v1alpha1.Heartbeat
-	// SafetyUp is how many Machines more than were asked for freeze a MachineSet and its MachineDeployment; they thaw
-	// when there are SafetyDown fewer than that. Defaults 2 and 1.
-	SafetyUp, SafetyDown int
-	// SafetyPeriod is how often all MachineSets are looked through for that, beside at each Machine that comes.
-	// Default 1m.
-	SafetyPeriod time.Duration
+	Safety    Safety
 	// Concurrency is how many objects of each kind are worked on at once. Default 4.
 	Concurrency int
 	// ShutdownTimeout bounds the time from the end of the context to the return of Run. Default 15s.
 	ShutdownTimeout time.Duration
-	// Serving says with which certificate health and metrics are served. Default: without TLS.
-	Serving telemetry.Serving
-	// Tracing says which traces and metrics are sent, and where to. Default: none.
-	Tracing telemetry.Options
-	// Version is what the hub tells agents, which compare it with theirs. Default: that of the program.
-	Version string
+	telemetry.ServeOptions
 	// Logger gets the logs. Default: none are written.
 	Logger logr.Logger
 }
 
-// completeOptions fills in the defaults and says what is wrong.
-func (o Options) completeOptions() (Options, error) {
-	setDefault(&o.Namespace, DefaultNamespace)
-	setDefault(&o.HealthAddress, DefaultHealthAddress)
-	setDefault(&o.MetricsAddress, DefaultMetricsAddress)
-	setDefault(&o.PprofAddress, disabled)
-	setDefault(&o.Version, version.Here())
-	setDefault(&o.Concurrency, DefaultConcurrency)
-	setDefault(&o.ShutdownTimeout, DefaultShutdownTimeout)
-	setDefault(&o.SafetyUp, DefaultSafetyUp)
-	setDefault(&o.SafetyDown, DefaultSafetyDown)
-	setDefault(&o.SafetyPeriod, DefaultSafetyPeriod)
+// Safety says how many Machines are too many.
+type Safety struct {
+	// Up is how many Machines more than were asked for freeze a MachineSet and its MachineDeployment; they thaw
+	// when there are Down fewer than that. Defaults 2 and 1.
+	Up, Down int
+	// Period is how often all MachineSets are looked through for that, beside at each Machine that comes.
+	// Default 1m.
+	Period time.Duration
+}
+
+// DefaultSafety is that of a hub without flags.
+var DefaultSafety = Safety{Up: plan.DefaultOvershootLimits.Up, Down: plan.DefaultOvershootLimits.Down, Period: DefaultSafetyPeriod}
+
+// complete fills in the defaults and says what is wrong.
+func (s Safety) complete() (Safety, error) {
+	s = Safety{Up: cmp.Or(s.Up, DefaultSafety.Up), Down: cmp.Or(s.Down, DefaultSafety.Down), Period: cmp.Or(s.Period, DefaultSafety.Period)}
+	switch {
+	case s.Up < 0:
+		return s, errors.New("--safety-up must be 1 or more")
+	case s.Down < 0:
+		return s, errors.New("--safety-down must be 1 or more")
+	case s.Down > s.Up:
+		return s, fmt.Errorf("--safety-down must be at most --safety-up, which is %d: otherwise a frozen MachineSet would not unfreeze "+
+			"with the number of Machines that was asked for", s.Up)
+	case s.Period < 0:
+		return s, errors.New("--machine-safety-overshooting-period must be more than 0s")
+	}
+	return s, nil
+}
+
+// Validate says what is wrong with all but Config.
+func (o Options) Validate() error {
+	_, err := o.withDefaults()
+	return errors.Join(err, o.ServeOptions.Validate())
+}
+
+// withDefaults fills in the defaults and says what is wrong.
+func (o Options) withDefaults() (Options, error) {
+	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
+	o.ShutdownTimeout = cmp.Or(o.ShutdownTimeout, DefaultShutdownTimeout)
+	o.MetricsAddress = cmp.Or(o.MetricsAddress, telemetry.NoAddress) // controller-runtime has a default of its own.
+	var err error
+	if o.Safety, err = o.Safety.complete(); err != nil {
+		return o, err
+	}
 	switch {
 	case o.Heartbeat.PeriodSeconds < 0 || o.Heartbeat.GraceSeconds < 0:
 		return o, errors.New("heartbeat period and grace must be at least a second")
 	case o.Heartbeat.GraceSeconds != 0 && o.Heartbeat.GraceSeconds < 2*o.Heartbeat.PeriodSeconds:
 		return o, errors.New("heartbeat grace must be at least twice the heartbeat period, or one lost renewal counts as a lost agent")
-	case o.SafetyUp < 0:
-		return o, errors.New("--safety-up must be 1 or more")
-	case o.SafetyDown < 0:
-		return o, errors.New("--safety-down must be 1 or more")
-	case o.SafetyDown > o.SafetyUp:
-		return o, fmt.Errorf("--safety-down must be at most --safety-up, which is %d: otherwise a frozen MachineSet would not unfreeze "+
-			"with the number of Machines that was asked for", o.SafetyUp)
-	case o.SafetyPeriod < 0:
-		return o, errors.New("--machine-safety-overshooting-period must be more than 0s")
 	case o.Concurrency < 0:
 		return o, errors.New("concurrency must be 1 or more")
 	case o.ShutdownTimeout < 0:
@@ -120,30 +118,24 @@ func (o Options) completeOptions() (Options, error) {
 	case o.KubeAPIQPS < 0:
 		return o, errors.New("kube API QPS must not be negative")
 	}
-	if o.Config == nil {
-		config, err := LoadConfig(o.Kubeconfig)
-		if err != nil {
-			return o, err
-		}
-		o.Config = config
-	}
-	o.Config = rest.CopyConfig(o.Config)
-	o.Config.QPS, o.Config.Burst = -1, 0
-	if o.KubeAPIQPS > 0 {
-		o.Config.QPS, o.Config.Burst = o.KubeAPIQPS, int(2*o.KubeAPIQPS)+1
-	}
-	o.Config.UserAgent = "hollowfleet-hub"
-	// The hub runs beside its API server, where the wire is cheap: compressing and expanding a list of 200 Machines, 0.9 MB,
-	// takes 8 ms of processor time at each step of a rollout.
-	o.Config.DisableCompression = true
 	return o, nil
 }
 
-func setDefault[T comparable](value *T, fallback T) {
-	var zero T
-	if *value == zero {
-		*value = fallback
+// clientConfig is Config as the hub uses it.
+func (o Options) clientConfig() (*rest.Config, error) {
+	if o.Config == nil {
+		return nil, errors.New("the hub needs a client configuration of its API server")
 	}
+	config := rest.CopyConfig(o.Config)
+	config.QPS, config.Burst = -1, 0
+	if o.KubeAPIQPS > 0 {
+		config.QPS, config.Burst = o.KubeAPIQPS, int(2*o.KubeAPIQPS)+1
+	}
+	config.UserAgent = "hollowfleet-hub"
+	// The hub runs beside its API server, where the wire is cheap: compressing and expanding a list of 200 Machines, 0.9 MB,
+	// takes 8 ms of processor time at each step of a rollout.
+	config.DisableCompression = true
+	return config, nil
 }
 
 // LoadConfig reads a kubeconfig; an empty path means $KUBECONFIG, else the pod's service account.
@@ -181,26 +173,6 @@ func Install(ctx context.Context, target *rest.Config) error {
 		}
 	}
 	return nil
-}
-
-// The formats of NewLogger.
-const (
-	LogText = "text"
-	LogJSON = "json"
-)
-
-// NewLogger returns a logger that writes lines of format to w. Verbosity is the highest V level that is written: 0
-// tells what an operator has to know, 1 what each decision was, 4 and more is for developers.
-func NewLogger(w io.Writer, format string, verbosity int) (logr.Logger, error) {
-	// logr's level n is slog's level -n.
-	options := &slog.HandlerOptions{Level: slog.Level(-verbosity)}
-	switch format {
-	case LogText:
-		return logr.FromSlogHandler(slog.NewTextHandler(w, options)), nil
-	case LogJSON:
-		return logr.FromSlogHandler(slog.NewJSONHandler(w, options)), nil
-	}
-	return logr.Discard(), fmt.Errorf("unknown log format %q: use %s or %s", format, LogText, LogJSON)
 }
 
 // cacheOptions keep the hub's memory to what its controllers read: only its own kinds whole, of the others

@@ -57,8 +57,11 @@ const leaderLease = v1alpha1.HubLeaseName
 // Run runs a hub until ctx is done, and returns nil then. It returns an error if it cannot start, loses its leadership,
 // or finds that its API server has gone back to an older state. Tests and main call it alike.
 func Run(ctx context.Context, options Options) error {
-	options, err := options.completeOptions()
+	options, err := options.withDefaults()
 	if err != nil {
+		return err
+	}
+	if options.Config, err = options.clientConfig(); err != nil {
 		return err
 	}
 	if options.Logger.GetSink() == nil {
@@ -71,7 +74,7 @@ func Run(ctx context.Context, options Options) error {
 	}
 	defer served.closePorts()
 	// kubectl hollow reads there whether a hub works, and its version.
-	lease, err := leader.NewLease(options.Config, options.Namespace, leaderLease, map[string]string{v1alpha1.VersionLabel: version.Label()})
+	lease, err := leader.NewLease(options.Config, namespace, leaderLease, map[string]string{v1alpha1.VersionLabel: version.Label()})
 	if err != nil {
 		return err
 	}
@@ -129,12 +132,12 @@ func newManager(options Options, served *endpoints, lease *leader.Lease) (manage
 		Logger:                              options.Logger,
 		LeaderElection:                      !options.NoLeaderElection,
 		LeaderElectionID:                    leaderLease,
-		LeaderElectionNamespace:             options.Namespace,
+		LeaderElectionNamespace:             namespace,
 		LeaderElectionResourceLockInterface: lease.Lock,
 		// The caller of Run ends right after it, so the lease may be given up at once.
 		LeaderElectionReleaseOnCancel: true,
 		Metrics:                       served.metricsOptions(options.MetricsAddress),
-		HealthProbeBindAddress:        disabled,
+		HealthProbeBindAddress:        telemetry.NoAddress,
 		PprofBindAddress:              options.PprofAddress,
 		GracefulShutdownTimeout:       &options.ShutdownTimeout,
 		// Names need not be unique in the process: tests run several hubs in one.
@@ -155,13 +158,13 @@ func ensureNamespace(ctx context.Context, options Options) error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: options.Namespace}}
-	err = direct.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
+	own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	err = direct.Get(ctx, client.ObjectKeyFromObject(own), own)
 	if apierrors.IsNotFound(err) {
-		err = direct.Create(ctx, namespace)
+		err = direct.Create(ctx, own)
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("making namespace %s: %w", options.Namespace, err)
+		return fmt.Errorf("making namespace %s: %w", namespace, err)
 	}
 	return nil
 }
@@ -186,7 +189,7 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	agents, worked, snapshots := &freeze.Agents{}, machineset.NewSets(now), machineset.NewSnapshots()
 	clusters, err := cluster.New(cluster.Deps{
 		Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Clock: now,
-		Heartbeat: options.Heartbeat, Version: options.Version, Undecodable: tracker,
+		Heartbeat: options.Heartbeat, Version: version.Here(), Undecodable: tracker,
 	})
 	if err != nil {
 		return err
@@ -195,10 +198,10 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	if err != nil {
 		return err
 	}
-	safety := plan.OvershootLimits{Up: options.SafetyUp, Down: options.SafetyDown}
+	safety := plan.OvershootLimits{Up: options.Safety.Up, Down: options.Safety.Down}
 	sets, err := machineset.New(machineset.Deps{
 		Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Sets: worked, Snapshots: snapshots, Clock: now,
-		Safety: safety, SafetyPeriod: options.SafetyPeriod, Tracing: tracers,
+		Safety: safety, SafetyPeriod: options.Safety.Period, Tracing: tracers,
 	})
 	if err != nil {
 		return err
@@ -215,7 +218,7 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 		return fmt.Errorf("following Placements: %w", err)
 	}
 	fleets, err := fleet.New(fleet.Deps{
-		Client: hub.GetClient(), Live: live, Recorder: recorder, Placements: placements, Agents: agents, Clock: now, Namespace: options.Namespace,
+		Client: hub.GetClient(), Live: live, Recorder: recorder, Placements: placements, Agents: agents, Clock: now,
 		Tracing: tracers, Leads: leadsUntil(options, lease),
 	})
 	if err != nil {
@@ -232,7 +235,7 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 		setUp(hub, options, fairqueue.NewQueue(options.Concurrency), sets.SetupWithManager, deployments.SetupWithManager, autoscaler.SetupWithManager),
 		// The objects of these are in no namespace: there is one for each cluster, or the hub's administrators made them.
 		setUp(hub, options, nil, append(tests, clusters.SetupWithManager, requests.SetupWithManager, fleets.SetupWithManager, machinestate.SetupWithManager,
-			managedcluster.Setup(recorder, now), clusterprofile.Setup(options.Namespace, recorder, now))...),
+			managedcluster.Setup(recorder, now), clusterprofile.Setup(recorder, now))...),
 	)
 }
 

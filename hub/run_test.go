@@ -207,7 +207,7 @@ func TestHubServesHealthAndMetricsAndGivesItsLeaseUp(t *testing.T) {
 	r.deployment(1)
 	r.Eventually(r.measured).WithTimeout(2 * time.Minute).Should(And(ContainSubstring("hollowfleet_hub_machines_created_total"), ContainSubstring("hollowfleet_hub_cluster_frozen")))
 	lease := &coordinationv1.Lease{}
-	key := client.ObjectKey{Namespace: hub.DefaultNamespace, Name: "hollowfleet-hub"}
+	key := client.ObjectKey{Namespace: v1alpha1.HubNamespace, Name: "hollowfleet-hub"}
 	r.Expect(r.direct.Get(t.Context(), key, lease)).To(Succeed())
 	r.Expect(lease.Spec.HolderIdentity).To(HaveValue(Not(BeEmpty())))
 	r.Expect(lease.Labels).To(HaveKeyWithValue(v1alpha1.VersionLabel, Not(BeEmpty())), "kubectl hollow version reads it")
@@ -220,10 +220,10 @@ func TestHubServesHealthAndMetricsAndGivesItsLeaseUp(t *testing.T) {
 // Claim: A hub without election renews its Lease. Broken: nobody renews it; it is taken from another hub; it is not given up.
 // Edge case: With `--leader-elect=false` every command said that the hub is stopped. Also: hub/cli/cmdutil TestStateOfTheHub.
 func TestAHubWithoutElectionRenewsItsLease(t *testing.T) {
-	direct, lease := hubtest.Client(t, environment), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: hub.DefaultNamespace, Name: v1alpha1.HubLeaseName}}
+	direct, lease := hubtest.Client(t, environment), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.HubNamespace, Name: v1alpha1.HubLeaseName}}
 	g, key := NewWithT(t), client.ObjectKeyFromObject(lease)
 	g.Expect(client.IgnoreNotFound(direct.Delete(t.Context(), lease))).To(Succeed())
-	g.Expect(client.IgnoreAlreadyExists(direct.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: hub.DefaultNamespace}}))).To(Succeed())
+	g.Expect(client.IgnoreAlreadyExists(direct.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubNamespace}}))).To(Succeed())
 	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(3600)), RenewTime: &metav1.MicroTime{Time: time.Now()}, AcquireTime: &metav1.MicroTime{Time: time.Now()}}
 	g.Expect(direct.Create(t.Context(), lease)).To(Succeed())
 
@@ -291,7 +291,7 @@ func TestHubStopsBeforeItHasSeenItsObjects(t *testing.T) {
 	done := make(chan error, 1)
 	r := &running{WithT: g, t: t, health: freeAddress(t), scheme: "http"}
 	go func() {
-		done <- hub.Run(ctx, hub.Options{Config: config, HealthAddress: r.health, MetricsAddress: "0", NoLeaderElection: true})
+		done <- hub.Run(ctx, hub.Options{Config: config, NoLeaderElection: true, ServeOptions: telemetry.ServeOptions{HealthAddress: r.health}})
 	}()
 	g.Eventually(asked).WithTimeout(time.Minute).Should(Receive())
 	g.Eventually(func() int { return r.get(r.health, "/healthz") }).WithTimeout(time.Minute).Should(Equal(http.StatusOK))
@@ -304,8 +304,8 @@ func TestHubStopsBeforeItHasSeenItsObjects(t *testing.T) {
 
 func TestWrongOptionsAreRefused(t *testing.T) {
 	for name, options := range map[string]hub.Options{
-		"negative concurrency": {Concurrency: -1}, "negative timeout": {ShutdownTimeout: -1}, "negative QPS": {KubeAPIQPS: -1},
-		"no such kubeconfig": {Kubeconfig: "/does/not/exist"},
+		"negative concurrency": {Config: environment.Config, Concurrency: -1}, "negative timeout": {Config: environment.Config, ShutdownTimeout: -1},
+		"negative QPS": {Config: environment.Config, KubeAPIQPS: -1}, "no API server": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(hub.Run(t.Context(), options)).NotTo(Succeed())

@@ -92,12 +92,13 @@ func start(t *testing.T, change ...func(*hub.Options)) *running {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) { return r.RoundTrip(request, next) })
 	})
-	logger, err := hub.NewLogger(os.Stderr, hub.LogText, 0)
+	logger, err := telemetry.NewLogger(os.Stderr, telemetry.LogText, 0)
 	r.Expect(err).NotTo(HaveOccurred())
 	// Not of t.Context, which ends before the clean-up does.
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	options := hub.Options{Config: config, HealthAddress: r.health, MetricsAddress: r.metrics, PprofAddress: r.pprof, Logger: logger}
+	options := hub.Options{Config: config, Logger: logger,
+		ServeOptions: telemetry.ServeOptions{HealthAddress: r.health, MetricsAddress: r.metrics, PprofAddress: r.pprof}}
 	for _, edit := range change {
 		edit(&options)
 	}

@@ -28,7 +28,7 @@ func (r *running) looked() float64 {
 }
 
 func TestTheSafetyOptionsReachTheControllers(t *testing.T) {
-	r := start(t, func(o *hub.Options) { o.SafetyUp, o.SafetyDown, o.SafetyPeriod = 6, 2, 100*time.Millisecond })
+	r := start(t, func(o *hub.Options) { o.Safety = hub.Safety{Up: 6, Down: 2, Period: 100 * time.Millisecond} })
 	deployment := r.deployment(1)
 	r.become(deployment, 1)
 	sets := &v1alpha1.MachineSetList{}

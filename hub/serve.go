@@ -38,7 +38,7 @@ func newEndpoints(options Options) (*endpoints, error) {
 		health:      healthz.Handler{Checks: map[string]healthz.Checker{"ping": healthz.Ping}},
 		readyz:      healthz.Handler{Checks: map[string]healthz.Checker{}},
 	}
-	if options.HealthAddress == disabled {
+	if options.HealthAddress == "" || options.HealthAddress == telemetry.NoAddress {
 		return e, nil
 	}
 	if e.listener, err = net.Listen("tcp", options.HealthAddress); err != nil {

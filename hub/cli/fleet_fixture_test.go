@@ -71,7 +71,7 @@ func newFleetFixture(t *testing.T) *fleetFixture {
 	f.Expect(client.IgnoreAlreadyExists(f.client.Create(t.Context(), namespace))).To(Succeed())
 	logic, err := hubfleet.New(hubfleet.Deps{
 		Client: f.client, Live: f.client, Recorder: events.NewFakeRecorder(1000), Placements: &presence.Kinds{},
-		Agents: &freeze.Agents{}, Clock: f.clock, Namespace: v1alpha1.HubNamespace,
+		Agents: &freeze.Agents{}, Clock: f.clock,
 	})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(f.client, f.client, logic)

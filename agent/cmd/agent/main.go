@@ -6,16 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/hollowfleet/hollowfleet/agent"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 	"github.com/hollowfleet/hollowfleet/internal/version"
 )
 
@@ -89,7 +88,7 @@ options. The last line of the log says what the agent was doing or waiting for.`
     --health-address 127.0.0.1:8081 --metrics-address 127.0.0.1:8080`,
 		Version: options.Version, Args: noArguments, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(*cobra.Command, []string) error {
-			log, err := newLogger(logTo, format, verbosity)
+			log, err := telemetry.NewLogger(logTo, format, verbosity)
 			if err != nil {
 				return &agent.UsageError{Err: err}
 			}
@@ -103,7 +102,7 @@ options. The last line of the log says what the agent was doing or waiting for.`
 	flags := command.Flags()
 	flags.SortFlags = false
 	addFlags(command, &options)
-	flags.StringVar(&format, "log-format", "text", "format of the log on standard error: text or json")
+	flags.StringVar(&format, "log-format", telemetry.LogText, "format of the log on standard error: text or json")
 	flags.IntVarP(&verbosity, "v", "v", 0, "verbosity of the log: 0 for operators, up to 10 for developers")
 	return command
 }
@@ -130,11 +129,7 @@ func addFlags(command *cobra.Command, options *agent.Options) {
 	flags.StringVar(&options.LoadTests.Nodes, "load-test-nodes", "hollow", "Nodes that pods of load tests go to: hollow or any")
 	flags.StringSliceVar(&options.LoadTests.Kinds, "load-test-kinds", nil, "additional kinds that templates of load tests may have, besides those that stay within their namespace, such as PersistentVolumeClaim,Widget.example.com")
 	flags.StringVar(&options.LoadTests.MaxStored, "load-test-max-stored", "1Gi", "most bytes that the objects of a load test may take in the target's etcd, estimated before the first one is created")
-	flags.StringVar(&options.HealthAddress, "health-address", agent.DefaultHealthAddress, "address of /healthz, /readyz and /frozenz, which are served without authentication; 0 for none, :8081 for the probes of a kubelet")
-	flags.StringVar(&options.MetricsAddress, "metrics-address", agent.DefaultMetricsAddress, "address of /metrics, which is served without authentication; 0 for none, :8080 for all interfaces")
-	flags.StringVar(&options.PprofAddress, "pprof-address", "0", "address of /debug/pprof/; 0 for none")
-	options.Serving.AddFlags(flags)
-	options.Tracing.AddFlags(flags)
+	options.ServeOptions.AddFlags(flags, "/healthz, /readyz and /frozenz")
 }
 
 func noArguments(_ *cobra.Command, arguments []string) error {
@@ -142,16 +137,4 @@ func noArguments(_ *cobra.Command, arguments []string) error {
 		return nil
 	}
 	return &agent.UsageError{Err: fmt.Errorf("unknown argument %q: the agent takes only flags", arguments[0])}
-}
-
-func newLogger(output io.Writer, format string, verbosity int) (logr.Logger, error) {
-	// logr's V(n) is slog's level -n.
-	options := &slog.HandlerOptions{Level: slog.Level(-verbosity)}
-	switch format {
-	case "text":
-		return logr.FromSlogHandler(slog.NewTextHandler(output, options)), nil
-	case "json":
-		return logr.FromSlogHandler(slog.NewJSONHandler(output, options)), nil
-	}
-	return logr.Logger{}, fmt.Errorf("--log-format: want text or json, got %q", format)
 }

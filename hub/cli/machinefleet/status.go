@@ -95,7 +95,7 @@ func showStatus(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, n
 
 // sayLast prints the record of the newest rollout. A user need not have the right to see it.
 func sayLast(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, c client.Client, found *v1alpha1.MachineFleet) error {
-	rollouts, err := reader.Rollouts(ctx, c, v1alpha1.HubNamespace, found)
+	rollouts, err := reader.Rollouts(ctx, c, found)
 	if apierrors.IsForbidden(err) || err == nil && len(rollouts) == 0 {
 		return nil
 	}

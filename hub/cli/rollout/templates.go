@@ -23,7 +23,7 @@ import (
 
 // listTemplates are those that the fleet can go back to, the oldest first, and the revision of its current one.
 func (s *subject) listTemplates(ctx context.Context) (kept []reader.Template, current string, err error) {
-	if kept, err = reader.Templates(ctx, s.client, v1alpha1.HubNamespace, s.fleet); err != nil {
+	if kept, err = reader.Templates(ctx, s.client, s.fleet); err != nil {
 		return nil, "", err
 	}
 	current, err = reader.FindRevision(ctx, s.client, s.fleet)
@@ -73,7 +73,7 @@ func (s *subject) fleetHistory(ctx context.Context, output *cmdutil.Output, numb
 
 // sayRollouts prints the records of the rollouts of a revision.
 func (s *subject) sayRollouts(ctx context.Context, output *cmdutil.Output, number int64) error {
-	rollouts, err := reader.Rollouts(ctx, s.client, v1alpha1.HubNamespace, s.fleet)
+	rollouts, err := reader.Rollouts(ctx, s.client, s.fleet)
 	if err != nil {
 		return err
 	}

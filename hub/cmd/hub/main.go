@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/hollowfleet/hollowfleet/hub"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 	"github.com/hollowfleet/hollowfleet/internal/version"
 )
 
@@ -76,19 +77,23 @@ const example = `  # Install the kinds and roles once, then run a hub.
 
 func newCommand(ctx context.Context, logs io.Writer) *cobra.Command {
 	var (
-		options   hub.Options
-		elect     bool
-		format    string
-		verbosity int
+		options    = hub.Options{Safety: hub.DefaultSafety}
+		kubeconfig string
+		elect      bool
+		format     string
+		verbosity  int
 	)
 	command := &cobra.Command{
 		Use: "hub", Short: "Run the controllers of a fleet's hub", Long: long, Example: example,
 		Version: version.Here(), SilenceUsage: true, SilenceErrors: true,
 		Args: usage(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			logger, err := hub.NewLogger(logs, format, verbosity)
-			if err := errors.Join(err, options.Serving.Validate(), options.Tracing.Validate()); err != nil {
+			logger, err := telemetry.NewLogger(logs, format, verbosity)
+			if err := errors.Join(err, options.Validate()); err != nil {
 				return usageError{err}
+			}
+			if options.Config, err = hub.LoadConfig(kubeconfig); err != nil {
+				return err
 			}
 			ctrl.SetLogger(logger)
 			klog.SetLogger(logger)
@@ -98,23 +103,18 @@ func newCommand(ctx context.Context, logs io.Writer) *cobra.Command {
 	}
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	flags := command.Flags()
-	flags.StringVar(&options.Kubeconfig, "kubeconfig", "", "kubeconfig of the hub's API server (default $KUBECONFIG, else the pod's service account)")
+	flags.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub's API server (default $KUBECONFIG, else the pod's service account)")
 	flags.Float32Var(&options.KubeAPIQPS, "kube-api-qps", 0, "most requests per second to the API server; 0 leaves it to the server's priority and fairness")
 	flags.BoolVar(&elect, "leader-elect", true, "work only while elected; turn off only if this is certainly the only hub")
-	flags.StringVar(&options.HealthAddress, "health-address", hub.DefaultHealthAddress, "address that serves /healthz and /readyz; 0 serves none")
-	flags.StringVar(&options.MetricsAddress, "metrics-address", hub.DefaultMetricsAddress, "address that serves /metrics for Prometheus; 0 serves none")
-	flags.StringVar(&options.PprofAddress, "pprof-address", "", "address that serves profiles under /debug/pprof; none by default")
 	flags.Var((*seconds)(&options.Heartbeat.PeriodSeconds), "heartbeat-period", "how often agents renew their Lease, for Clusters that do not set it (default 10s)")
 	flags.Var((*seconds)(&options.Heartbeat.GraceSeconds), "heartbeat-grace", "how long an agent may be silent, for Clusters that do not set it (default 40s)")
-	options.SafetyUp, options.SafetyDown, options.SafetyPeriod = hub.DefaultSafetyUp, hub.DefaultSafetyDown, hub.DefaultSafetyPeriod
-	flags.Var((*positive)(&options.SafetyUp), "safety-up", "how many Machines above replicas and surge freeze a MachineSet and its MachineDeployment")
-	flags.Var((*positive)(&options.SafetyDown), "safety-down", "how many Machines above replicas and surge unfreeze them again; at most --safety-up")
-	flags.Var((*period)(&options.SafetyPeriod), "machine-safety-overshooting-period", "how often all MachineSets are checked for too many Machines, besides on each new Machine")
+	flags.Var((*positive)(&options.Safety.Up), "safety-up", "how many Machines above replicas and surge freeze a MachineSet and its MachineDeployment")
+	flags.Var((*positive)(&options.Safety.Down), "safety-down", "how many Machines above replicas and surge unfreeze them again; at most --safety-up")
+	flags.Var((*period)(&options.Safety.Period), "machine-safety-overshooting-period", "how often all MachineSets are checked for too many Machines, besides on each new Machine")
 	flags.IntVar(&options.Concurrency, "concurrency", hub.DefaultConcurrency, "objects of each kind to reconcile in parallel")
 	flags.DurationVar(&options.ShutdownTimeout, "shutdown-timeout", hub.DefaultShutdownTimeout, "longest time to finish running work after SIGTERM")
-	options.Serving.AddFlags(flags)
-	options.Tracing.AddFlags(flags)
-	flags.StringVar(&format, "log-format", hub.LogText, "format of the logs on standard error: text or json")
+	options.ServeOptions.AddFlags(flags, "/healthz and /readyz")
+	flags.StringVar(&format, "log-format", telemetry.LogText, "format of the logs on standard error: text or json")
 	flags.IntVarP(&verbosity, "verbosity", "v", 0, "verbosity of the logs: 0 for operators, 2 logs every plan, 4 is for developers")
 	command.AddCommand(newInstall(ctx), newCheckUninstall(ctx))
 	return command

@@ -44,8 +44,6 @@ type Deps struct {
 	// Agents tells which agents this process has heard.
 	Agents *freeze.Agents
 	Clock  clock.PassiveClock
-	// Namespace holds the ControllerRevisions in which the templates of fleets are kept: the hub's own.
-	Namespace string
 	// Tracing, if not nil, makes spans.
 	Tracing trace.TracerProvider
 	// Leads reads until when no other hub can be elected; zero if this one does not lead any more. It is nil where none is elected.
@@ -76,7 +74,7 @@ func New(deps Deps) (*Controller, error) {
 	if deps.Recorder == nil || deps.Placements == nil || deps.Agents == nil || deps.Clock == nil {
 		return nil, errors.New("making the MachineFleet controller: a dependency is missing")
 	}
-	observer, err := reader.New(reader.Deps{Client: deps.Client, Live: deps.Live, Placements: deps.Placements, Agents: deps.Agents, Namespace: deps.Namespace})
+	observer, err := reader.New(reader.Deps{Client: deps.Client, Live: deps.Live, Placements: deps.Placements, Agents: deps.Agents})
 	if err != nil {
 		return nil, err
 	}

@@ -194,7 +194,7 @@ func (c *crowd) startHub() *hub {
 	h := &hub{cached: manager.GetClient()}
 	h.Controller, err = New(Deps{
 		Client: manager.GetClient(), Live: c.countReads(), Recorder: &events.FakeRecorder{}, Placements: &presence.Kinds{},
-		Agents: agents, Clock: clock.RealClock{}, Namespace: "default",
+		Agents: agents, Clock: clock.RealClock{},
 	})
 	c.Expect(err).NotTo(HaveOccurred())
 	c.Expect(h.SetupWithManager(manager, controller.Options{SkipNameValidation: new(true), RateLimiter: reconciler.Retries()})).To(Succeed())

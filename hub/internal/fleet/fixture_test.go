@@ -105,7 +105,7 @@ func (f *fixture) remove() {
 		_ = f.direct.Delete(ctx, cluster)
 	}
 	for _, label := range []string{v1alpha1.MachineFleetNameLabel, v1alpha1.FleetRolloutLabel, v1alpha1.FleetPendingLabel} {
-		_ = f.direct.DeleteAllOf(ctx, &appsv1.ControllerRevision{}, client.InNamespace("default"), client.MatchingLabels{label: f.fleet.Name})
+		_ = f.direct.DeleteAllOf(ctx, &appsv1.ControllerRevision{}, client.InNamespace(v1alpha1.HubNamespace), client.MatchingLabels{label: f.fleet.Name})
 	}
 	_ = f.direct.Delete(ctx, f.fleet)
 }
@@ -115,7 +115,7 @@ func (f *fixture) restart() {
 	f.t.Helper()
 	f.agents = &freeze.Agents{}
 	counted := interceptor.NewClient(f.writes.Count(f.direct), f.faults)
-	logic, err := New(Deps{Client: counted, Live: f.direct, Recorder: f.events, Placements: f, Agents: f.agents, Clock: f.clock, Namespace: "default", Tracing: f.tracers, Leads: f.leads})
+	logic, err := New(Deps{Client: counted, Live: f.direct, Recorder: f.events, Placements: f, Agents: f.agents, Clock: f.clock, Tracing: f.tracers, Leads: f.leads})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner, f.logic = reconciler.New(counted, counted, logic), logic
 }
@@ -123,7 +123,7 @@ func (f *fixture) restart() {
 // reconcileBeside has another hub reconcile the fleet.
 func (f *fixture) reconcileBeside() {
 	f.t.Helper()
-	logic, err := New(Deps{Client: f.direct, Live: f.direct, Recorder: f.events, Placements: f, Agents: &freeze.Agents{}, Clock: f.clock, Namespace: "default"})
+	logic, err := New(Deps{Client: f.direct, Live: f.direct, Recorder: f.events, Placements: f, Agents: &freeze.Agents{}, Clock: f.clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	_, err = reconciler.New(f.direct, f.direct, logic).Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.fleet)})
 	f.Expect(err).NotTo(HaveOccurred())

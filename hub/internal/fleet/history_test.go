@@ -18,7 +18,7 @@ import (
 // templates are the kubelet versions of the templates that are kept, the oldest first.
 func (f *fixture) templates() []string {
 	f.t.Helper()
-	kept, err := reader.Templates(f.t.Context(), f.direct, "default", f.refresh())
+	kept, err := reader.Templates(f.t.Context(), f.direct, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	var versions []string
 	for _, t := range kept {
@@ -88,7 +88,7 @@ func TestTemplatesOfAFleetThatWasMadeAnewAreNotTaken(t *testing.T) {
 	f := newFixture(t, 1, nil)
 	f.settle()
 	revision := f.status().Revision
-	kept := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.fleet.Name + "-" + revision}}
+	kept := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.HubNamespace, Name: f.fleet.Name + "-" + revision}}
 	f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(kept), kept)).To(Succeed())
 	kept.OwnerReferences[0].UID = "another"
 	f.Expect(f.direct.Update(t.Context(), kept)).To(Succeed())

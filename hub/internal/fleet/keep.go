@@ -28,7 +28,7 @@ func (c *Controller) keepTemplate(ctx context.Context, s *reader.Scope) (bool, e
 	if c.observer.IsKept(s, taken) {
 		return false, nil
 	}
-	all, err := reader.Templates(ctx, c.Live, c.Namespace, s.Fleet)
+	all, err := reader.Templates(ctx, c.Live, s.Fleet)
 	if err != nil {
 		return false, err
 	}
@@ -60,7 +60,7 @@ func (c *Controller) keepPending(ctx context.Context, s *reader.Scope) error {
 	if last, _ := c.pending.ValueOf(s.Fleet.UID); last == s.Revision || !s.AwaitsApproval() {
 		return nil
 	}
-	found, err := reader.PendingTemplate(ctx, c.Live, c.Namespace, s.Fleet)
+	found, err := reader.PendingTemplate(ctx, c.Live, s.Fleet)
 	if err == nil && !slices.ContainsFunc(found, func(t reader.Template) bool { return t.Revision == s.Revision }) {
 		err = c.storePending(ctx, s, found)
 	}
@@ -108,7 +108,7 @@ func (c *Controller) newRevisionObject(s *reader.Scope) (*appsv1.ControllerRevis
 	owner.BlockOwnerDeletion = nil // It would need a right to finalizers, and nothing waits for it.
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.Namespace, Name: s.Fleet.Name + "-" + s.Revision,
+			Namespace: v1alpha1.HubNamespace, Name: s.Fleet.Name + "-" + s.Revision,
 			Labels:          map[string]string{v1alpha1.MachineFleetNameLabel: s.Fleet.Name},
 			Annotations:     map[string]string{v1alpha1.FleetRevisionAnnotation: s.Revision},
 			OwnerReferences: []metav1.OwnerReference{*owner},
@@ -130,7 +130,7 @@ func (c *Controller) storeTemplate(ctx context.Context, s *reader.Scope, number 
 	if apierrors.IsAlreadyExists(err) {
 		// That of a fleet of this name that was deleted goes away with it, by the garbage collector. The error is not wrapped:
 		// the Runner takes it for a conflict, which is not an error.
-		return fmt.Errorf("controller revision %s/%s-%s belongs to another object; trying again: %s", c.Namespace, s.Fleet.Name, s.Revision, err.Error())
+		return fmt.Errorf("controller revision %s/%s-%s belongs to another object; trying again: %s", v1alpha1.HubNamespace, s.Fleet.Name, s.Revision, err.Error())
 	}
 	return err
 }

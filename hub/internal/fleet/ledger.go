@@ -85,7 +85,7 @@ func (c *Controller) recordRollouts(ctx context.Context, s *reader.Scope) (time.
 func (c *Controller) observeLedger(ctx context.Context, s *reader.Scope) (*ledger, error) {
 	l, _ := c.ledgers.ValueOf(s.Fleet.UID)
 	if l == nil {
-		all, err := reader.Rollouts(ctx, c.Live, c.Namespace, s.Fleet)
+		all, err := reader.Rollouts(ctx, c.Live, s.Fleet)
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +136,7 @@ func (c *Controller) noteMembers(ctx context.Context, s *reader.Scope, l *ledger
 
 // openRollout adds the rollout of the current revision, which a cluster has.
 func (c *Controller) openRollout(ctx context.Context, s *reader.Scope, l *ledger) (*stored, error) {
-	templates, err := reader.Templates(ctx, c.Live, c.Namespace, s.Fleet)
+	templates, err := reader.Templates(ctx, c.Live, s.Fleet)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (c *Controller) writeRollout(ctx context.Context, s *reader.Scope, r *store
 	owner.BlockOwnerDeletion = nil // It would need a right to finalizers, and nothing waits for it.
 	created := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.Namespace, GenerateName: fmt.Sprintf("%s-%s-rollout-", s.Fleet.Name, r.Revision),
+			Namespace: v1alpha1.HubNamespace, GenerateName: fmt.Sprintf("%s-%s-rollout-", s.Fleet.Name, r.Revision),
 			Labels:          map[string]string{v1alpha1.FleetRolloutLabel: s.Fleet.Name},
 			Annotations:     map[string]string{v1alpha1.FleetRolloutAnnotation: text},
 			OwnerReferences: []metav1.OwnerReference{*owner},

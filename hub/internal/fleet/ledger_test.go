@@ -14,7 +14,7 @@ import (
 
 func (f *fixture) rollouts() []reader.Rollout {
 	f.t.Helper()
-	all, err := reader.Rollouts(f.t.Context(), f.direct, "default", f.refresh())
+	all, err := reader.Rollouts(f.t.Context(), f.direct, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	return all
 }
@@ -81,7 +81,7 @@ func TestARolloutLeavesARecord(t *testing.T) {
 	f.Expect(all[2].Clusters).To(HaveLen(2))
 
 	// The templates are not disturbed by it.
-	templates, err := reader.Templates(t.Context(), f.direct, "default", f.fleet)
+	templates, err := reader.Templates(t.Context(), f.direct, f.fleet)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(templates).To(HaveLen(3))
 }

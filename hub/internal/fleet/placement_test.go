@@ -245,7 +245,7 @@ func TestNothingIsSaidBeforeThePlacementsAreRead(t *testing.T) {
 	d.settle()
 	before := d.refresh().ResourceVersion
 	counted := d.placements
-	logic, err := New(Deps{Client: d.direct, Live: d.direct, Recorder: d.events, Placements: &presence.Kinds{}, Agents: d.agents, Clock: d.clock, Namespace: "default"})
+	logic, err := New(Deps{Client: d.direct, Live: d.direct, Recorder: d.events, Placements: &presence.Kinds{}, Agents: d.agents, Clock: d.clock})
 	d.Expect(err).NotTo(HaveOccurred())
 	next, err := logic.Reconcile(t.Context(), d.refresh())
 	d.Expect(err).NotTo(HaveOccurred())

@@ -32,7 +32,7 @@ func TestSilenceStopsAndRollsNothingBack(t *testing.T) {
 	f.reconcile()
 	f.Expect(f.status().Failures).To(BeEmpty(), "it is back")
 	f.restart()
-	all, err := reader.Rollouts(t.Context(), f.direct, "default", f.refresh())
+	all, err := reader.Rollouts(t.Context(), f.direct, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(all[len(all)-1].Turns).To(ContainElement(And(HaveField("Reason", v1alpha1.ReasonTooManyFailures),
 		HaveField("Message", HavePrefix(f.clusters[3].Name+": "+v1alpha1.ReasonClusterUnreachable+": ")))), "what stopped the rollout is in its record")

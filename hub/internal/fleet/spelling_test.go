@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"context"
 	"os"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -86,7 +84,7 @@ func TestAnotherSpellingIsTheSameRevision(t *testing.T) {
 		f.Expect(f.status().Revision).To(Equal(revision), what)
 		f.Expect(f.condition(v1alpha1.ReadyCondition).Status).To(Equal(metav1.ConditionTrue), what)
 		f.Expect(f.fleet.Status.ObservedGeneration).To(Equal(f.fleet.Generation), what)
-		preview, err := reader.NewPreview(t.Context(), inNamespace{f.direct}, f.refresh(), f.clock.Now())
+		preview, err := reader.NewPreview(t.Context(), f.direct, f.refresh(), f.clock.Now())
 		f.Expect(err).NotTo(HaveOccurred())
 		f.Expect(preview.Revision).To(Equal(revision), what)
 		f.Expect(reader.PhaseOf(f.fleet, f.deployment(2))).To(BeEquivalentTo("Succeeded"), what)
@@ -147,7 +145,7 @@ func TestAnotherSpellingAfterARestartNeedsNoOtherApproval(t *testing.T) {
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Succeeded v1.36.2"))
 
 	pending := func() []reader.Template {
-		found, err := reader.PendingTemplate(t.Context(), f.direct, "default", f.fleet)
+		found, err := reader.PendingTemplate(t.Context(), f.direct, f.fleet)
 		f.Expect(err).NotTo(HaveOccurred())
 		return found
 	}
@@ -192,7 +190,7 @@ func TestAKeptTemplateUnderAnotherNameIsNoSpelling(t *testing.T) {
 	f.settle()
 	f.upgrade("v1.37.0")
 	f.settle()
-	kept, err := reader.Templates(t.Context(), f.direct, "default", f.refresh())
+	kept, err := reader.Templates(t.Context(), f.direct, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(kept).To(HaveLen(2))
 	forged := kept[0].Kept
@@ -212,23 +210,12 @@ func TestTheRevisionOfAnUnsavedSpecIsFound(t *testing.T) {
 	f.settle()
 	wanted := reader.WithSpec(f.refresh())
 	wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
-	direct := inNamespace{f.direct}
+	direct := f.direct
 	found, err := reader.FindRevision(t.Context(), direct, wanted)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(found).NotTo(Equal(f.fleet.Status.Revision))
 	wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet = strings.TrimPrefix(f.fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet, "v")
 	f.Expect(reader.FindRevision(t.Context(), direct, wanted)).To(Equal(f.fleet.Status.Revision))
-}
-
-// inNamespace reads what the hub of these tests keeps, which is not in the hub's namespace.
-type inNamespace struct{ client.Client }
-
-func (r inNamespace) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	all := (&client.ListOptions{}).ApplyOptions(options)
-	if all.Namespace == v1alpha1.HubNamespace {
-		all.Namespace = "default"
-	}
-	return r.Client.List(ctx, list, all)
 }
 
 func jsonText(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }

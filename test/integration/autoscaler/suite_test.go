@@ -43,7 +43,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	done := make(chan error, 1)
 	go func() {
 		done <- hub.Run(running, hub.Options{
-			Config: environment.Config, NoLeaderElection: true, HealthAddress: "0", MetricsAddress: "0",
+			Config: environment.Config, NoLeaderElection: true,
 		})
 	}()
 	DeferCleanup(func() {

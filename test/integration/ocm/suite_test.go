@@ -73,7 +73,7 @@ func runHub(logger logr.Logger) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- hub.Run(ctx, hub.Options{Config: config, HealthAddress: "0", MetricsAddress: "0", Logger: logger})
+		done <- hub.Run(ctx, hub.Options{Config: config, Logger: logger})
 	}()
 	DeferCleanup(func() {
 		cancel()

@@ -50,7 +50,7 @@ var _ = Describe("What an older fleet has stored", func() {
 		var done sync.WaitGroup
 		done.Go(func() {
 			defer GinkgoRecover()
-			Expect(hub.Run(running, hub.Options{Config: environment.Config, NoLeaderElection: true, HealthAddress: "0", MetricsAddress: "0"})).To(Succeed())
+			Expect(hub.Run(running, hub.Options{Config: environment.Config, NoLeaderElection: true})).To(Succeed())
 		})
 		done.Go(func() { renewLease(running, c) })
 		DeferCleanup(func() { stop(); done.Wait() })

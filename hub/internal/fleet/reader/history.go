@@ -72,19 +72,19 @@ func (t Template) Restore(fleet *v1alpha1.MachineFleet) {
 }
 
 // PendingTemplate reads the templates of a fleet that may have approvals already and were not started in any cluster, if they are kept.
-func PendingTemplate(ctx context.Context, reader client.Reader, namespace string, fleet *v1alpha1.MachineFleet) ([]Template, error) {
-	return listTemplates(ctx, reader, namespace, fleet, v1alpha1.FleetPendingLabel)
+func PendingTemplate(ctx context.Context, reader client.Reader, fleet *v1alpha1.MachineFleet) ([]Template, error) {
+	return listTemplates(ctx, reader, fleet, v1alpha1.FleetPendingLabel)
 }
 
 // Templates reads the templates of a fleet that are kept, the oldest first.
-func Templates(ctx context.Context, reader client.Reader, namespace string, fleet *v1alpha1.MachineFleet) ([]Template, error) {
-	return listTemplates(ctx, reader, namespace, fleet, v1alpha1.MachineFleetNameLabel)
+func Templates(ctx context.Context, reader client.Reader, fleet *v1alpha1.MachineFleet) ([]Template, error) {
+	return listTemplates(ctx, reader, fleet, v1alpha1.MachineFleetNameLabel)
 }
 
 // listTemplates reads those that a label marks as the fleet's.
-func listTemplates(ctx context.Context, reader client.Reader, namespace string, fleet *v1alpha1.MachineFleet, label string) ([]Template, error) {
+func listTemplates(ctx context.Context, reader client.Reader, fleet *v1alpha1.MachineFleet, label string) ([]Template, error) {
 	list := &appsv1.ControllerRevisionList{}
-	err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{label: fleet.Name})
+	err := reader.List(ctx, list, client.InNamespace(v1alpha1.HubNamespace), client.MatchingLabels{label: fleet.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing the controller revisions of machine fleet %s: %w", fleet.Name, err)
 	}

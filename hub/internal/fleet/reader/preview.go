@@ -83,7 +83,7 @@ func (m *ClusterPreview) Problems() []string {
 // stored.
 func NewPreview(ctx context.Context, c client.Client, fleet *v1alpha1.MachineFleet, now time.Time) (*Preview, error) {
 	user := ownRights{c}
-	r, err := New(Deps{Client: user, Live: user, Placements: user, Agents: user, Namespace: v1alpha1.HubNamespace})
+	r, err := New(Deps{Client: user, Live: user, Placements: user, Agents: user})
 	if err != nil {
 		return nil, err
 	}

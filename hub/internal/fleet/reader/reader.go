@@ -23,11 +23,11 @@ type Deps struct {
 	// Client reads from the cache, and asks the API server by dry runs whether it takes a template.
 	Client client.Client
 	// Live reads from the API server.
-	Live       client.Reader
+	Live client.Reader
+	// Placements reads Placements while their kind is installed.
 	Placements Placements
-	Agents     agents
-	// Namespace holds the ControllerRevisions in which the templates of fleets are kept: the hub's own.
-	Namespace string
+	// Agents tells which agents this process has heard.
+	Agents agents
 }
 
 // Placements reads Placements, or says that their kind is not installed, or that this is not known yet.
@@ -59,7 +59,7 @@ type Reader struct {
 
 // New returns a Reader.
 func New(deps Deps) (*Reader, error) {
-	if deps.Client == nil || deps.Live == nil || deps.Placements == nil || deps.Agents == nil || deps.Namespace == "" {
+	if deps.Client == nil || deps.Live == nil || deps.Placements == nil || deps.Agents == nil {
 		return nil, errors.New("making a reader of MachineFleets: a dependency is missing")
 	}
 	return &Reader{Deps: deps}, nil

@@ -76,9 +76,9 @@ type Approved struct {
 }
 
 // Rollouts reads the records of a fleet's rollouts, the oldest first.
-func Rollouts(ctx context.Context, reader client.Reader, namespace string, fleet *v1alpha1.MachineFleet) ([]Rollout, error) {
+func Rollouts(ctx context.Context, reader client.Reader, fleet *v1alpha1.MachineFleet) ([]Rollout, error) {
 	list := &appsv1.ControllerRevisionList{}
-	if err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.FleetRolloutLabel: fleet.Name}); err != nil {
+	if err := reader.List(ctx, list, client.InNamespace(v1alpha1.HubNamespace), client.MatchingLabels{v1alpha1.FleetRolloutLabel: fleet.Name}); err != nil {
 		return nil, fmt.Errorf("listing the rollouts of machine fleet %s: %w", fleet.Name, err)
 	}
 	var all []Rollout

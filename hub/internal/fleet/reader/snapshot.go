@@ -82,7 +82,7 @@ func (r *Reader) readMemory(ctx context.Context, s *Scope) (Snapshot, error) {
 	if known, _ := r.remembered.ValueOf(s.Fleet.UID); known.revision != "" && known.isOfRollout(s) {
 		return known, nil
 	}
-	all, err := Templates(ctx, r.Live, r.Namespace, s.Fleet)
+	all, err := Templates(ctx, r.Live, s.Fleet)
 	if err != nil {
 		return Snapshot{}, err
 	}

@@ -30,7 +30,7 @@ func (p *Spelling) isOwn() bool { return p.text == p.Revision }
 // the status has the hash of the text.
 func (r *Reader) ReadSpelling(ctx context.Context, fleet *v1alpha1.MachineFleet) (Spelling, error) {
 	last, _ := r.spellings.ValueOf(fleet.UID)
-	found, err := findSpelling(ctx, r.Live, r.Namespace, fleet, last)
+	found, err := findSpelling(ctx, r.Live, fleet, last)
 	if err == nil {
 		r.spellings.SetValue(fleet.UID, found)
 	}
@@ -38,7 +38,7 @@ func (r *Reader) ReadSpelling(ctx context.Context, fleet *v1alpha1.MachineFleet)
 }
 
 // findSpelling finds the revision of a fleet's templates. last is the one that was found before.
-func findSpelling(ctx context.Context, reader client.Reader, namespace string, fleet *v1alpha1.MachineFleet, last Spelling) (Spelling, error) {
+func findSpelling(ctx context.Context, reader client.Reader, fleet *v1alpha1.MachineFleet, last Spelling) (Spelling, error) {
 	written := keptOf(fleet)
 	text, err := hashOf(written)
 	if err != nil || last.text == text {
@@ -48,11 +48,11 @@ func findSpelling(ctx context.Context, reader client.Reader, namespace string, f
 	if text == fleet.Status.Revision {
 		return found, nil
 	}
-	started, err := Templates(ctx, reader, namespace, fleet)
+	started, err := Templates(ctx, reader, fleet)
 	if err != nil {
 		return found, err
 	}
-	pending, err := PendingTemplate(ctx, reader, namespace, fleet)
+	pending, err := PendingTemplate(ctx, reader, fleet)
 	if err == nil {
 		found.adopt(append(pending, started...), last, withoutIdle(fleet))
 	}
@@ -61,7 +61,7 @@ func findSpelling(ctx context.Context, reader client.Reader, namespace string, f
 
 // spellingForUser finds it for a user, who need not have the right to see what is kept: then it is as the hub has found it.
 func spellingForUser(ctx context.Context, reader client.Reader, fleet *v1alpha1.MachineFleet) (Spelling, error) {
-	found, err := findSpelling(ctx, reader, v1alpha1.HubNamespace, fleet, Spelling{})
+	found, err := findSpelling(ctx, reader, fleet, Spelling{})
 	if apierrors.IsForbidden(err) {
 		found.Revision, err = observedRevision(fleet, found.text), nil
 	}

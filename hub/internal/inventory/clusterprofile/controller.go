@@ -35,10 +35,8 @@ const (
 // Deps is what the controller needs. All of it is required.
 type Deps struct {
 	inventory.Access
-	// Namespace holds the ClusterProfiles.
-	Namespace string
-	Recorder  events.EventRecorder
-	Clock     clock.PassiveClock
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
 }
 
 // Controller keeps the ClusterProfile of one Cluster.
@@ -50,21 +48,21 @@ type Controller struct {
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
-	if deps.Clusters == nil || deps.Objects == nil || deps.Client == nil || deps.Namespace == "" || deps.Recorder == nil || deps.Clock == nil {
+	if deps.Clusters == nil || deps.Objects == nil || deps.Client == nil || deps.Recorder == nil || deps.Clock == nil {
 		return nil, errors.New("making the ClusterProfile controller: a dependency is missing")
 	}
 	return &Controller{Deps: deps}, nil
 }
 
 // Setup returns what has a manager run the controller whenever ClusterProfiles are an installed kind.
-func Setup(namespace string, recorder events.EventRecorder, now clock.PassiveClock) func(ctrl.Manager, controller.Options) error {
+func Setup(recorder events.EventRecorder, now clock.PassiveClock) func(ctrl.Manager, controller.Options) error {
 	return func(manager ctrl.Manager, options controller.Options) error {
 		return inventory.Add(manager, inventory.Controller{
-			Name: "clusterprofile", Definition: Definition, Namespace: namespace,
+			Name: "clusterprofile", Definition: Definition, Namespace: v1alpha1.HubNamespace,
 			Kind:   clusterprofilev1alpha1.GroupVersion.WithKind("ClusterProfile"),
 			Object: &clusterprofilev1alpha1.ClusterProfile{}, AddToScheme: clusterprofilev1alpha1.AddToScheme,
 			Reconciler: func(access inventory.Access) (reconcile.Reconciler, error) {
-				return New(Deps{Access: access, Namespace: namespace, Recorder: recorder, Clock: now})
+				return New(Deps{Access: access, Recorder: recorder, Clock: now})
 			},
 		}, options)
 	}
@@ -78,7 +76,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("getting cluster %s: %w", request.Name, err)
 	}
-	if err := c.Objects.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: request.Name}, existing); apierrors.IsNotFound(err) {
+	if err := c.Objects.Get(ctx, client.ObjectKey{Namespace: v1alpha1.HubNamespace, Name: request.Name}, existing); apierrors.IsNotFound(err) {
 		existing = nil
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("getting ClusterProfile %s: %w", request.Name, err)
@@ -103,12 +101,12 @@ func (c *Controller) settleProfile(ctx context.Context, cluster *v1alpha1.Cluste
 		}
 		return 0, nil
 	case existing != nil && !ours:
-		conflict := conflictEvent(c.Namespace, cluster.Name)
+		conflict := conflictEvent(cluster.Name)
 		c.events.Send(c.Recorder, cluster.Name, cluster, &conflict)
 		return 0, nil
 	}
 	c.events.Send(c.Recorder, cluster.Name, cluster, nil)
-	return c.writeProfile(ctx, existing, newProfile(cluster, c.Namespace, existing, c.Clock.Now()))
+	return c.writeProfile(ctx, existing, newProfile(cluster, existing, c.Clock.Now()))
 }
 
 // writeProfile makes existing, if any, like wanted.
@@ -143,7 +141,7 @@ func sameStatus(before, after *clusterprofilev1alpha1.ClusterProfileStatus) bool
 // isShown reports whether a Cluster is one that has a ClusterProfile.
 func isShown(cluster *v1alpha1.Cluster) bool { return cluster.DeletionTimestamp == nil }
 
-func conflictEvent(namespace, name string) reconciler.Event {
+func conflictEvent(name string) reconciler.Event {
 	return reconciler.WarningEvent("ClusterProfileConflict", "Show", fmt.Sprintf(
-		"ClusterProfile %s/%s exists and was not created by the hub, so it is unchanged: the cluster has no ClusterProfile. If it is a copy of one that the hub created, delete it", namespace, name))
+		"ClusterProfile %s/%s exists and was not created by the hub, so it is unchanged: the cluster has no ClusterProfile. If it is a copy of one that the hub created, delete it", v1alpha1.HubNamespace, name))
 }

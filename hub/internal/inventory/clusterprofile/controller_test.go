@@ -33,7 +33,7 @@ var (
 
 func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
-const namespace = "default"
+const namespace = v1alpha1.HubNamespace
 
 // env is one Cluster, a controller that is called by hand, and a client that counts its writes.
 type env struct {
@@ -51,6 +51,7 @@ func newEnv(t *testing.T) *env {
 	t.Helper()
 	f := &env{WithT: NewWithT(t), t: t, events: events.NewFakeRecorder(1000)}
 	install.Do(func() { f.Expect(testenv.ClusterProfiles.Install(t.Context(), environment.Client)).To(Succeed()) })
+	hubtest.Client(t, environment) // It creates the hub's namespace.
 	known := scheme.New()
 	f.Expect(clusterprofilev1alpha1.AddToScheme(known)).To(Succeed())
 	var err error
@@ -59,8 +60,8 @@ func newEnv(t *testing.T) *env {
 	f.clock = testclock.NewFakePassiveClock(time.Now())
 	counted := f.writes.Count(f.direct)
 	f.logic, err = New(Deps{
-		Access:    inventory.Access{Clusters: counted, Objects: counted, Client: counted},
-		Namespace: namespace, Recorder: f.events, Clock: f.clock,
+		Access:   inventory.Access{Clusters: counted, Objects: counted, Client: counted},
+		Recorder: f.events, Clock: f.clock,
 	})
 	f.Expect(err).NotTo(HaveOccurred())
 

@@ -30,8 +30,8 @@ const (
 const joinedCondition = "Joined"
 
 // newProfile is the ClusterProfile that shows cluster: a changed copy of existing, or a new one.
-func newProfile(cluster *v1alpha1.Cluster, namespace string, existing *clusterprofilev1alpha1.ClusterProfile, now time.Time) *clusterprofilev1alpha1.ClusterProfile {
-	wanted := &clusterprofilev1alpha1.ClusterProfile{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster.Name}}
+func newProfile(cluster *v1alpha1.Cluster, existing *clusterprofilev1alpha1.ClusterProfile, now time.Time) *clusterprofilev1alpha1.ClusterProfile {
+	wanted := &clusterprofilev1alpha1.ClusterProfile{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.HubNamespace, Name: cluster.Name}}
 	if existing != nil {
 		wanted = existing.DeepCopy()
 		inventory.RecordOwnership(wanted)

@@ -1,4 +1,4 @@
-package hub
+package telemetry
 
 import (
 	"bytes"
