@@ -27,7 +27,7 @@ func Run(name string, args []string, stderr io.Writer) int {
 	var command *cobra.Command
 	switch name {
 	case "etcd":
-		if err := etcdmember.Run(args); err != nil {
+		if err := etcdmember.Run(args, stderr); err != nil {
 			fmt.Fprintf(stderr, "etcd: %v\n", err)
 			return 1
 		}

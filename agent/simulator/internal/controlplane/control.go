@@ -52,6 +52,7 @@ func (s *supervisor) serveControl() (*controlServer, error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", s.handleStatus)
+	mux.HandleFunc("POST /stop", s.handleStop)
 	mux.HandleFunc("POST /components/{name}/{action}", s.handleAction)
 	control := &controlServer{
 		server:   &http.Server{Handler: mux, ReadHeaderTimeout: healthTimeout},
@@ -74,12 +75,22 @@ func (s *supervisor) handleStatus(writer http.ResponseWriter, request *http.Requ
 	writeResponse(writer, http.StatusOK, s.clusterStatus(request.Context()))
 }
 
+// handleStop starts to stop a cluster whose process is not its own. Whoever asks waits for its lock.
+func (s *supervisor) handleStop(writer http.ResponseWriter, _ *http.Request) {
+	writeResponse(writer, http.StatusOK, struct{}{})
+	s.options.stop()
+}
+
 func (s *supervisor) handleAction(writer http.ResponseWriter, request *http.Request) {
 	name, action := request.PathValue("name"), Action(request.PathValue("action"))
 	unit, ok := s.units[name]
 	if !ok {
 		known := strings.Join(slices.Sorted(maps.Keys(s.units)), ", ")
 		writeResponse(writer, http.StatusNotFound, failure{Error: fmt.Sprintf("this cluster has no component %q, it has %s", name, known)})
+		return
+	}
+	if err := s.options.checkAction(name, action); err != nil {
+		writeResponse(writer, http.StatusConflict, failure{Error: err.Error()})
 		return
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), actionTimeout)
@@ -113,7 +124,7 @@ func act(ctx context.Context, unit *process.Unit, action Action) error {
 func (s *supervisor) clusterStatus(ctx context.Context) Status {
 	status := Status{
 		Name: s.cluster.Name, DataDir: s.layout.Root(), Server: s.cluster.serverURL(), Version: s.options.Version,
-		SupervisorPID: os.Getpid(), Started: s.started.Load(), Components: map[string]ComponentStatus{},
+		SupervisorPID: os.Getpid(), Isolation: s.options.isolation(), Group: s.options.groupDir(), Started: s.started.Load(), Components: map[string]ComponentStatus{},
 	}
 	var checks sync.WaitGroup
 	var mutex sync.Mutex

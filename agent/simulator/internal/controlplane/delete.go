@@ -29,7 +29,7 @@ func Delete(dataDir string, cleanPodhost func(podhostDir string) (left []string,
 		return nil, refusedError(err, "it is left alone, because no cluster of this version was started there")
 	}
 	defer owned.Close()
-	held, err := acquireLock(layout.lockFile())
+	held, err := acquireLock(layout.lockFile(), "")
 	if err != nil {
 		return nil, err
 	}

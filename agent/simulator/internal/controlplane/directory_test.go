@@ -94,7 +94,7 @@ func TestALinkInPlaceOfTheLockIsNotFollowed(t *testing.T) {
 	if err := os.Symlink(filepath.Join(dir, "precious"), link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := acquireLock(link); err == nil {
+	if _, err := acquireLock(link, ""); err == nil {
 		t.Error("it was locked")
 	}
 	if content, err := os.ReadFile(filepath.Join(dir, "precious")); err != nil || string(content) != "precious" {

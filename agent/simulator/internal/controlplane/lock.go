@@ -22,6 +22,8 @@ type holder struct {
 	PID int `json:"pid"`
 	// StartTicks is the process's start in clock ticks since boot.
 	StartTicks uint64 `json:"startTicks"`
+	// Group is the directory of the group whose process it is: one that has other clusters too. It is empty for a cluster's own.
+	Group string `json:"group,omitempty"`
 }
 
 // lock is the exclusive right to a data directory. The kernel takes it back
@@ -31,8 +33,8 @@ type lock struct {
 }
 
 // acquireLock takes the data directory's lock. The error wraps ErrInUse if
-// another process has it.
-func acquireLock(path string) (*lock, error) {
+// another process, or another cluster of this one, has it.
+func acquireLock(path, group string) (*lock, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock file: %w", err)
@@ -53,7 +55,7 @@ func acquireLock(path string) (*lock, error) {
 		held.releaseLock()
 		return nil, fmt.Errorf("%w: it is being deleted", ErrInUse)
 	}
-	if err := held.recordHolder(); err != nil {
+	if err := held.recordHolder(group); err != nil {
 		held.releaseLock()
 		return nil, err
 	}
@@ -67,12 +69,12 @@ func isSameFile(path string, file *os.File) bool {
 	return pathErr == nil && fileErr == nil && os.SameFile(atPath, opened)
 }
 
-func (l *lock) recordHolder() error {
+func (l *lock) recordHolder(group string) error {
 	ticks, err := startTicks(os.Getpid())
 	if err != nil {
 		return err
 	}
-	content, err := json.Marshal(holder{PID: os.Getpid(), StartTicks: ticks})
+	content, err := json.Marshal(holder{PID: os.Getpid(), StartTicks: ticks, Group: group})
 	if err != nil {
 		return fmt.Errorf("recording the lock's holder: %w", err)
 	}

@@ -92,10 +92,16 @@ type Options struct {
 	// PodhostNamespace is the namespace whose pods the podhost runs. Only the agent, group hollowfleet:agents, may create pods there.
 	// Empty for a podhost that runs pods of all namespaces.
 	PodhostNamespace string
+	// Shared runs all components but the podhost, as functions. With nil each has a process of its own.
+	Shared SharedProcess `json:"-"`
+	// Ready is called once the cluster is ready. It may be nil.
+	Ready func() `json:"-"`
+	// stop ends the run in order.
+	stop func()
 	// Version is written to ready.json.
 	Version string
 	// Progress gets one line for each step.
-	Progress io.Writer
+	Progress io.Writer `json:"-"`
 }
 
 // Client is a user of the cluster with a kubeconfig at Path. The certificate and its key are beside it, at

@@ -163,11 +163,11 @@ func TestLockIsExclusiveAndNamesItsHolder(t *testing.T) {
 	if _, err := findHolder(context.Background(), path); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("without a lock file: %v, want ErrNotRunning", err)
 	}
-	held, err := acquireLock(path)
+	held, err := acquireLock(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := acquireLock(path); !errors.Is(err, ErrInUse) {
+	if _, err := acquireLock(path, ""); !errors.Is(err, ErrInUse) {
 		t.Errorf("second lock: %v, want ErrInUse", err)
 	}
 	found, err := findHolder(context.Background(), path)
@@ -184,7 +184,7 @@ func TestLockIsExclusiveAndNamesItsHolder(t *testing.T) {
 // supervisor.
 func TestHolderWithAnotherStartTimeIsNotTrusted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	held, err := acquireLock(path)
+	held, err := acquireLock(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}

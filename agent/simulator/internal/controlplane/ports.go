@@ -31,6 +31,10 @@ func (o *Options) reservePorts(ctx context.Context, cluster *state) (reservation
 	}
 	held[APIServer] = apiServer
 	cluster.APIServerPort = apiServer.Port()
+	if o.Shared != nil {
+		// There they have no ports: each one costs instances of inotify, of which a user has few.
+		return held, nil
+	}
 	for _, component := range []string{ControllerManager, Scheduler} {
 		reservation, err := portreserve.Reserve(loopback, 0)
 		if err != nil {

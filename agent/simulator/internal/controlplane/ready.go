@@ -24,6 +24,10 @@ type Ready struct {
 	// PodhostNode is the podhost's Node, empty without a podhost.
 	PodhostNode string `json:"podhostNode,omitempty"`
 	Version     string `json:"version"`
+	// Isolation is "shared" if the components but the podhost share a process with other clusters', and Group the directory of
+	// these clusters' group.
+	Isolation string `json:"isolation"`
+	Group     string `json:"group,omitempty"`
 }
 
 // ReadyComponent is what ready.json says of one component.
@@ -43,6 +47,9 @@ type Status struct {
 	Server        string `json:"server"`
 	Version       string `json:"version"`
 	SupervisorPID int    `json:"supervisorPID"`
+	// Isolation and Group are those of ready.json.
+	Isolation string `json:"isolation"`
+	Group     string `json:"group,omitempty"`
 	// Started says that the start is complete and ready.json is written.
 	Started bool `json:"started"`
 	// Healthy says that the start is complete and every component is healthy now.

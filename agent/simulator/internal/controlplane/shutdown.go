@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -27,6 +29,9 @@ func Shutdown(ctx context.Context, dataDir string) error {
 	running, err := findHolder(ctx, layout.lockFile())
 	if err != nil {
 		return err
+	}
+	if running.Group != "" {
+		return stopInGroup(ctx, layout, running)
 	}
 	fd, err := unix.PidfdOpen(running.PID, 0)
 	if err != nil {
@@ -57,6 +62,21 @@ func Shutdown(ctx context.Context, dataDir string) error {
 		return fmt.Errorf("waiting for the end of process %d, which was killed: %w", running.PID, err)
 	}
 	return fmt.Errorf("process %d did not stop in time and was killed", running.PID)
+}
+
+// stopInGroup stops a cluster whose process has other clusters too, so that it cannot be killed.
+func stopInGroup(ctx context.Context, layout Layout, running holder) error {
+	if err := callControl(ctx, layout.Root(), http.MethodPost, "/stop", &struct{}{}); err != nil {
+		return err
+	}
+	err := wait.PollUntilContextCancel(ctx, shutdownPoll, true, func(context.Context) (bool, error) {
+		_, err := lookForHolder(layout.lockFile())
+		return errors.Is(err, ErrNotRunning), nil
+	})
+	if err != nil {
+		return fmt.Errorf("the cluster did not stop in time, and is not killed because its process, %d, has other clusters too: stop it again, or end the group with \"simcluster group stop --dir %s\"", running.PID, running.Group)
+	}
+	return nil
 }
 
 func waitExit(ctx context.Context, fd int) error {

@@ -37,6 +37,9 @@ func (s *supervisor) run(ctx context.Context) error {
 		s.writeReady()
 		s.printStep("cluster %s ready in %s: %s", s.cluster.Name, formatSeconds(s.begun), s.cluster.serverURL())
 		s.printStep("kubeconfig: %s", s.layout.AdminKubeconfig())
+		if s.options.Ready != nil {
+			s.options.Ready()
+		}
 		<-ctx.Done()
 	}
 	if ctx.Err() != nil {

@@ -58,6 +58,8 @@ type supervisor struct {
 	manifests []*unstructured.Unstructured
 	checks    map[string]healthCheck
 	urls      map[string]string
+	// sharedRuns are the present runs of components in a shared process, by component.
+	sharedRuns sync.Map
 	// started is when the start started.
 	begun time.Time
 	// started is set from the moment that ready.json may be written until the stop.
@@ -79,6 +81,7 @@ func Run(ctx context.Context, options Options) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	options.stop = func() { cancel(nil) }
 	if err := options.watchParent(ctx, cancel); err != nil {
 		return err
 	}
@@ -93,7 +96,7 @@ func Run(ctx context.Context, options Options) error {
 	if err := layout.makeDirectories(); err != nil {
 		return err
 	}
-	held, err := acquireLock(layout.lockFile())
+	held, err := acquireLock(layout.lockFile(), options.groupDir())
 	if err != nil {
 		return err
 	}
@@ -138,7 +141,7 @@ func newSupervisor(ctx context.Context, options Options, layout Layout) (*superv
 	if err != nil {
 		return nil, err
 	}
-	s := &supervisor{options: options, layout: layout, cluster: cluster, manifests: manifests, spawner: process.NewSpawner(), begun: time.Now()}
+	s := &supervisor{options: options, layout: layout, cluster: cluster, manifests: manifests, begun: time.Now()}
 	if s.runDir, err = layout.prepareRunDir(); err != nil {
 		return nil, err
 	}
@@ -225,6 +228,13 @@ func (s *supervisor) makeUnits() error {
 	// The controller manager says that it is healthy before it has any
 	// controllers; each one that it has adds a line.
 	s.checks[ControllerManager] = checkHTTP(secure, s.urls[ControllerManager]+"?verbose", "-controller ok")
+	if s.options.Shared != nil {
+		for _, component := range []string{ControllerManager, Scheduler} {
+			delete(s.urls, component)
+			s.checks[component] = s.checkShared(component)
+		}
+	}
+	s.spawner = process.NewSpawner()
 	s.logs, s.units = map[string]*process.LogFile{}, map[string]*process.Unit{}
 	flags := flagSource{
 		layout: s.layout, cluster: s.cluster, identities: s.identities, runDir: s.runDir, ports: ports,
@@ -236,7 +246,7 @@ func (s *supervisor) makeUnits() error {
 		}
 		s.units[component] = process.NewUnit(process.Options{
 			Name:     component,
-			Launch:   s.launchChild(component, flags.commandLine(component, s.options.ExtraArgs[component])),
+			Launch:   s.launchComponent(component, flags.commandLine(component, s.options.ExtraArgs[component])),
 			Healthy:  s.checks[component],
 			OnChange: s.writeReady,
 			Grace:    graces[component],
@@ -245,7 +255,10 @@ func (s *supervisor) makeUnits() error {
 	return nil
 }
 
-func (s *supervisor) launchChild(component string, flags []string) process.Launch {
+func (s *supervisor) launchComponent(component string, flags []string) process.Launch {
+	if s.options.isShared(component) {
+		return s.launchShared(component, flags)
+	}
 	return func(context.Context) (process.Instance, error) {
 		return s.spawner.Start(process.Command{
 			Path:   s.options.Executable,
@@ -262,6 +275,9 @@ func (s *supervisor) cleanUp() {
 	s.ports.releasePorts()
 	for _, log := range s.logs {
 		log.Close()
+	}
+	if s.spawner != nil {
+		s.spawner.Close()
 	}
 	s.layout.removeRunDir()
 }
@@ -291,6 +307,8 @@ func (s *supervisor) writeReady() {
 		Components:      map[string]ReadyComponent{},
 		PodhostNode:     s.options.PodhostNode,
 		Version:         s.options.Version,
+		Isolation:       s.options.isolation(),
+		Group:           s.options.groupDir(),
 	}
 	for name, unit := range s.units {
 		ready.Components[name] = ReadyComponent{PID: unit.Status().PID, HealthURL: s.urls[name], Log: s.layout.LogFile(name)}

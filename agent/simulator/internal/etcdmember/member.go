@@ -2,58 +2,102 @@
 package etcdmember
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net/url"
-	"os"
 	"os/signal"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"syscall"
 
+	"go.etcd.io/etcd/client/pkg/v3/logutil"
 	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 const (
-	// clientSocket and peerSocket are made in the socket directory.
+	// clientSocket is made in the socket directory.
 	clientSocket = "etcd.sock"
-	peerSocket   = "etcd-peer.sock"
+	// peerSocket is what the stored membership says. There is no other member, so nothing listens there.
+	peerSocket = "etcd-peer.sock"
 	// walSegmentBytes is preallocated twice by each member. etcd's own 64 MB
 	// would cost dozens of small clusters gigabytes of disk.
 	walSegmentBytes = 8 << 20
 )
 
-// Run runs the member until SIGTERM or SIGINT. The arguments are etcd's own
-// flags and --socket-dir. The member serves on unix sockets only: a user who can
-// enter the socket directory may use it.
-func Run(args []string) error {
-	config, err := readFlags(args)
+func init() { wal.SegmentSizeBytes = walSegmentBytes }
+
+// Member is a running member.
+type Member struct {
+	etcd *embed.Etcd
+	done chan struct{}
+}
+
+// Run runs the member as this process, until SIGTERM or SIGINT.
+func Run(args []string, log io.Writer) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	member, err := Start(args, log)
 	if err != nil {
 		return err
 	}
-	wal.SegmentSizeBytes = walSegmentBytes
-	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
-	member, err := embed.StartEtcd(config)
-	if err != nil {
-		return fmt.Errorf("starting the member: %w", err)
-	}
 	defer member.Close()
-	done := make(chan struct{})
-	defer close(done)
-	go maintainDatabase(member.Server, config.GetLogger(), done)
+	return member.Wait(ctx)
+}
+
+// Start starts the member. The arguments are etcd's own flags and --socket-dir. The member serves on a unix socket only: a
+// user who can enter the socket directory may use it.
+func Start(args []string, log io.Writer) (*Member, error) {
+	config, err := readFlags(args)
+	if err != nil {
+		return nil, err
+	}
+	// Each member logs to its own log, so the one that is built from --log-outputs is not used.
+	level := zap.NewAtomicLevelAt(logutil.ConvertToZapLevel(config.LogLevel))
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(logutil.DefaultZapLoggerConfig.EncoderConfig), zapcore.Lock(zapcore.AddSync(log)), level)
+	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(core, zap.AddCaller()))
+	etcd, err := embed.StartEtcd(config)
+	if err != nil {
+		return nil, fmt.Errorf("starting the member: %w", err)
+	}
+	member := &Member{etcd: etcd, done: make(chan struct{})}
+	go maintainDatabase(etcd.Server, config.GetLogger(), member.done)
+	return member, nil
+}
+
+// IsReady reports whether the member serves.
+func (m *Member) IsReady() bool {
 	select {
-	case <-stop:
+	case <-m.etcd.Server.ReadyNotify():
+		return true
+	default:
+		return false
+	}
+}
+
+// Wait returns nil when the context has ended, and an error when the member has.
+func (m *Member) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
 		return nil
-	case <-member.Server.StopNotify():
+	case <-m.etcd.Server.StopNotify():
 		return errors.New("the member stopped by itself")
-	case err := <-member.Err():
+	case err := <-m.etcd.Err():
 		return fmt.Errorf("serving: %w", err)
 	}
+}
+
+// Close ends the member.
+func (m *Member) Close() {
+	close(m.done)
+	m.etcd.Close()
 }
 
 // readFlags reads the flags.
@@ -75,12 +119,8 @@ func readFlags(args []string) (*embed.Config, error) {
 	client := url.URL{Scheme: "unix", Path: filepath.Join(*socketDir, clientSocket)}
 	config.ListenClientUrls = types.URLs{client}
 	config.AdvertiseClientUrls = types.URLs{client}
-	// etcd takes a peer socket's name from the URL's host part, so the name is
-	// relative, and the supervisor starts etcd in the socket directory. It is
-	// also part of the stored membership and may not change with the directory.
-	peer := url.URL{Scheme: "unix", Host: peerSocket}
-	config.ListenPeerUrls = types.URLs{peer}
-	config.AdvertisePeerUrls = types.URLs{peer}
+	config.ListenPeerUrls = nil
+	config.AdvertisePeerUrls = types.URLs{{Scheme: "unix", Host: peerSocket}}
 	config.InitialCluster = config.InitialClusterFromName(config.Name)
 	return config, nil
 }

@@ -37,8 +37,7 @@ type Spawner struct {
 	requests chan func()
 }
 
-// NewSpawner starts the thread that forks the children. It lives as long as
-// the process.
+// NewSpawner starts the thread that forks the children. It lives until Close.
 func NewSpawner() *Spawner {
 	spawner := &Spawner{requests: make(chan func())}
 	go func() {
@@ -49,6 +48,9 @@ func NewSpawner() *Spawner {
 	}()
 	return spawner
 }
+
+// Close ends the thread, and with it what is left of the children.
+func (s *Spawner) Close() { close(s.requests) }
 
 // Command describes a child process.
 type Command struct {

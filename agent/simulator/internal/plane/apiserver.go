@@ -1,0 +1,123 @@
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/tools/cache"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+)
+
+func runAPIServer(ctx context.Context, run *Run) error {
+	server := options.NewServerRunOptions()
+	if err := parseFlags(server.Flags(), run.component.Args); err != nil {
+		return err
+	}
+	listener, err := listenSevered(server.SecureServing.SecureServingOptions)
+	if err != nil {
+		return err
+	}
+	defer listener.endConnections()
+	run.onSever(listener.endConnections)
+	server.SecureServing.Listener = listener
+	name, err := cache.NewInformerName(run.id())
+	if err != nil {
+		return fmt.Errorf("naming informers: %w", err)
+	}
+	defer name.Release()
+	server.InformerName = name
+	completed, err := server.Complete(ctx)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(completed.Validate()...); err != nil {
+		return err
+	}
+	// What it answers is asked over its port.
+	run.setHealth(func(context.Context) error { return nil })
+	return app.Run(ctx, completed)
+}
+
+// parseFlags reads a component's command line.
+func parseFlags(sets cliflag.NamedFlagSets, args []string) error {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, set := range sets.FlagSets {
+		flags.AddFlagSet(set)
+	}
+	return flags.Parse(dropProcessFlags(args))
+}
+
+// severedListener is a listener whose connections end with it: a server that is stopped waits for those that are in use.
+type severedListener struct {
+	net.Listener
+	mutex sync.Mutex
+	open  map[*severedConn]bool
+	ended bool
+}
+
+// listenSevered listens where the flags say. The port is held by a reservation of the supervisor, which sharing makes room for.
+func listenSevered(serving *genericoptions.SecureServingOptions) (*severedListener, error) {
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var err error
+		controlErr := raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+		})
+		return errors.Join(controlErr, err)
+	}}
+	listener, _, err := genericoptions.CreateListener("tcp", net.JoinHostPort(serving.BindAddress.String(), strconv.Itoa(serving.BindPort)), config)
+	if err != nil {
+		return nil, fmt.Errorf("listening: %w", err)
+	}
+	return &severedListener{Listener: listener, open: map[*severedConn]bool{}}, nil
+}
+
+func (l *severedListener) Accept() (net.Conn, error) {
+	accepted, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	conn := &severedConn{Conn: accepted, listener: l}
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.ended {
+		accepted.Close()
+		return nil, net.ErrClosed
+	}
+	l.open[conn] = true
+	return conn, nil
+}
+
+// endConnections closes the listener and all its connections.
+func (l *severedListener) endConnections() {
+	l.mutex.Lock()
+	l.ended = true
+	open := l.open
+	l.open = map[*severedConn]bool{}
+	l.mutex.Unlock()
+	l.Listener.Close()
+	for conn := range open {
+		conn.Conn.Close()
+	}
+}
+
+type severedConn struct {
+	net.Conn
+	listener *severedListener
+}
+
+func (c *severedConn) Close() error {
+	c.listener.mutex.Lock()
+	delete(c.listener.open, c)
+	c.listener.mutex.Unlock()
+	return c.Conn.Close()
+}

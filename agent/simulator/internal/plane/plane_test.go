@@ -1,0 +1,204 @@
+package plane_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// beats writes a ConfigMap again and again and watches it. It fails the test when a write or the watch fails, or is late.
+type beats struct {
+	stop context.CancelFunc
+	done chan struct{}
+	// seen and slowest are read when done is closed.
+	seen    int
+	slowest time.Duration
+	err     error
+}
+
+// beatPause is the time between two writes.
+const beatPause = 50 * time.Millisecond
+
+func beat(t *testing.T, c *cluster) *beats {
+	t.Helper()
+	client := c.client(t)
+	ctx, stop := context.WithCancel(t.Context())
+	b := &beats{stop: stop, done: make(chan struct{})}
+	object, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "beat-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watcher, err := client.CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{
+		FieldSelector: "metadata.name=" + object.Name, ResourceVersion: object.ResourceVersion,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(b.done)
+		defer watcher.Stop()
+		for ctx.Err() == nil {
+			began := time.Now()
+			object.Data = map[string]string{"at": began.String()}
+			updated, err := client.CoreV1().ConfigMaps("default").Update(ctx, object, metav1.UpdateOptions{})
+			if err != nil {
+				if ctx.Err() == nil {
+					b.err = err
+				}
+				return
+			}
+			object = updated
+			select {
+			case event, open := <-watcher.ResultChan():
+				if got, ok := event.Object.(*corev1.ConfigMap); !open || !ok || got.ResourceVersion != object.ResourceVersion {
+					b.err = errors.New("the watch has a gap")
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+			b.seen++
+			b.slowest = max(b.slowest, time.Since(began))
+			select {
+			case <-time.After(beatPause):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return b
+}
+
+// finish ends the beats and wants that all of them were seen in time.
+func (b *beats) finish(t *testing.T, name string) {
+	t.Helper()
+	b.stop()
+	<-b.done
+	if b.err != nil {
+		t.Errorf("%s: %v", name, b.err)
+	}
+	if b.seen == 0 {
+		t.Errorf("%s: no write was seen", name)
+	}
+	t.Logf("%s: %d writes seen by the watch, the slowest after %s", name, b.seen, b.slowest)
+}
+
+// Claim: Control planes that share a process are clusters of their own. Broken: informers without a name of their own.
+func TestPlanes(t *testing.T) {
+	clusters := startAll(t, 3)
+	t.Run("a token of one is refused by the others", func(t *testing.T) { refusesTokens(t, clusters) })
+	t.Run("kinds do not cross", func(t *testing.T) { keepsKinds(t, clusters) })
+	t.Run("one stops and starts while the others serve", func(t *testing.T) {
+		client := clusters[0].client(t)
+		mark := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Data: map[string]string{"a": "b"}}
+		if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), mark, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		neighbours := []*beats{beat(t, clusters[1]), beat(t, clusters[2])}
+		for range 2 {
+			clusters[0].end(t)
+			clusters[0] = start(t, clusters[0].name, clusters[0].dir)
+		}
+		for i, b := range neighbours {
+			b.finish(t, clusters[i+1].name)
+		}
+		found, err := clusters[0].client(t).CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{})
+		if err != nil || found.Data["a"] != "b" {
+			t.Errorf("after two starts: %v, %v", found.Data, err)
+		}
+		controlsPods(t, clusters[0])
+	})
+	for _, c := range clusters {
+		c.end(t)
+	}
+}
+
+func refusesTokens(t *testing.T, clusters []*cluster) {
+	token, err := clusters[0].client(t).CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range clusters {
+		config := rest.AnonymousClientConfig(c.config(t))
+		config.BearerToken = token.Status.Token
+		_, err := kubernetes.NewForConfigOrDie(config).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if i == 0 && err != nil {
+			t.Errorf("its own cluster refuses it: %v", err)
+		}
+		if i > 0 && !apierrors.IsUnauthorized(err) {
+			t.Errorf("%s answers %v", c.name, err)
+		}
+	}
+	// The authority of another cluster is not trusted either.
+	config := clusters[1].config(t)
+	config.Host = clusters[0].config(t).Host
+	if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err == nil {
+		t.Errorf("%s takes the administrator of %s", clusters[0].name, clusters[1].name)
+	}
+}
+
+func keepsKinds(t *testing.T, clusters []*cluster) {
+	preserve := true
+	definition := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "things.example.com"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "example.com", Scope: apiextensionsv1.ClusterScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "things", Kind: "Thing"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve}},
+			}},
+		},
+	}
+	definitions := apiextensions.NewForConfigOrDie(clusters[0].config(t)).ApiextensionsV1().CustomResourceDefinitions()
+	if _, err := definitions.Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	serves := func(c *cluster) bool {
+		_, err := c.client(t).Discovery().ServerResourcesForGroupVersion("example.com/v1")
+		return err == nil
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), beatPause, patience, true, func(context.Context) (bool, error) { return serves(clusters[0]), nil })
+	if err != nil {
+		t.Fatalf("%s does not serve its own kind: %v", clusters[0].name, err)
+	}
+	for _, c := range clusters[1:] {
+		if serves(c) {
+			t.Errorf("%s serves a kind of %s", c.name, clusters[0].name)
+		}
+	}
+}
+
+// controlsPods wants that the controllers make a Deployment's pod, and that the scheduler says why it cannot run.
+func controlsPods(t *testing.T, c *cluster) {
+	t.Helper()
+	client := c.client(t)
+	if _, err := client.AppsV1().Deployments("default").Create(t.Context(), deployment("web"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), beatPause, patience, true, func(ctx context.Context) (bool, error) {
+		pods, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+		if err != nil || len(pods.Items) != 1 {
+			return false, nil //nolint:nilerr // It is asked again.
+		}
+		for _, condition := range pods.Items[0].Status.Conditions {
+			if condition.Type == corev1.PodScheduled && condition.Reason == corev1.PodReasonUnschedulable {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	if err != nil {
+		t.Errorf("%s: no pod that the scheduler has looked at: %v", c.name, err)
+	}
+}
