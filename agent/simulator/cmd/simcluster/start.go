@@ -109,7 +109,7 @@ func (f *startFlags) registerFlags(command *cobra.Command) {
 	set.StringVar(&options.PodhostNode, "podhost-node-name", "", "the name of the podhost's node (default NAME-podhost)")
 	set.IntVar(&f.nodesPerPack, "nodes-per-pack", defaultNodesPerPack, "how many hollow nodes the podhost runs in one process; with 1 a hollow node that crashes ends no other")
 	set.StringVar(&f.podhostNamespace, "podhost-namespace", defaultPodhostNamespace, "the namespace whose hollow-node pods the podhost runs, as an agent makes them; it runs no other pod, and only clients of group hollowfleet:agents may create pods there")
-	set.StringVar(&f.capacity, "podhost-capacity", "", "what pods may request of the podhost's node, such as cpu=4,memory=8Gi,pods=110 (default: 10 times the machine's CPUs, 4 times its memory and 1000 pods, because a hollow-node takes a fraction of what it requests)")
+	set.StringVar(&f.capacity, "podhost-capacity", "", "what pods may request of the podhost's node, such as cpu=4,memory=8Gi,pods=110 (default: as many hollow nodes with default requests as the machine's memory holds, up to 10000 pods)")
 }
 
 func (f *startFlags) completeOptions(command *cobra.Command) (controlplane.Options, error) {
