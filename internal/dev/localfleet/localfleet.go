@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -35,6 +36,8 @@ const (
 	HollowNodeImage = "hollowfleet/hollow-node"
 	stopGrace       = 15 * time.Second
 	removeTimeout   = time.Minute
+	// leastStarting is how many control planes start at the same time on the smallest machine.
+	leastStarting = 4
 )
 
 // Options say what fleet to start.
@@ -141,6 +144,8 @@ func (f *Fleet) Add(ctx context.Context, name string) (*Member, error) {
 func (f *Fleet) bringUp(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	hubReady := make(chan struct{})
+	// A control plane that starts takes a processor for seconds: all of a large fleet at once would only wait for each other.
+	starting := make(chan struct{}, max(leastStarting, 2*runtime.NumCPU()))
 	group.Go(func() error {
 		if err := f.startHub(ctx); err != nil {
 			return err
@@ -150,7 +155,10 @@ func (f *Fleet) bringUp(ctx context.Context) error {
 	})
 	for _, member := range f.Members {
 		group.Go(func() error {
-			if err := f.startCluster(ctx, member); err != nil {
+			starting <- struct{}{}
+			err := f.startCluster(ctx, member)
+			<-starting
+			if err != nil {
 				return err
 			}
 			select {
