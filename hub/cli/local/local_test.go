@@ -5,6 +5,7 @@ package local
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/cli/local/preflight"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 )
@@ -51,6 +53,8 @@ func TestWhatCannotBeStarted(t *testing.T) {
 		"negative machines": {func(o *upOptions) { o.machines = -1 }, cmdutil.BadUsage, "--machines"},
 		"no node in a pack": {func(o *upOptions) { o.nodesPerPack = 0 }, cmdutil.BadUsage, "--nodes-per-pack"},
 		"no version":        {func(o *upOptions) { o.versions = []string{"v1.36.2", "latest"} }, cmdutil.BadUsage, `"latest" is not a version`},
+		"negative timeout":  {func(o *upOptions) { o.timeout = -1 }, cmdutil.BadUsage, "--timeout"},
+		"unknown check":     {func(o *upOptions) { o.ignored = []string{"memory", "ram"} }, cmdutil.BadUsage, `--ignore-preflight-errors: want one of memory, cpu, inotify, open-files, tasks, disk, all, got "ram"`},
 		"program missing":   {func(o *upOptions) { o.binDir = t.TempDir() }, cmdutil.Failed, "run make build"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,6 +68,33 @@ func TestWhatCannotBeStarted(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAFleetThatDoesNotFitStartsNothing(t *testing.T) {
+	g := NewWithT(t)
+	o := options(t)
+	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
+	o.hub, o.clusters, o.machines = cmdutil.NewHub(streams), mostClusters, mostMachines
+	err := o.run(t.Context())
+	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Refused))
+	g.Expect(err).To(MatchError(And(ContainSubstring("nothing was started:\nmemory: the fleet needs "), MatchRegexp("To start it all the same, use --ignore-preflight-errors=memory,cpu"))))
+	g.Expect(out.String()).To(MatchRegexp(`(?m)^memory +[0-9.]+ GiB +[0-9.]+ GiB$`))
+	g.Expect(o.dir).NotTo(BeADirectory())
+
+	out.Reset()
+	o.dryRun, o.output, o.ignored = true, formatJSON, []string{preflight.All}
+	g.Expect(o.run(t.Context())).To(Succeed())
+	g.Expect(errOut.String()).To(ContainSubstring("Warning: memory: "))
+	var report preflight.Report
+	g.Expect(json.Unmarshal(out.Bytes(), &report)).To(Succeed())
+	g.Expect(report.Needs).To(Equal(preflight.Fleet{Clusters: mostClusters, Machines: mostMachines, NodesPerPack: 1}.Needs()))
+	g.Expect(o.dir).NotTo(BeADirectory(), "a dry run")
+}
+
+func TestTheTimeoutGrowsWithTheFleet(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(defaultTimeout(3, 3)).To(Equal(6*time.Minute + 9*time.Second))
+	g.Expect(defaultTimeout(50, 20)).To(Equal(38*time.Minute + 20*time.Second))
 }
 
 func TestClustersTakeTurnsWithVersions(t *testing.T) {

@@ -66,18 +66,20 @@ processes is not running, or the file system of its directory is full. -o wide a
 }
 
 func showReport(ctx context.Context, out io.Writer, report localfleet.Report, output format) error {
-	var (
-		content []byte
-		err     error
-	)
-	switch output {
-	case formatJSON:
-		content, err = json.MarshalIndent(report, "", "  ")
+	if output.isStructured() {
+		return printStructured(out, report, output)
+	}
+	return showTables(ctx, out, report, output == formatWide)
+}
+
+// isStructured reports whether the format is one for programs.
+func (f format) isStructured() bool { return f == formatJSON || f == formatYAML }
+
+func printStructured(out io.Writer, object any, output format) error {
+	content, err := yaml.Marshal(object)
+	if output == formatJSON {
+		content, err = json.MarshalIndent(object, "", "  ")
 		content = append(content, '\n')
-	case formatYAML:
-		content, err = yaml.Marshal(report)
-	default:
-		return showTables(ctx, out, report, output == formatWide)
 	}
 	if err == nil {
 		_, err = out.Write(content)

@@ -3,19 +3,23 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/cli/local/preflight"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
@@ -38,6 +42,8 @@ const (
 	// downTimeout bounds the end of a fleet that did not come up.
 	downTimeout = 2 * time.Minute
 
+	ignoreFlag = "ignore-preflight-errors"
+
 	mostClusters, mostMachines = 200, 10000
 )
 
@@ -55,7 +61,11 @@ type upOptions struct {
 	versions  []string
 	// nodesPerPack is how many hollow nodes of a cluster share a process.
 	nodesPerPack int
-	timeout      time.Duration
+	// dryRun says only what the fleet needs. ignored are the preflight checks whose errors are warnings.
+	dryRun  bool
+	ignored []string
+	// timeout is 0 for one that grows with the fleet.
+	timeout time.Duration
 	// owner is the ID of the process that the fleet is for; 0 if the fleet is to stay.
 	owner     int
 	hubArgs   []string
@@ -77,6 +87,9 @@ a join token, and a certificate that the hub signs.
 The directory of --dir must be empty, or not exist yet. The fleet marks it as its own. If the fleet does not come up, and with
 "local down", its files are removed and no others.
 
+Before anything starts, the command prints what the fleet needs and what this machine and its control groups have left. It exits with 4
+if the fleet does not fit; --ignore-preflight-errors starts it all the same.
+
 With -o the command prints the output of "local status" in that format, and its progress on standard error.`,
 		Example: upExample, Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -88,7 +101,9 @@ With -o the command prints the output of "local status" in that format, and its 
 	flags.IntVar(&o.clusters, "clusters", 3, "number of workload clusters")
 	flags.IntVar(&o.machines, "machines", 3, "number of machines in each cluster; 0 creates no MachineDeployment")
 	flags.StringArrayVar(&o.versions, "kubelet-version", nil, "kubelet version that the Nodes report, such as v1.36.2; if given several times, clusters take turns (default: the version of the kubelet code)")
-	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "longest time to wait; after it, everything that was started is ended")
+	flags.DurationVar(&o.timeout, "timeout", 0, "longest time to wait; after it, everything that was started is ended (default: 5m, and 20s more for each cluster and 1s for each machine)")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "start nothing: print what the fleet needs and what this machine has; the exit code is 4 if it does not fit")
+	flags.StringSliceVar(&o.ignored, ignoreFlag, nil, "checks whose errors are only warnings: "+strings.Join(preflight.Names, ", "))
 	flags.StringVar(&o.binDir, "bin-dir", besideMe(), "directory of the programs hub, agent, simcluster and hollow-node")
 	flags.BoolVar(&o.temporary, "temporary-dir", false, "remove the directory with the fleet if nothing else is in it, even if it existed before")
 	addOwner(command, &o.owner)
@@ -119,6 +134,14 @@ func (o *upOptions) validateFlags() error {
 	}
 	if o.nodesPerPack < 1 {
 		return cmdutil.Usage("--nodes-per-pack: want at least 1, got %d", o.nodesPerPack)
+	}
+	if o.timeout < 0 {
+		return cmdutil.Usage("--timeout: want more than 0s, got %s", o.timeout)
+	}
+	for _, name := range o.ignored {
+		if !slices.Contains(preflight.Names, name) {
+			return cmdutil.Usage("--%s: want one of %s, got %q", ignoreFlag, strings.Join(preflight.Names, ", "), name)
+		}
 	}
 	for _, text := range o.versions {
 		if _, err := version.ParseSemantic(text); err != nil {
@@ -164,7 +187,10 @@ func (o *upOptions) run(ctx context.Context) error {
 	if err := o.validateFlags(); err != nil {
 		return err
 	}
-	if err := checkOpenFiles(); err != nil {
+	if o.progress = o.hub.Out; o.output != "" {
+		o.progress = o.hub.ErrOut
+	}
+	if err := o.checkNeeds(); err != nil || o.dryRun {
 		return err
 	}
 	owner, err := ownerOf(o.owner)
@@ -173,19 +199,14 @@ func (o *upOptions) run(ctx context.Context) error {
 	}
 	ctx, stop := whileRuns(ctx, owner)
 	defer stop()
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, cmdutil.Timeout("the fleet was not up after %s, and was ended", o.timeout))
+	timeout := cmp.Or(o.timeout, defaultTimeout(o.clusters, o.machines))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, cmdutil.Timeout("the fleet was not up after %s, and was ended", timeout))
 	defer cancel()
-	if o.progress = o.hub.Out; o.output != "" {
-		o.progress = o.hub.ErrOut
-	}
 	id, err := o.takeDirectory()
 	if err != nil {
 		return err
 	}
 	o.printf("Starting a hub and %s in %s", plural.Count(o.clusters, "workload cluster"), o.dir)
-	if shortage := inotifyShortage("/proc", o.clusters); shortage != "" {
-		fmt.Fprintln(o.hub.ErrOut, shortage)
-	}
 	keeper, err := o.startKeeper(id)
 	if err != nil {
 		return errors.Join(err, o.clearFailed(ctx))
