@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/uuid"
 	"k8s.io/client-go/rest"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/clientcert"
@@ -139,7 +138,7 @@ func (b *bootstrap) newHubIdentity(host *clients.Direct) (*hubidentity.Verifier,
 	return hubidentity.New(hubidentity.Deps{
 		Cluster: b.ClusterName, Store: hubidentity.NewStore(host.Ungated(clients.Keeping("ConfigMap", key)), b.HostNamespace, b.ClusterName),
 		Hub: b.hubDirect.Reader, Last: b.hubProbe, Changed: func() { b.monitor.Notify() }, Saw: b.lease.Observe,
-		Nonce: uuid.NewString, Runtime: b.pollRuntime("hubidentity"), Metrics: hubidentity.NewMetrics(b.registry),
+		Runtime: b.pollRuntime("hubidentity"), Metrics: hubidentity.NewMetrics(b.registry),
 	})
 }
 

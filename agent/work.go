@@ -229,8 +229,7 @@ func (w *worker) addControllers(ctx context.Context, c clusters) error {
 		ClusterName:   w.ClusterName,
 		BootstrapUser: fmt.Sprintf("system:serviceaccount:%s:%s", w.TargetNamespace, hollow.BootstrapServiceAccount),
 		Hub:           hub, Target: target, TargetReader: c.target.GetAPIReader(),
-		ProviderID: func(machine string) string { return hollow.ProviderID(w.ClusterName, machine) },
-		TokenIDs:   hollow.TokenIDReader(c.host.GetAPIReader(), w.HostNamespace, w.ClusterName),
+		Identities: hollow.Identities{Reader: c.host.GetAPIReader(), Namespace: w.HostNamespace, Cluster: w.ClusterName},
 		Metrics:    w.parts.approverMetrics,
 	})
 	if err != nil {

@@ -28,13 +28,12 @@ const longestDisruption = 721 * time.Hour
 
 // disruptCreate is one "disrupt create".
 type disruptCreate struct {
-	hub     *cmdutil.Hub
-	flags   disruptFlags
-	file    string
-	wait    bool
-	timeout time.Duration
-	output  *cmdutil.Output
-	dryRun  *cmdutil.DryRun
+	hub    *cmdutil.Hub
+	flags  disruptFlags
+	file   string
+	wait   cmdutil.Wait
+	output *cmdutil.Output
+	dryRun *cmdutil.DryRun
 }
 
 func newDisruptCreate(hub *cmdutil.Hub) *cobra.Command {
@@ -62,7 +61,7 @@ everything that was expected, or, without --timeout, no hub has worked for two m
 	}
 	d.flags.addFlags(command)
 	command.Flags().StringVarP(&d.file, "filename", "f", "", "file with the NodeDisruption, instead of the flags that describe one")
-	cmdutil.AddWait(command, &d.wait, &d.timeout, false, "the disruption is over", 0, "to its end; with --dry-run 30s")
+	cmdutil.AddWait(command, &d.wait, false, "the disruption is over", 0, "to its end; with --dry-run 30s")
 	d.output = cmdutil.NewOutput(command)
 	d.dryRun = cmdutil.NewDryRun(command)
 	return command
@@ -76,7 +75,7 @@ func (d *disruptCreate) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if d.wait && disruption.Spec.Schedule != "" {
+	if d.wait.Enabled && disruption.Spec.Schedule != "" {
 		return cmdutil.Usage("--wait: a disruption with a schedule has no end")
 	}
 	c, err := d.hub.Client()
@@ -95,7 +94,7 @@ func (d *disruptCreate) run(ctx context.Context, args []string) error {
 	}
 	telling := d.output.Telling(d.hub)
 	telling.Say("nodedisruption.hollowfleet.io/%s created", disruption.Name)
-	if d.wait {
+	if d.wait.Enabled {
 		err = d.followRuns(ctx, telling, c, disruption)
 	}
 	return errors.Join(d.output.Result(d.hub, disruption, cmdutil.Fact{Name: "Message", Value: disruption.Status.Message}), err)
@@ -148,13 +147,13 @@ func (d *disruptCreate) readDisruption(args []string) (*v1alpha1.NodeDisruption,
 // previewNodes asks all agents what would be hit.
 func (d *disruptCreate) previewNodes(ctx context.Context, c client.WithWatch, wanted *v1alpha1.NodeDisruption) error {
 	const patience, mostName = 30 * time.Second, 38
-	if d.timeout == 0 {
-		d.timeout = patience
+	if d.wait.Timeout == 0 {
+		d.wait.Timeout = patience
 	}
 	shown := wanted.DeepCopy()
 	shown.ObjectMeta = metav1.ObjectMeta{Name: wanted.Name[:min(len(wanted.Name), mostName)] + "-dry-run-" + rand.String(5)}
 	// If this command ends before it has deleted it, the hub does so.
-	shown.Annotations = map[string]string{v1alpha1.CommandDryRunAnnotation: fmt.Sprintf("%s %s", shown.Name, min(d.timeout+time.Minute, 24*time.Hour))}
+	shown.Annotations = map[string]string{v1alpha1.CommandDryRunAnnotation: fmt.Sprintf("%s %s", shown.Name, min(d.wait.Timeout+time.Minute, 24*time.Hour))}
 	shown.Spec.DryRun, shown.Spec.Paused = true, false
 	if err := c.Create(ctx, shown); err != nil {
 		return fmt.Errorf("creating the dry run: %w", err)
@@ -164,7 +163,7 @@ func (d *disruptCreate) previewNodes(ctx context.Context, c client.WithWatch, wa
 	if err != nil {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, d.timeout)
+	bounded, cancel := context.WithTimeout(ctx, d.wait.Timeout)
 	defer cancel()
 	err = cmdutil.Until(bounded, c, &v1alpha1.NodeDisruptionList{}, client.ObjectKeyFromObject(shown), &v1alpha1.NodeDisruption{}, func(now *v1alpha1.NodeDisruption) (bool, error) {
 		var err error
@@ -188,7 +187,7 @@ func (d *disruptCreate) previewNodes(ctx context.Context, c client.WithWatch, wa
 		return err
 	}
 	if err != nil {
-		return cmdutil.Timeout("not every cluster has reported within %s what it would hit: %s", d.timeout, cmdutil.DescribeStoppedHub(ctx, c, err.Error()))
+		return cmdutil.Timeout("not every cluster has reported within %s what it would hit: %s", d.wait.Timeout, cmdutil.DescribeStoppedHub(ctx, c, err.Error()))
 	}
 	return nil
 }
@@ -270,7 +269,7 @@ func (d *disruptCreate) printPreview(shown *v1alpha1.NodeDisruption, clusters in
 
 // followRuns tells of each cluster whenever its run makes progress, until all are over.
 func (d *disruptCreate) followRuns(ctx context.Context, telling *cmdutil.Hub, c client.WithWatch, disruption *v1alpha1.NodeDisruption) error {
-	bounded, stop := telling.BoundWait(ctx, c, d.timeout, longestDisruption)
+	bounded, stop := telling.BoundWait(ctx, c, d.wait.Timeout, longestDisruption)
 	defer stop()
 	err := follow.InLines(bounded, telling, c, follow.Whole[*v1alpha1.NodeDisruption]{
 		List: &v1alpha1.NodeDisruptionList{}, Known: disruption,

@@ -26,10 +26,9 @@ const (
 
 // disruptStop is "disrupt stop".
 type disruptStop struct {
-	hub     *cmdutil.Hub
-	dryRun  *cmdutil.DryRun
-	wait    bool
-	timeout time.Duration
+	hub    *cmdutil.Hub
+	dryRun *cmdutil.DryRun
+	wait   cmdutil.Wait
 }
 
 func newDisruptStop(hub *cmdutil.Hub) *cobra.Command {
@@ -44,7 +43,7 @@ Nodes too.`,
   kubectl hollow disrupt stop outage --wait=false`, Args: cmdutil.OneName,
 		RunE: func(command *cobra.Command, args []string) error { return d.run(command.Context(), args[0]) },
 	}
-	cmdutil.AddWait(command, &d.wait, &d.timeout, true, "the Nodes are healthy again and the runs are gone", restoreTimeout, "")
+	cmdutil.AddWait(command, &d.wait, true, "the Nodes are healthy again and the runs are gone", restoreTimeout, "")
 	d.dryRun = cmdutil.NewDryRun(command)
 	return command
 }
@@ -58,7 +57,7 @@ func (d *disruptStop) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	waits := d.wait && !d.dryRun.Active()
+	waits := d.wait.Enabled && !d.dryRun.Active()
 	var ill []string
 	if waits {
 		if ill, err = d.restoreNodes(ctx, c, disruption); err != nil {
@@ -77,7 +76,7 @@ func (d *disruptStop) run(ctx context.Context, name string) error {
 		return err
 	}
 	if len(ill) > 0 {
-		return cmdutil.Timeout("the Nodes were not reported healthy again within %s: %s; their agents restore them when they reach the hub, or the faults end on their own", d.timeout, strings.Join(ill, ", "))
+		return cmdutil.Timeout("the Nodes were not reported healthy again within %s: %s; their agents restore them when they reach the hub, or the faults end on their own", d.wait.Timeout, strings.Join(ill, ", "))
 	}
 	return nil
 }
@@ -99,7 +98,7 @@ func (d *disruptStop) restoreNodes(ctx context.Context, c client.Client, disrupt
 	}
 	d.hub.Say("nodedisruption.hollowfleet.io/%s paused, to restore its Nodes", disruption.Name)
 	defer d.hub.NoteStoppedHub(ctx, c)()
-	deadline := time.After(d.timeout)
+	deadline := time.After(d.wait.Timeout)
 	for said := ""; ; {
 		if err := c.List(ctx, runs, of); err != nil {
 			return nil, fmt.Errorf("waiting for the Nodes: %w", err)

@@ -152,8 +152,13 @@ func startFleet(ctx context.Context, opts options) (*localfleet.Fleet, func() er
 	if err != nil {
 		return nil, nil, err
 	}
+	id, err := localfleet.Take(dir, true)
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
 	fleet, err := localfleet.Up(ctx, localfleet.Options{
-		Dir: dir, TemporaryDir: true, BinDir: opts.binDir, Clusters: names, HubArgs: tracing, AgentArgs: tracing,
+		Dir: dir, DirID: id, Programs: localfleet.Programs{BinDir: opts.binDir, HubArgs: tracing, AgentArgs: tracing}, Clusters: names,
 		Progress: func(line string) { fmt.Fprintln(opts.progress, line) },
 	})
 	if err != nil {

@@ -19,5 +19,5 @@ func TestIntegration(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	args := startReceiver()
-	fleet = fleettest.Start(ctx, localfleet.Options{Clusters: []string{"c1", "c2"}, HubArgs: args, AgentArgs: args})
+	fleet = fleettest.Start(ctx, localfleet.Options{Clusters: []string{"c1", "c2"}, Programs: localfleet.Programs{HubArgs: args, AgentArgs: args}})
 }, NodeTimeout(fleettest.StartTimeout))

@@ -148,7 +148,7 @@ func TestCreateMakesAPodAndASecret(t *testing.T) {
 	g.Expect(b.client.Create(t.Context(), review)).To(Succeed())
 	g.Expect(review.Status.Authenticated).To(BeTrue())
 	g.Expect(review.Status.User.Username).To(Equal("system:serviceaccount:hollowfleet:hollow-node-bootstrap"))
-	ids, err := TokenIDReader(b.client, b.namespace, "c1")(t.Context(), "m1")
+	ids, err := Identities{b.client, b.namespace, "c1"}.TokenIDs(t.Context(), "m1")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(ids).To(HaveLen(1))
 	g.Expect(review.Status.User.Extra["authentication.kubernetes.io/credential-id"]).To(ConsistOf("JTI=" + ids[0]))
@@ -164,7 +164,7 @@ func TestTokenIDsOfAnother(t *testing.T) {
 	_, err := b.Create(t.Context(), b.request("m1"))
 	g.Expect(err).NotTo(HaveOccurred())
 	for name, read := range map[string]func(context.Context, string) ([]string, error){
-		"m2": TokenIDReader(b.client, b.namespace, "c1"), "m1": TokenIDReader(b.client, b.namespace, "c2"),
+		"m2": Identities{b.client, b.namespace, "c1"}.TokenIDs, "m1": Identities{b.client, b.namespace, "c2"}.TokenIDs,
 	} {
 		ids, err := read(t.Context(), name)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -221,23 +221,30 @@ func bootstrapKubeconfig(server string, ca []byte, token string) ([]byte, error)
 	return data, nil
 }
 
-// TokenIDReader returns a function that reads the bootstrap tokens of a Machine of a cluster from its Secret in
-// the host namespace. A Machine without a Secret of its own has none.
-func TokenIDReader(reader client.Reader, namespace, cluster string) func(ctx context.Context, machine string) ([]string, error) {
-	return func(ctx context.Context, machine string) ([]string, error) {
-		secret := &corev1.Secret{}
-		key := client.ObjectKey{Namespace: namespace, Name: machine}
-		if err := reader.Get(ctx, key, secret); err != nil {
-			if apierrors.IsNotFound(err) {
-				return nil, nil
-			}
-			return nil, fmt.Errorf("getting secret %s: %w", key, err)
-		}
-		if secret.Labels[v1alpha1.ClusterNameLabel] != cluster || secret.Labels[v1alpha1.MachineNameLabel] != machine {
+// Identities tells what the hollow nodes of a cluster prove themselves with.
+type Identities struct {
+	// Reader reads the Secrets of Machines, in Namespace of the host.
+	Reader             client.Reader
+	Namespace, Cluster string
+}
+
+// ProviderID returns the provider ID that the hollow node of a Machine registers its Node with.
+func (i Identities) ProviderID(machine string) string { return ProviderID(i.Cluster, machine) }
+
+// TokenIDs reads the bootstrap tokens that were minted for a Machine from its Secret. A Machine without a Secret of its own has none.
+func (i Identities) TokenIDs(ctx context.Context, machine string) ([]string, error) {
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: i.Namespace, Name: machine}
+	if err := i.Reader.Get(ctx, key, secret); err != nil {
+		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
-		return tokenIDs(secret), nil
+		return nil, fmt.Errorf("getting secret %s: %w", key, err)
 	}
+	if secret.Labels[v1alpha1.ClusterNameLabel] != i.Cluster || secret.Labels[v1alpha1.MachineNameLabel] != machine {
+		return nil, nil
+	}
+	return tokenIDs(secret), nil
 }
 
 // expiries remembers when the bootstrap tokens of Machines that have not joined yet expire, so that their

@@ -37,6 +37,14 @@ const approvedReason = "HollowfleetApproved"
 // repair of its Machine.
 const conflictRecheck = 15 * time.Second
 
+// Identities tells what the hollow nodes of Machines prove themselves with.
+type Identities interface {
+	// ProviderID is what the hollow node of a Machine registers its Node with.
+	ProviderID(machine string) string
+	// TokenIDs returns the bootstrap tokens that were minted for a Machine, none if it has none.
+	TokenIDs(ctx context.Context, machine string) ([]string, error)
+}
+
 // Deps are what a Controller works with. All are required.
 type Deps struct {
 	// ClusterName is the agent's cluster and the name of its namespace on the hub.
@@ -47,13 +55,10 @@ type Deps struct {
 	Hub client.Reader
 	// Target reads requests from the cache; its writes are refused while frozen.
 	Target client.Client
-	// TargetReader reads Nodes from the target's API server. ProviderID returns the provider ID that the hollow-node of a
-	// Machine registers its Node with.
+	// TargetReader reads Nodes from the target's API server.
 	TargetReader client.Reader
-	ProviderID   func(machine string) string
-	// TokenIDs returns the bootstrap tokens that were minted for a Machine, none if it has none.
-	TokenIDs func(ctx context.Context, machine string) ([]string, error)
-	Metrics  *Metrics
+	Identities   Identities
+	Metrics      *Metrics
 }
 
 // Controller approves certificate requests.
@@ -62,8 +67,8 @@ type Controller struct{ Deps }
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
 	if deps.ClusterName == "" || deps.BootstrapUser == "" || deps.Hub == nil || deps.Target == nil || deps.TargetReader == nil ||
-		deps.ProviderID == nil || deps.TokenIDs == nil || deps.Metrics == nil {
-		return nil, errors.New("csrapprover.Deps: ClusterName, BootstrapUser, Hub, Target, TargetReader, ProviderID, TokenIDs and Metrics are required")
+		deps.Identities == nil || deps.Metrics == nil {
+		return nil, errors.New("csrapprover.Deps: ClusterName, BootstrapUser, Hub, Target, TargetReader, Identities and Metrics are required")
 	}
 	return &Controller{Deps: deps}, nil
 }
@@ -126,9 +131,9 @@ func (c *Controller) gatherFacts(ctx context.Context, csr *certificatesv1.Certif
 		return facts, fmt.Errorf("getting machine %s: %w", name, err)
 	}
 	facts.MachineLive = machine.DeletionTimestamp.IsZero()
-	providerIDs := []string{c.ProviderID(name)}
+	providerIDs := []string{c.Identities.ProviderID(name)}
 	if csr.Spec.Username == c.BootstrapUser {
-		if facts.TokenIDs, err = c.TokenIDs(ctx, name); err != nil {
+		if facts.TokenIDs, err = c.Identities.TokenIDs(ctx, name); err != nil {
 			return facts, err
 		}
 	} else {

@@ -69,16 +69,21 @@ func newEnv(t *testing.T) *env {
 	}
 	b.Controller, err = New(Deps{
 		ClusterName: namespace, BootstrapUser: bootstrapUser, Hub: undecodable.Reader(b.admin), Target: cached.GetClient(),
-		TargetReader: b.admin, ProviderID: func(machine string) string { return "hollowfleet://c1/" + machine },
-		TokenIDs: func(_ context.Context, name string) ([]string, error) {
-			return map[string][]string{"m1": {"t1"}}[name], nil
-		},
-		Metrics: NewMetrics(prometheus.NewRegistry()),
+		TargetReader: b.admin, Identities: identities{}, Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// identities are those of Machines of c1, of which m1 has a token.
+type identities struct{}
+
+func (identities) ProviderID(machine string) string { return "hollowfleet://c1/" + machine }
+
+func (identities) TokenIDs(_ context.Context, machine string) ([]string, error) {
+	return map[string][]string{"m1": {"t1"}}[machine], nil
 }
 
 // submit lets the API server see a request as it is, made by the identity in it.

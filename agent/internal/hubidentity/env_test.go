@@ -3,7 +3,6 @@ package hubidentity
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -39,7 +38,6 @@ type env struct {
 
 	verifier *Verifier
 	last     *v1alpha1.Cluster
-	nonces   int
 }
 
 func newEnv(t *testing.T) *env {
@@ -84,7 +82,7 @@ func (b *env) restart() {
 	verifier, err := New(Deps{
 		Cluster: b.name, Store: NewStore(store, b.name, b.name), Hub: b.admin,
 		Last:    b,
-		Changed: func() {}, Nonce: func() string { b.nonces++; return fmt.Sprint(b.nonces) },
+		Changed: func() {},
 		Runtime: poll.Runtime{Clock: b.clock, Log: logr.Discard()}, Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	b.Expect(err).NotTo(HaveOccurred())

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,8 +44,6 @@ type Deps struct {
 	Saw func(*coordinationv1.Lease)
 	// Changed is called after Blocked or Finding may have changed.
 	Changed func()
-	// Nonce returns something else each time.
-	Nonce   func() string
 	Metrics *Metrics
 	poll.Runtime
 }
@@ -84,8 +83,8 @@ type Verifier struct {
 // New returns a Verifier. It knows nothing before Start.
 func New(deps Deps) (*Verifier, error) {
 	if deps.Cluster == "" || deps.Store == nil || deps.Hub == nil || deps.Last == nil ||
-		deps.Changed == nil || deps.Nonce == nil || deps.Clock == nil || deps.Metrics == nil {
-		return nil, errors.New("hubidentity.Deps: Cluster, Store, Hub, Last, Changed, Nonce, Clock and Metrics are required")
+		deps.Changed == nil || deps.Clock == nil || deps.Metrics == nil {
+		return nil, errors.New("hubidentity.Deps: Cluster, Store, Hub, Last, Changed, Clock and Metrics are required")
 	}
 	return &Verifier{Deps: deps, failures: poll.Failures{Log: deps.Log}, kick: make(chan struct{}, 1)}, nil
 }
@@ -244,7 +243,7 @@ func (v *Verifier) checkHub(ctx context.Context) error {
 
 // observe sees what there is beside the hub's identity.
 func (v *Verifier) observe(ctx context.Context, count func(context.Context) (int, error)) (Observation, error) {
-	sight := Observation{Cluster: v.Cluster, Nonce: v.Nonce(), Now: v.Clock.Now()}
+	sight := Observation{Cluster: v.Cluster, Nonce: uuid.NewString(), Now: v.Clock.Now()}
 	if last := v.Last.Cluster(); last != nil {
 		sight.Acknowledged = last.Annotations[v1alpha1.AcknowledgeHubAnnotation]
 	}

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -36,10 +35,10 @@ const acknowledgeExample = `  # Show what was found, and ask
   kubectl get clusters -o custom-columns=NAME:.metadata.name,FINDING:.status.unacknowledgedHub`
 
 type acknowledgeOptions struct {
-	yes, wait bool
-	timeout   time.Duration
-	output    *cmdutil.Output
-	dryRun    *cmdutil.DryRun
+	yes    bool
+	wait   cmdutil.Wait
+	output *cmdutil.Output
+	dryRun *cmdutil.DryRun
 }
 
 func newAcknowledge(hub *cmdutil.Hub) *cobra.Command {
@@ -51,7 +50,7 @@ func newAcknowledge(hub *cmdutil.Hub) *cobra.Command {
 		RunE: func(command *cobra.Command, args []string) error { return o.run(command.Context(), hub, args[0]) },
 	}
 	command.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	cmdutil.AddWait(command, &o.wait, &o.timeout, true, "the agent has confirmed it", defaultWait, "")
+	cmdutil.AddWait(command, &o.wait, true, "the agent has confirmed it", defaultWait, "")
 	o.output, o.dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
 	return command
 }
@@ -94,7 +93,7 @@ func (o *acknowledgeOptions) run(ctx context.Context, hub *cmdutil.Hub, name str
 	if _, asText := o.output.Own(); asText {
 		o.dryRun.Telling(hub).Say("cluster.hollowfleet.io/%s acknowledged by %s (finding %s)", name, user, finding)
 	}
-	if o.wait && !o.dryRun.Active() {
+	if o.wait.Enabled && !o.dryRun.Active() {
 		if err := o.awaitAcknowledged(ctx, hub, c, cluster, finding); err != nil {
 			return err
 		}
@@ -133,7 +132,7 @@ func writeAcknowledgement(ctx context.Context, c client.Client, cluster *v1alpha
 
 // awaitAcknowledged waits until the finding is not on the Cluster any more.
 func (o *acknowledgeOptions) awaitAcknowledged(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, cluster *v1alpha1.Cluster, finding string) error {
-	limited, cancel := context.WithTimeout(ctx, o.timeout)
+	limited, cancel := context.WithTimeout(ctx, o.wait.Timeout)
 	defer cancel()
 	err := cmdutil.Until(limited, c, &v1alpha1.ClusterList{}, client.ObjectKeyFromObject(cluster), &v1alpha1.Cluster{},
 		func(seen *v1alpha1.Cluster) (bool, error) {
@@ -141,7 +140,7 @@ func (o *acknowledgeOptions) awaitAcknowledged(ctx context.Context, hub *cmdutil
 			return seen.Status.UnacknowledgedHub != finding, nil
 		})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return cmdutil.Timeout("the agent of cluster %s has not confirmed it within %s: is it running?", cluster.Name, o.timeout)
+		return cmdutil.Timeout("the agent of cluster %s has not confirmed it within %s: is it running?", cluster.Name, o.wait.Timeout)
 	}
 	if err != nil {
 		return err

@@ -21,14 +21,13 @@ const defaultWait = 2 * time.Minute
 
 // decision is a command that says whether a cluster may join.
 type decision struct {
-	wait    bool
-	timeout time.Duration
-	output  *cmdutil.Output
-	dryRun  *cmdutil.DryRun
+	wait   cmdutil.Wait
+	output *cmdutil.Output
+	dryRun *cmdutil.DryRun
 }
 
 func (d *decision) addFlags(command *cobra.Command, waitByDefault bool, result string) {
-	cmdutil.AddWait(command, &d.wait, &d.timeout, waitByDefault, result, defaultWait, "")
+	cmdutil.AddWait(command, &d.wait, waitByDefault, result, defaultWait, "")
 	d.output, d.dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
 }
 
@@ -72,10 +71,10 @@ A denied cluster gets its access back the same way.`,
 		RunE: func(command *cobra.Command, args []string) error {
 			ctx, name := command.Context(), args[0]
 			return d.writeDecision(ctx, hub, name, v1alpha1.AcceptanceAccepted, "accepted", func(telling *cmdutil.Hub, c client.WithWatch) error {
-				if !d.wait || d.dryRun.Active() {
+				if !d.wait.Enabled || d.dryRun.Active() {
 					return nil
 				}
-				return awaitReady(ctx, telling, c, name, d.timeout)
+				return awaitReady(ctx, telling, c, name, d.wait.Timeout)
 			})
 		},
 	}
@@ -105,22 +104,22 @@ CustomResourceDefinitions.`,
   kubectl hollow cluster deny c1 --end-watches`,
 		Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteClusters(false),
 		RunE: func(command *cobra.Command, args []string) error {
-			if ending && !d.wait {
+			if ending && !d.wait.Enabled {
 				return cmdutil.Usage("--end-watches and --wait=false: watches can be ended only once the access is revoked, so the command must wait")
 			}
 			ctx, name := command.Context(), args[0]
 			return d.writeDecision(ctx, hub, name, v1alpha1.AcceptanceDenied, "denied", func(telling *cmdutil.Hub, c client.WithWatch) error {
-				if err := deleteTokens(ctx, telling, c, name); err != nil || !d.wait || d.dryRun.Active() {
+				if err := deleteTokens(ctx, telling, c, name); err != nil || !d.wait.Enabled || d.dryRun.Active() {
 					return err
 				}
-				if err := awaitNoRights(ctx, c, name, d.timeout); err != nil {
+				if err := awaitNoRights(ctx, c, name, d.wait.Timeout); err != nil {
 					return err
 				}
 				telling.Say("its agent has no access any more")
 				if !ending {
 					return nil
 				}
-				return endWatches(ctx, telling, c, d.timeout)
+				return endWatches(ctx, telling, c, d.wait.Timeout)
 			})
 		},
 	}

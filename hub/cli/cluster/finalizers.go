@@ -38,10 +38,10 @@ it leaves the Cluster to the hub.
 The command refuses with exit code 4 when neither the namespace nor a kind is being deleted.`
 
 type finalizerOptions struct {
-	yes, wait bool
-	timeout   time.Duration
-	output    *cmdutil.Output
-	dryRun    *cmdutil.DryRun
+	yes    bool
+	wait   cmdutil.Wait
+	output *cmdutil.Output
+	dryRun *cmdutil.DryRun
 }
 
 func newRemoveFinalizers(hub *cmdutil.Hub) *cobra.Command {
@@ -58,7 +58,7 @@ func newRemoveFinalizers(hub *cmdutil.Hub) *cobra.Command {
 		RunE: func(command *cobra.Command, args []string) error { return o.run(command.Context(), hub, args[0]) },
 	}
 	command.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	cmdutil.AddWait(command, &o.wait, &o.timeout, true, "the namespace is gone", defaultWait, "")
+	cmdutil.AddWait(command, &o.wait, true, "the namespace is gone", defaultWait, "")
 	o.output, o.dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
 	return command
 }
@@ -92,7 +92,7 @@ func (o *finalizerOptions) run(ctx context.Context, hub *cmdutil.Hub, name strin
 		return err
 	}
 	switch {
-	case o.wait && !o.dryRun.Active():
+	case o.wait.Enabled && !o.dryRun.Active():
 		if err := o.awaitGone(ctx, telling, c, going, given); err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (r *removal) isNamespaceGone(ctx context.Context, c client.Client) (bool, e
 // awaitGone repeats the pass until all is gone that is being deleted: objects come into deletion after their namespace or kind. A namespace of the
 // same name that the hub has made meanwhile is another one.
 func (o *finalizerOptions) awaitGone(ctx context.Context, telling *cmdutil.Hub, c client.WithWatch, going *removal, given *givenUp) error {
-	limited, cancel := context.WithTimeout(ctx, o.timeout)
+	limited, cancel := context.WithTimeout(ctx, o.wait.Timeout)
 	defer cancel()
 	name := going.namespace.Name
 	err := wait.PollUntilContextCancel(limited, time.Second, true, func(ctx context.Context) (bool, error) {
@@ -138,9 +138,9 @@ func (o *finalizerOptions) awaitGone(ctx context.Context, telling *cmdutil.Hub, 
 	})
 	switch {
 	case err != nil && ctx.Err() == nil && limited.Err() != nil && !going.deleting:
-		return cmdutil.Timeout("objects of cluster %s are still being deleted with their kinds after %s: kubectl hollow status names them", name, o.timeout)
+		return cmdutil.Timeout("objects of cluster %s are still being deleted with their kinds after %s: kubectl hollow status names them", name, o.wait.Timeout)
 	case err != nil && ctx.Err() == nil && limited.Err() != nil:
-		return cmdutil.Timeout("namespace %s is still being deleted after %s: kubectl get namespace %s -o yaml shows why", name, o.timeout, name)
+		return cmdutil.Timeout("namespace %s is still being deleted after %s: kubectl get namespace %s -o yaml shows why", name, o.wait.Timeout, name)
 	case err != nil:
 		return err
 	}

@@ -40,14 +40,13 @@ var freezableKinds = []cmdutil.Kind{cmdutil.ClusterKind, cmdutil.FleetKind, cmdu
 type freezeOptions struct {
 	reason    string
 	overwrite bool
-	wait      bool
-	timeout   time.Duration
+	wait      cmdutil.Wait
 	output    *cmdutil.Output
 	dryRun    *cmdutil.DryRun
 }
 
 func (o *freezeOptions) addTo(command *cobra.Command) {
-	cmdutil.AddWait(command, &o.wait, &o.timeout, true, "the hub has confirmed it", defaultTimeout, "")
+	cmdutil.AddWait(command, &o.wait, true, "the hub has confirmed it", defaultTimeout, "")
 	o.output, o.dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
 }
 
@@ -57,7 +56,7 @@ func (o *freezeOptions) run(command *cobra.Command, hub *cmdutil.Hub, args []str
 		return err
 	}
 	if o.dryRun.Active() {
-		o.wait = false
+		o.wait.Enabled = false
 	}
 	t, err := findFreezeTarget(command, o.dryRun.Telling(o.output.Telling(hub)), o.dryRun, args)
 	if err != nil {
@@ -165,8 +164,8 @@ func (t *freezeTarget) writeFreeze(ctx context.Context, o *freezeOptions) ([]cmd
 	}
 	t.hub.Say("%s frozen by %s", t.name, user)
 	order := t.describeOrder()
-	if o.wait {
-		err = t.awaitFrozen(ctx, o.timeout, "frozen", func(frozen *metav1.Condition, _ bool) bool {
+	if o.wait.Enabled {
+		err = t.awaitFrozen(ctx, o.wait.Timeout, "frozen", func(frozen *metav1.Condition, _ bool) bool {
 			return namesOrder(frozen, order)
 		})
 	}
@@ -190,10 +189,10 @@ func (t *freezeTarget) removeFreeze(ctx context.Context, o *freezeOptions) ([]cm
 		return nil, err
 	}
 	t.hub.Say("%s unfrozen (it was frozen by %s)", t.name, user)
-	if !o.wait {
+	if !o.wait.Enabled {
 		return facts, nil
 	}
-	err = t.awaitFrozen(ctx, o.timeout, "unfrozen", func(frozen *metav1.Condition, above bool) bool {
+	err = t.awaitFrozen(ctx, o.wait.Timeout, "unfrozen", func(frozen *metav1.Condition, above bool) bool {
 		return !namesOrder(frozen, order) && (frozen.Status != metav1.ConditionTrue || frozen.Reason != v1alpha1.ReasonManualFreeze || above)
 	})
 	if err != nil {

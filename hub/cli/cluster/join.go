@@ -62,8 +62,7 @@ type joinOptions struct {
 	server     serverFlags
 	outputDir  string
 	dryRun     *cmdutil.DryRun
-	wait       bool
-	timeout    time.Duration
+	wait       cmdutil.Wait
 	output     *cmdutil.Output
 }
 
@@ -87,7 +86,7 @@ func newJoin(hub *cmdutil.Hub) *cobra.Command {
 	flags.StringVar(&o.server.url, "agent-server", "", "URL of the hub's API server as the agent reaches it (default: that of your kubeconfig)")
 	flags.StringVar(&o.server.caFile, "agent-certificate-authority", "", "file with the certificate authority of the hub's API server (default: that of your kubeconfig)")
 	flags.StringVar(&o.outputDir, "output-dir", "", "write the kubeconfig to NAME.bootstrap.kubeconfig in this directory")
-	cmdutil.AddWait(command, &o.wait, &o.timeout, false, "the agent has joined and the cluster is ready", 10*time.Minute, "")
+	cmdutil.AddWait(command, &o.wait, false, "the agent has joined and the cluster is ready", 10*time.Minute, "")
 	o.output, o.dryRun = cmdutil.NewOutput(command, formatKubeconfig), cmdutil.NewDryRun(command)
 	return command
 }
@@ -120,13 +119,13 @@ func (o *joinOptions) run(ctx context.Context, hub *cmdutil.Hub) error {
 	if err != nil {
 		return explainRefusal(err)
 	}
-	if err := delivery.printResult(result); err != nil || !o.wait {
+	if err := delivery.printResult(result); err != nil || !o.wait.Enabled {
 		return err
 	}
 	if !result.Cluster.Accepted() {
 		hub.Note("Waiting for the agent; let it join with: kubectl hollow cluster accept %s", o.request.Cluster)
 	}
-	return awaitReady(ctx, hub, c, o.request.Cluster, o.timeout)
+	return awaitReady(ctx, hub, c, o.request.Cluster, o.wait.Timeout)
 }
 
 func (o *joinOptions) validateFlags() error {
@@ -140,7 +139,7 @@ func (o *joinOptions) validateFlags() error {
 	switch {
 	case o.dryRun.Active() && own:
 		return cmdutil.Usage("--dry-run prints the objects: give -o yaml or -o json, too")
-	case o.dryRun.Active() && o.wait:
+	case o.dryRun.Active() && o.wait.Enabled:
 		return cmdutil.Usage("--dry-run and --wait: a dry run creates nothing to wait for")
 	case !o.dryRun.Active() && !own && o.outputDir == "":
 		return cmdutil.Usage("-o: this format does not show the kubeconfig, which cannot be read again; add --output-dir")

@@ -33,11 +33,10 @@ you acknowledge the hub: see kubectl hollow cluster acknowledge.`
 
 func newRemove(hub *cmdutil.Hub) *cobra.Command {
 	var (
-		yes     bool
-		wait    bool
-		timeout time.Duration
-		output  *cmdutil.Output
-		dryRun  *cmdutil.DryRun
+		yes    bool
+		wait   cmdutil.Wait
+		output *cmdutil.Output
+		dryRun *cmdutil.DryRun
 	)
 	command := &cobra.Command{
 		Use: "remove NAME", Short: "Remove a cluster from the fleet; its machines keep running", Long: removeLong,
@@ -73,14 +72,14 @@ func newRemove(hub *cmdutil.Hub) *cobra.Command {
 					return err
 				}
 			}
-			if err := removeCluster(command.Context(), dryRun.Telling(output.Telling(hub)), c, cluster, total, timeout, wait && !dryRun.Active()); err != nil {
+			if err := removeCluster(command.Context(), dryRun.Telling(output.Telling(hub)), c, cluster, total, wait.Timeout, wait.Enabled && !dryRun.Active()); err != nil {
 				return err
 			}
 			return output.Result(hub, cluster, acceptanceFacts(cluster, cluster)...)
 		},
 	}
 	command.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	cmdutil.AddWait(command, &wait, &timeout, true, "the hub has revoked the agent's access", defaultWait, "")
+	cmdutil.AddWait(command, &wait, true, "the hub has revoked the agent's access", defaultWait, "")
 	output, dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
 	return command
 }

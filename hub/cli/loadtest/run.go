@@ -23,9 +23,8 @@ type runCommand struct {
 	hub        *cmdutil.Hub
 	flags      runFlags
 	file, name string
-	wait       bool
+	wait       cmdutil.Wait
 	noWait     bool
-	timeout    time.Duration
 	output     *cmdutil.Output
 	dryRun     *cmdutil.DryRun
 }
@@ -57,7 +56,7 @@ report of the test has a failure or an error if and only if the exit code of a f
 	r.flags.addFlags(command)
 	command.Flags().StringVarP(&r.file, "filename", "f", "", "file with the LoadTest, instead of a preset and its flags")
 	command.Flags().StringVar(&r.name, "name", "", "name of the LoadTest (default: made from the name of the preset, or the name in the file)")
-	cmdutil.AddWait(command, &r.wait, &r.timeout, true, "the test is over", 0, "to its end")
+	cmdutil.AddWait(command, &r.wait, true, "the test is over", 0, "to its end")
 	command.Flags().BoolVar(&r.noWait, "no-wait", false, "do not follow it")
 	cmdutil.KeepOldFlag(command, "no-wait", "wait=false")
 	r.output = cmdutil.NewOutput(command)
@@ -86,8 +85,8 @@ func (r *runCommand) run(ctx context.Context, args []string) error {
 	}
 	telling := r.dryRun.Telling(r.output.Telling(r.hub))
 	telling.Say("loadtest.hollowfleet.io/%s created", test.Name)
-	if r.wait && !r.noWait && !r.dryRun.Active() {
-		err = followTest(ctx, telling, c, test, r.timeout)
+	if r.wait.Enabled && !r.noWait && !r.dryRun.Active() {
+		err = followTest(ctx, telling, c, test, r.wait.Timeout)
 	}
 	return errors.Join(r.output.Result(r.hub, test, cmdutil.Fact{Name: "Message", Value: test.Status.Message}), err)
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,23 +92,34 @@ func newKeep(hub *cmdutil.Hub, dir *string) *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&options.DirID, dirIDFlag, "", "ID of the directory, if it has been taken for this fleet")
-	command.Flags().StringVar(&options.BinDir, "bin-dir", "", "directory of the programs")
 	command.Flags().StringSliceVar(&options.Clusters, "cluster", nil, "names of the workload clusters")
 	addOwner(command, &pid)
-	addProgramArgs(command, &options.HubArgs, &options.AgentArgs)
-	addNodesPerPack(command, &options.NodesPerPack)
+	addPrograms(command, &options.Programs)
 	return command
 }
 
-const (
-	nodesPerPackFlag = "nodes-per-pack"
-	// defaultNodesPerPack is that of "simcluster start".
-	defaultNodesPerPack = 25
-)
+// defaultNodesPerPack is that of "simcluster start".
+const defaultNodesPerPack = 25
 
-func addNodesPerPack(command *cobra.Command, nodes *int) {
-	command.Flags().IntVar(nodes, nodesPerPackFlag, defaultNodesPerPack,
+func addPrograms(command *cobra.Command, programs *localfleet.Programs) {
+	flags := command.Flags()
+	flags.StringVar(&programs.BinDir, "bin-dir", besideMe(), "directory of the programs hub, agent, simcluster and hollow-node")
+	flags.IntVar(&programs.NodesPerPack, "nodes-per-pack", defaultNodesPerPack,
 		"how many nodes of a cluster share a process, which saves memory and processor time; with 1 a node that crashes ends no other")
+	flags.StringArrayVar(&programs.HubArgs, "hub-arg", nil, "extra argument for the hub, such as --hub-arg=--metrics-address=127.0.0.1:8080; can be given several times")
+	flags.StringArrayVar(&programs.AgentArgs, "agent-arg", nil, "extra argument for each agent, such as --agent-arg=--freeze-after=6s; can be given several times")
+}
+
+// programFlags are the flags of addPrograms with which another process has the same programs.
+func programFlags(programs localfleet.Programs) []string {
+	flags := []string{"--bin-dir", programs.BinDir, "--nodes-per-pack", strconv.Itoa(programs.NodesPerPack)}
+	for _, arg := range programs.HubArgs {
+		flags = append(flags, "--hub-arg", arg)
+	}
+	for _, arg := range programs.AgentArgs {
+		flags = append(flags, "--agent-arg", arg)
+	}
+	return flags
 }
 
 const (
@@ -118,11 +130,6 @@ const (
 
 func addOwner(command *cobra.Command, pid *int) {
 	command.Flags().IntVar(pid, ownerFlag, 0, `end the fleet, and remove its files, when the process with this ID ends (default: it stays until "local down")`)
-}
-
-func addProgramArgs(command *cobra.Command, hub, agents *[]string) {
-	command.Flags().StringArrayVar(hub, "hub-arg", nil, "extra argument for the hub, such as --hub-arg=--metrics-address=127.0.0.1:8080; can be given several times")
-	command.Flags().StringArrayVar(agents, "agent-arg", nil, "extra argument for each agent, such as --agent-arg=--freeze-after=6s; can be given several times")
 }
 
 // ownerOf is the process that a fleet is for; nil if the fleet is to stay.

@@ -38,7 +38,7 @@ func options(t *testing.T) *upOptions {
 		NewWithT(t).Expect(os.WriteFile(filepath.Join(bin, name), nil, 0o755)).To(Succeed())
 	}
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
-	return &upOptions{hub: cmdutil.NewHub(streams), dir: filepath.Join(t.TempDir(), "fleet"), binDir: bin, clusters: 2, machines: 1, nodesPerPack: 1, timeout: time.Minute}
+	return &upOptions{hub: cmdutil.NewHub(streams), dir: filepath.Join(t.TempDir(), "fleet"), clusters: 2, workers: workers{machines: 1}, Programs: localfleet.Programs{BinDir: bin, NodesPerPack: 1}, timeout: time.Minute}
 }
 
 func TestWhatCannotBeStarted(t *testing.T) {
@@ -48,14 +48,14 @@ func TestWhatCannotBeStarted(t *testing.T) {
 		says   string
 	}{
 		"all well":          {func(*upOptions) {}, cmdutil.OK, ""},
-		"no machines":       {func(o *upOptions) { o.machines = 0 }, cmdutil.OK, ""},
+		"no machines":       {func(o *upOptions) { o.workers.machines = 0 }, cmdutil.OK, ""},
 		"no cluster":        {func(o *upOptions) { o.clusters = 0 }, cmdutil.BadUsage, "--clusters"},
-		"negative machines": {func(o *upOptions) { o.machines = -1 }, cmdutil.BadUsage, "--machines"},
-		"no node in a pack": {func(o *upOptions) { o.nodesPerPack = 0 }, cmdutil.BadUsage, "--nodes-per-pack"},
-		"no version":        {func(o *upOptions) { o.versions = []string{"v1.36.2", "latest"} }, cmdutil.BadUsage, `"latest" is not a version`},
+		"negative machines": {func(o *upOptions) { o.workers.machines = -1 }, cmdutil.BadUsage, "--machines"},
+		"no node in a pack": {func(o *upOptions) { o.NodesPerPack = 0 }, cmdutil.BadUsage, "--nodes-per-pack"},
+		"no version":        {func(o *upOptions) { o.workers.versions = []string{"v1.36.2", "latest"} }, cmdutil.BadUsage, `"latest" is not a version`},
 		"negative timeout":  {func(o *upOptions) { o.timeout = -1 }, cmdutil.BadUsage, "--timeout"},
 		"unknown check":     {func(o *upOptions) { o.ignored = []string{"memory", "ram"} }, cmdutil.BadUsage, `--ignore-preflight-errors: want one of memory, cpu, inotify, open-files, tasks, disk, all, got "ram"`},
-		"program missing":   {func(o *upOptions) { o.binDir = t.TempDir() }, cmdutil.Failed, "run make build"},
+		"program missing":   {func(o *upOptions) { o.BinDir = t.TempDir() }, cmdutil.Failed, "run make build"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -74,7 +74,7 @@ func TestAFleetThatDoesNotFitStartsNothing(t *testing.T) {
 	g := NewWithT(t)
 	o := options(t)
 	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
-	o.hub, o.clusters, o.machines = cmdutil.NewHub(streams), mostClusters, mostMachines
+	o.hub, o.clusters, o.workers.machines = cmdutil.NewHub(streams), mostClusters, mostMachines
 	err := o.run(t.Context())
 	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Refused))
 	g.Expect(err).To(MatchError(And(ContainSubstring("nothing was started:\nmemory: the fleet needs "), MatchRegexp("To start it all the same, use --ignore-preflight-errors=memory,cpu"))))
@@ -99,10 +99,10 @@ func TestTheTimeoutGrowsWithTheFleet(t *testing.T) {
 
 func TestClustersTakeTurnsWithVersions(t *testing.T) {
 	g := NewWithT(t)
-	o := &upOptions{clusters: 3, versions: []string{"v1.36.2", "v1.37.1"}}
-	g.Expect(o.clusterNames()).To(Equal([]string{"c1", "c2", "c3"}))
+	o := workers{versions: []string{"v1.36.2", "v1.37.1"}}
+	g.Expect((&upOptions{clusters: 3}).clusterNames()).To(Equal([]string{"c1", "c2", "c3"}))
 	g.Expect([]string{o.versionOf(0), o.versionOf(1), o.versionOf(2)}).To(Equal([]string{"v1.36.2", "v1.37.1", "v1.36.2"}))
-	g.Expect((&upOptions{}).versionOf(1)).To(BeEmpty())
+	g.Expect(workers{}.versionOf(1)).To(BeEmpty())
 }
 
 func TestStatusTellsWhatEnded(t *testing.T) {

@@ -18,7 +18,7 @@ func defaultTimeout(clusters, machines int) time.Duration {
 
 // checkNeeds prints what the fleet needs and what this machine has, and refuses a fleet that does not fit.
 func (o *upOptions) checkNeeds() error {
-	fleet := preflight.Fleet{Clusters: o.clusters, Machines: o.machines, NodesPerPack: o.nodesPerPack}
+	fleet := preflight.Fleet{Clusters: o.clusters, Machines: o.workers.machines, NodesPerPack: o.NodesPerPack}
 	report := preflight.Check(fleet, preflight.ThisMachine.Available(o.dir), o.ignored...)
 	if o.dryRun && o.output.isStructured() {
 		if err := printStructured(o.hub.Out, report, o.output); err != nil {

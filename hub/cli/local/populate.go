@@ -52,33 +52,33 @@ func (o *upOptions) createMachines(ctx context.Context) error {
 			return fmt.Errorf("waiting for cluster %s to be ready: %w", name, err)
 		}
 		o.printf("  %s: ready", name)
-		if o.machines == 0 {
+		if o.workers.machines == 0 {
 			continue
 		}
-		for _, object := range localfleet.Workers(name, int32(o.machines), o.versionOf(i)) {
+		for _, object := range localfleet.Workers(name, int32(o.workers.machines), o.workers.versionOf(i)) {
 			if err := c.Create(ctx, object); err != nil {
 				return fmt.Errorf("creating %T %s/%s: %w", object, name, object.GetName(), err)
 			}
 		}
 	}
-	if o.machines == 0 {
+	if o.workers.machines == 0 {
 		return nil
 	}
 	for _, name := range names {
-		if err := awaitMachines(ctx, c, name, int32(o.machines)); err != nil {
+		if err := awaitMachines(ctx, c, name, int32(o.workers.machines)); err != nil {
 			return fmt.Errorf("waiting for the machines of cluster %s: %w", name, err)
 		}
-		o.printf("  %s: %s ready", name, plural.Count(o.machines, "machine"))
+		o.printf("  %s: %s ready", name, plural.Count(o.workers.machines, "machine"))
 	}
-	return awaitCounts(ctx, c, names, int32(o.machines))
+	return awaitCounts(ctx, c, names, int32(o.workers.machines))
 }
 
 // versionOf is the kubelet version for the cluster of that index: they take turns.
-func (o *upOptions) versionOf(index int) string {
-	if len(o.versions) == 0 {
+func (w workers) versionOf(index int) string {
+	if len(w.versions) == 0 {
 		return ""
 	}
-	return o.versions[index%len(o.versions)]
+	return w.versions[index%len(w.versions)]
 }
 
 func awaitReady(ctx context.Context, c client.WithWatch, name string) error {

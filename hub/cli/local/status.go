@@ -176,8 +176,8 @@ func (o *upOptions) printSummary() error {
 	}
 	say("\nTry:\n\n  export KUBECONFIG=%s", joining.ShellQuote(report.Hub.Kubeconfig))
 	say("  kubectl hollow cluster list\n  kubectl get fleet -A")
-	if o.machines > 0 {
-		say("  kubectl -n %s scale machinedeployment %s --replicas %d", first.Name, localfleet.WorkersName, o.machines+2)
+	if o.workers.machines > 0 {
+		say("  kubectl -n %s scale machinedeployment %s --replicas %d", first.Name, localfleet.WorkersName, o.workers.machines+2)
 	}
 	say("  kubectl --kubeconfig %s get nodes -o wide", joining.ShellQuote(first.Kubeconfig))
 	say("\nEnd it:\n\n  %s", writtenCommand("down", o.dir))

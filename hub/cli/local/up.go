@@ -55,24 +55,26 @@ type upOptions struct {
 	dir string
 	// temporary says that the directory was made for this fleet and is to be removed with it.
 	temporary bool
-	binDir    string
-	clusters  int
-	machines  int
-	versions  []string
-	// nodesPerPack is how many hollow nodes of a cluster share a process.
-	nodesPerPack int
+	localfleet.Programs
+	clusters int
+	workers  workers
 	// dryRun says only what the fleet needs. ignored are the preflight checks whose errors are warnings.
 	dryRun  bool
 	ignored []string
 	// timeout is 0 for one that grows with the fleet.
 	timeout time.Duration
 	// owner is the ID of the process that the fleet is for; 0 if the fleet is to stay.
-	owner     int
-	hubArgs   []string
-	agentArgs []string
-	output    format
+	owner  int
+	output format
 	// progress takes what is told while the fleet starts: standard output is for the result alone if that has a format.
 	progress io.Writer
+}
+
+// workers are the Machines that each cluster gets.
+type workers struct {
+	machines int
+	// versions are those of the kubelets; clusters take turns.
+	versions []string
 }
 
 func newUp(hub *cmdutil.Hub, dir *string) *cobra.Command {
@@ -99,16 +101,14 @@ With -o the command prints the output of "local status" in that format, and its 
 	}
 	flags := command.Flags()
 	flags.IntVar(&o.clusters, "clusters", 3, "number of workload clusters")
-	flags.IntVar(&o.machines, "machines", 3, "number of machines in each cluster; 0 creates no MachineDeployment")
-	flags.StringArrayVar(&o.versions, "kubelet-version", nil, "kubelet version that the Nodes report, such as v1.36.2; if given several times, clusters take turns (default: the version of the kubelet code)")
+	flags.IntVar(&o.workers.machines, "machines", 3, "number of machines in each cluster; 0 creates no MachineDeployment")
+	flags.StringArrayVar(&o.workers.versions, "kubelet-version", nil, "kubelet version that the Nodes report, such as v1.36.2; if given several times, clusters take turns (default: the version of the kubelet code)")
 	flags.DurationVar(&o.timeout, "timeout", 0, "longest time to wait; after it, everything that was started is ended (default: 5m, and 20s more for each cluster and 1s for each machine)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "start nothing: print what the fleet needs and what this machine has; the exit code is 4 if it does not fit")
 	flags.StringSliceVar(&o.ignored, ignoreFlag, nil, "checks whose errors are only warnings: "+strings.Join(preflight.Names, ", "))
-	flags.StringVar(&o.binDir, "bin-dir", besideMe(), "directory of the programs hub, agent, simcluster and hollow-node")
 	flags.BoolVar(&o.temporary, "temporary-dir", false, "remove the directory with the fleet if nothing else is in it, even if it existed before")
 	addOwner(command, &o.owner)
-	addProgramArgs(command, &o.hubArgs, &o.agentArgs)
-	addNodesPerPack(command, &o.nodesPerPack)
+	addPrograms(command, &o.Programs)
 	cmdutil.ChoiceP(command, &o.output, "output", "o", cmdutil.OutputUsage(formats...), formats...)
 	return command
 }
@@ -129,11 +129,11 @@ func (o *upOptions) validateFlags() error {
 	if o.clusters < 1 || o.clusters > mostClusters {
 		return cmdutil.Usage("--clusters: want 1 to %d, got %d", mostClusters, o.clusters)
 	}
-	if o.machines < 0 || o.machines > mostMachines {
-		return cmdutil.Usage("--machines: want 0 to %d, got %d", mostMachines, o.machines)
+	if o.workers.machines < 0 || o.workers.machines > mostMachines {
+		return cmdutil.Usage("--machines: want 0 to %d, got %d", mostMachines, o.workers.machines)
 	}
-	if o.nodesPerPack < 1 {
-		return cmdutil.Usage("--nodes-per-pack: want at least 1, got %d", o.nodesPerPack)
+	if o.NodesPerPack < 1 {
+		return cmdutil.Usage("--nodes-per-pack: want at least 1, got %d", o.NodesPerPack)
 	}
 	if o.timeout < 0 {
 		return cmdutil.Usage("--timeout: want more than 0s, got %s", o.timeout)
@@ -143,14 +143,14 @@ func (o *upOptions) validateFlags() error {
 			return cmdutil.Usage("--%s: want one of %s, got %q", ignoreFlag, strings.Join(preflight.Names, ", "), name)
 		}
 	}
-	for _, text := range o.versions {
+	for _, text := range o.workers.versions {
 		if _, err := version.ParseSemantic(text); err != nil {
 			return cmdutil.Usage("--kubelet-version: %q is not a version: write it as v1.36.2", text)
 		}
 	}
 	for _, name := range programs {
-		if _, err := os.Stat(filepath.Join(o.binDir, name)); err != nil {
-			return fmt.Errorf("program %s is not in %s: run make build, or name its directory with --bin-dir", name, o.binDir)
+		if _, err := os.Stat(filepath.Join(o.BinDir, name)); err != nil {
+			return fmt.Errorf("program %s is not in %s: run make build, or name its directory with --bin-dir", name, o.BinDir)
 		}
 	}
 	return nil
@@ -199,7 +199,7 @@ func (o *upOptions) run(ctx context.Context) error {
 	}
 	ctx, stop := whileRuns(ctx, owner)
 	defer stop()
-	timeout := cmp.Or(o.timeout, defaultTimeout(o.clusters, o.machines))
+	timeout := cmp.Or(o.timeout, defaultTimeout(o.clusters, o.workers.machines))
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, cmdutil.Timeout("the fleet was not up after %s, and was ended", timeout))
 	defer cancel()
 	id, err := o.takeDirectory()
@@ -266,15 +266,9 @@ func (o *upOptions) startKeeper(id string) (*process.Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
-	args := []string{"local", keepName, "--dir", o.dir, "--" + dirIDFlag, id, "--bin-dir", o.binDir, "--" + nodesPerPackFlag, strconv.Itoa(o.nodesPerPack)}
+	args := append([]string{"local", keepName, "--dir", o.dir, "--" + dirIDFlag, id}, programFlags(o.Programs)...)
 	for _, name := range o.clusterNames() {
 		args = append(args, "--cluster", name)
-	}
-	for _, arg := range o.hubArgs {
-		args = append(args, "--hub-arg", arg)
-	}
-	for _, arg := range o.agentArgs {
-		args = append(args, "--agent-arg", arg)
 	}
 	if o.owner != 0 {
 		args = append(args, "--"+ownerFlag, strconv.Itoa(o.owner))

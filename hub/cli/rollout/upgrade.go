@@ -21,9 +21,8 @@ import (
 // upgradeOptions are the flags of "upgrade".
 type upgradeOptions struct {
 	kubelet string
-	wait    bool
+	wait    cmdutil.Wait
 	force   bool
-	timeout time.Duration
 	dryRun  *cmdutil.DryRun
 }
 
@@ -59,7 +58,7 @@ Interrupting --wait does not stop the upgrade.`,
 		})
 	})
 	c.Flags().StringVar(&o.kubelet, "kubelet", "", "the kubelet version, such as v1.37.1 (required)")
-	cmdutil.AddWait(c, &o.wait, &o.timeout, false, "the rollout is complete or has failed", 0, "for as long as the rollout makes progress")
+	cmdutil.AddWait(c, &o.wait, false, "the rollout is complete or has failed", 0, "for as long as the rollout makes progress")
 	c.Flags().BoolVar(&o.force, "force", false, "write the version even if no cluster can start with it for now")
 	output, o.dryRun = cmdutil.NewOutput(c), cmdutil.NewDryRun(c)
 	return c
@@ -97,8 +96,8 @@ func (s *subject) upgradeObject(ctx context.Context, o *upgradeOptions) ([]cmdut
 	switch {
 	case o.dryRun.Active():
 		return facts, nil
-	case o.wait:
-		return facts, s.followRollout(ctx, o.timeout)
+	case o.wait.Enabled:
+		return facts, s.followRollout(ctx, o.wait.Timeout)
 	}
 	s.hub.Note("To follow it: kubectl hollow rollout status %s", s.commandArguments())
 	return facts, nil
@@ -119,7 +118,7 @@ func (o *upgradeOptions) checkFlags() error {
 	if _, err := version.ParseSemantic(o.kubelet); err != nil {
 		return cmdutil.Usage("--kubelet: %q is not a version: want one such as v1.37.1", o.kubelet)
 	}
-	if o.timeout > 0 && !o.wait {
+	if o.wait.Timeout > 0 && !o.wait.Enabled {
 		return cmdutil.Usage("--timeout needs --wait")
 	}
 	return nil

@@ -119,7 +119,7 @@ func unmarkedError(dir string, state State) error {
 // claimDirectory takes the fleet's directory, or continues with one that the caller has taken, and records the fleet there.
 func (f *Fleet) claimDirectory() error {
 	if f.options.DirID == "" {
-		id, err := Take(f.options.Dir, f.options.TemporaryDir)
+		id, err := Take(f.options.Dir, false)
 		if err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ func precious(t *testing.T) (dir string, unchanged func()) {
 func TestUpRefusesADirectoryWithFilesAndTouchesNone(t *testing.T) {
 	g := NewWithT(t)
 	dir, unchanged := precious(t)
-	_, err := localfleet.Up(context.Background(), localfleet.Options{Dir: dir, BinDir: t.TempDir(), Clusters: []string{"c1"}})
+	_, err := localfleet.Up(context.Background(), localfleet.Options{Dir: dir, Programs: localfleet.Programs{BinDir: t.TempDir()}, Clusters: []string{"c1"}})
 	g.Expect(err).To(MatchError(localfleet.ErrUnusable))
 	unchanged()
 }
@@ -117,11 +117,11 @@ func TestAStartThatWasKilledIsClearedAway(t *testing.T) {
 	g.Expect(left).To(BeEmpty())
 	g.Expect(dir).NotTo(BeADirectory())
 
-	_, err = localfleet.Up(t.Context(), localfleet.Options{Dir: dir, DirID: id, BinDir: t.TempDir(), Clusters: []string{"c1"}})
+	_, err = localfleet.Up(t.Context(), localfleet.Options{Dir: dir, DirID: id, Programs: localfleet.Programs{BinDir: t.TempDir()}, Clusters: []string{"c1"}})
 	g.Expect(err).To(MatchError(localfleet.ErrNoFleet), "its keeper comes too late")
 	_, err = localfleet.Take(dir, false)
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = localfleet.Up(t.Context(), localfleet.Options{Dir: dir, DirID: id, BinDir: t.TempDir(), Clusters: []string{"c1"}})
+	_, err = localfleet.Up(t.Context(), localfleet.Options{Dir: dir, DirID: id, Programs: localfleet.Programs{BinDir: t.TempDir()}, Clusters: []string{"c1"}})
 	g.Expect(err).To(MatchError(ContainSubstring("another fleet is there now")))
 	g.Expect(localfleet.Check(dir)).To(Succeed())
 }

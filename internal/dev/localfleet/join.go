@@ -40,7 +40,7 @@ func (f *Fleet) Join(ctx context.Context, member *Member) error {
 		return err
 	}
 	request := joining.Request{
-		Cluster: member.Name, Accept: joining.AcceptNow, Credential: f.options.Credential,
+		Cluster: member.Name, Accept: joining.AcceptNow,
 		TokenTTL: joining.DefaultTokenTTL, Again: true, Labels: map[string]string{StageLabel: f.stageDirectory(member)},
 	}
 	request.Deliver = func(result *joining.Result) error {

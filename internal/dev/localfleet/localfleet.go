@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
@@ -44,33 +43,29 @@ const (
 type Options struct {
 	// Dir takes everything that the fleet writes. It must not exist yet, or be empty.
 	Dir string
-	// TemporaryDir says that Dir is for this fleet alone, and is to be removed with it even if it was there before.
-	TemporaryDir bool
 	// DirID is the ID that Take returned, if the caller has taken Dir already.
 	DirID string
-	// BinDir holds the built programs hub, agent, simcluster and hollow-node.
-	BinDir string
+	Programs
 	// Clusters are the names of the workload clusters.
 	Clusters []string
-	// NodesPerPack is how many hollow nodes of a cluster share a process. Default: 1, so that each can be ended by itself.
-	NodesPerPack int
-	// Detached lets the fleet outlive this process; it is ended by Down.
-	Detached bool
 	// Owner is the process that the fleet is for. Default: this one.
 	Owner *process.Identity
 	// Kept says that the caller calls Keep, and ends the fleet when it gets SIGTERM.
 	Kept bool
-	// Credential is what the agents use on the hub. Default: certificates.
-	Credential v1alpha1.CredentialType
-	// HubArgs and AgentArgs are added to the command lines of hub and agents.
-	HubArgs, AgentArgs []string
-	// ControlPlaneArgs returns what is added to the command line of the simcluster of that name, FromHub or one of
-	// Clusters, whose data directory is dir. It may be nil.
-	ControlPlaneArgs func(name, dir string) ([]string, error)
-	// Route leads the connections of hub and agents another way than the direct one. It may be nil.
-	Route Route
+	// Cables lead connections another way than the direct one. They may be nil.
+	Cables Cables
 	// Progress is told what has been done, a line each. It may be nil.
 	Progress func(line string)
+}
+
+// Programs are what a fleet runs.
+type Programs struct {
+	// BinDir holds the built programs hub, agent, simcluster and hollow-node.
+	BinDir string
+	// NodesPerPack is how many hollow nodes of a cluster share a process. Default: 1, so that each can be ended by itself.
+	NodesPerPack int
+	// HubArgs and AgentArgs are added to the command lines of hub and agents.
+	HubArgs, AgentArgs []string
 }
 
 // Fleet is a running fleet.
@@ -206,8 +201,8 @@ func (f *Fleet) startCluster(ctx context.Context, member *Member) error {
 
 func (f *Fleet) startControlPlane(ctx context.Context, name string, components []string) (*process.Cluster, client.WithWatch, error) {
 	args := []string{"--nodes-per-pack", strconv.Itoa(max(f.options.NodesPerPack, 1))}
-	if f.options.ControlPlaneArgs != nil {
-		more, err := f.options.ControlPlaneArgs(name, f.pathOf(name))
+	if f.options.Cables != nil {
+		more, err := f.options.Cables.ControlPlaneArgs(name, f.pathOf(name))
 		if err != nil {
 			return nil, nil, fmt.Errorf("choosing the arguments of the control plane of %s: %w", name, err)
 		}
@@ -215,8 +210,7 @@ func (f *Fleet) startControlPlane(ctx context.Context, name string, components [
 	}
 	cluster, err := process.StartCluster(ctx, process.ClusterOptions{
 		Name: name, Dir: f.pathOf(name), LogFile: LogFile(f.options.Dir, clusterPrefix+name), KubeconfigDir: f.kubeconfigDir(name), Binary: f.binaryPath("simcluster"), Components: components,
-		Images: map[string]string{HollowNodeImage: f.options.BinDir}, Detached: f.options.Detached,
-		Args: args,
+		Images: map[string]string{HollowNodeImage: f.options.BinDir}, Args: args,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -256,7 +250,7 @@ func (f *Fleet) StartHubProcess(ctx context.Context) error {
 func (f *Fleet) startProcess(name, program string, args []string) (*process.Process, error) {
 	started, err := process.Start(process.Spec{
 		Name: name, Path: f.binaryPath(program), Args: args,
-		LogFile: LogFile(f.options.Dir, name), Detached: f.options.Detached,
+		LogFile: LogFile(f.options.Dir, name),
 	})
 	if err != nil {
 		return nil, err

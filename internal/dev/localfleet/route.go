@@ -38,20 +38,26 @@ func (l Link) String() string {
 	return fmt.Sprintf("%s to %s API server", from, l.To)
 }
 
-// Route tells at which address the program that a link is for finds the API server that listens on address. It is
-// asked at each start of the program. The certificates of the API servers are for 127.0.0.1, with any port.
-type Route func(link Link, address string) (string, error)
+// Cables are ways through which the connections of a fleet lead.
+type Cables interface {
+	// Route tells at which address the program that a link is for finds the API server that listens on address. It is
+	// asked at each start of the program. The certificates of the API servers are for 127.0.0.1, with any port.
+	Route(link Link, address string) (string, error)
+	// ControlPlaneArgs returns what is added to the command line of the simcluster of that name, FromHub or one of
+	// Options.Clusters, whose data directory is dir.
+	ControlPlaneArgs(name, dir string) ([]string, error)
+}
 
 // routedServer is where link leads when the API server is at the URL server.
 func (f *Fleet) routedServer(link Link, server string) (string, error) {
-	if f.options.Route == nil {
+	if f.options.Cables == nil {
 		return server, nil
 	}
 	parsed, err := url.Parse(server)
 	if err != nil {
 		return "", fmt.Errorf("routing %s: %w", link, err)
 	}
-	if parsed.Host, err = f.options.Route(link, parsed.Host); err != nil {
+	if parsed.Host, err = f.options.Cables.Route(link, parsed.Host); err != nil {
 		return "", fmt.Errorf("routing %s: %w", link, err)
 	}
 	return parsed.String(), nil

@@ -23,15 +23,22 @@ func kubeconfigFor(t *testing.T, server string) string {
 	return path
 }
 
+// route is Cables between programs and API servers alone.
+type route func(Link, string) (string, error)
+
+func (r route) Route(link Link, address string) (string, error) { return r(link, address) }
+
+func (route) ControlPlaneArgs(string, string) ([]string, error) { return nil, nil }
+
 func TestRouteLeadsAKubeconfigElsewhere(t *testing.T) {
 	g := NewWithT(t)
 	path := kubeconfigFor(t, "https://127.0.0.1:1001")
 	asked := Link{From: "c1", To: TargetServer}
-	fleet := &Fleet{options: Options{Route: func(link Link, address string) (string, error) {
+	fleet := &Fleet{options: Options{Cables: route(func(link Link, address string) (string, error) {
 		g.Expect(link).To(Equal(asked))
 		g.Expect(address).To(Equal("127.0.0.1:1001"))
 		return "127.0.0.1:2002", nil
-	}}}
+	})}}
 	routed, server, err := fleet.routedKubeconfig(asked, path)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server).To(Equal("https://127.0.0.1:2002"))
@@ -56,7 +63,7 @@ func TestWithoutARouteAKubeconfigStays(t *testing.T) {
 
 func TestARouteThatFailsIsNamed(t *testing.T) {
 	g := NewWithT(t)
-	fleet := &Fleet{options: Options{Route: func(Link, string) (string, error) { return "", errors.New("no cable left") }}}
+	fleet := &Fleet{options: Options{Cables: route(func(Link, string) (string, error) { return "", errors.New("no cable left") })}}
 	_, _, err := fleet.routedKubeconfig(Link{From: "c1", To: HubServer}, kubeconfigFor(t, "https://127.0.0.1:1001"))
 	g.Expect(err).To(MatchError(ContainSubstring("agent c1 to hub API server: no cable left")))
 }

@@ -45,7 +45,7 @@ func TestDownEndsWhatAnotherProcessStarted(t *testing.T) {
 func TestUpEndsWhatItStartedWhenAProgramIsMissing(t *testing.T) {
 	g := NewWithT(t)
 	dir := filepath.Join(t.TempDir(), "fleet")
-	_, err := localfleet.Up(context.Background(), localfleet.Options{Dir: dir, BinDir: t.TempDir(), Clusters: []string{"c1"}})
+	_, err := localfleet.Up(context.Background(), localfleet.Options{Dir: dir, Programs: localfleet.Programs{BinDir: t.TempDir()}, Clusters: []string{"c1"}})
 	g.Expect(err).To(MatchError(ContainSubstring("simcluster")))
 	g.Expect(dir).NotTo(BeADirectory())
 }

@@ -43,8 +43,6 @@ type ClusterOptions struct {
 	Components []string
 	// Images maps an image name to the directory whose programs its podhost runs for it.
 	Images map[string]string
-	// Detached lets the cluster outlive this
-	Detached bool
 	// Args are further arguments of "simcluster start".
 	Args []string
 }
@@ -85,12 +83,9 @@ func StartCluster(ctx context.Context, options ClusterOptions) (*Cluster, error)
 	for _, image := range slices.Sorted(maps.Keys(options.Images)) {
 		args = append(args, "--image", image+"="+options.Images[image])
 	}
-	if options.Detached {
-		args = append(args, "--exit-with-parent=false")
-	}
 	supervisor, err := Start(Spec{
 		Name: "cluster " + options.Name, Path: options.Binary, Args: append(args, options.Args...),
-		LogFile: options.LogFile, Detached: options.Detached,
+		LogFile: options.LogFile,
 	})
 	if err != nil {
 		return nil, err

@@ -44,6 +44,6 @@ func TestChaos(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	fleet = fleettest.StartCabled(ctx, localfleet.Options{
-		Clusters: []string{"c1", "c2"}, AgentArgs: []string{"--freeze-after", freezeAfter.String()},
+		Clusters: []string{"c1", "c2"}, Programs: localfleet.Programs{AgentArgs: []string{"--freeze-after", freezeAfter.String()}},
 	})
 }, NodeTimeout(fleettest.StartTimeout))

@@ -47,9 +47,11 @@ func TestFaults(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	fleet = fleettest.StartCabled(ctx, localfleet.Options{
-		Clusters:  names(),
-		HubArgs:   []string{"--heartbeat-period", "1s", "--heartbeat-grace", "8s"},
-		AgentArgs: []string{"--freeze-after", freezeAfter.String()},
+		Clusters: names(),
+		Programs: localfleet.Programs{
+			HubArgs:   []string{"--heartbeat-period", "1s", "--heartbeat-grace", "8s"},
+			AgentArgs: []string{"--freeze-after", freezeAfter.String()},
+		},
 	})
 	fleet.KeepHub = true
 	broken, other = fleet.Members[0], fleet.Members[1]

@@ -32,8 +32,7 @@ func StartCabled(ctx context.Context, options localfleet.Options) *Fleet {
 	cables := &Cables{wires: map[localfleet.Link]*wire.Wire{}}
 	// Before the fleet's own cleanup, so after it.
 	DeferCleanup(func() { Expect(cables.close()).To(Succeed()) })
-	options.Route = cables.route
-	options.ControlPlaneArgs = cables.controlPlaneArgs
+	options.Cables = cables
 	fleet := Start(ctx, options)
 	fleet.cables = cables
 	return fleet
@@ -42,8 +41,8 @@ func StartCabled(ctx context.Context, options localfleet.Options) *Fleet {
 // etcd is what an API server has its cable to.
 const etcd localfleet.Server = "etcd"
 
-// controlPlaneArgs lets an API server reach its etcd over a wire.
-func (c *Cables) controlPlaneArgs(name, dir string) ([]string, error) {
+// ControlPlaneArgs lets an API server reach its etcd over a wire.
+func (c *Cables) ControlPlaneArgs(name, dir string) ([]string, error) {
 	laid, err := wire.NewToSocket(filepath.Join(dir, "run", "etcd.sock"))
 	if err != nil {
 		return nil, err
@@ -54,8 +53,8 @@ func (c *Cables) controlPlaneArgs(name, dir string) ([]string, error) {
 	return []string{"--apiserver-arg", "etcd-servers=http://" + laid.Address(), "--controller-manager-arg", nodeGrace}, nil
 }
 
-// route lays a wire for link when it is asked for the first time: a program that is started again finds the same one.
-func (c *Cables) route(link localfleet.Link, address string) (string, error) {
+// Route lays a wire for link when it is asked for the first time: a program that is started again finds the same one.
+func (c *Cables) Route(link localfleet.Link, address string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.wires[link] == nil {

@@ -45,7 +45,8 @@ func Start(ctx context.Context, options localfleet.Options) *Fleet {
 	options.Dir, err = os.MkdirTemp("", "hollowfleet-integration-")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.Chmod(options.Dir, 0o755)).To(Succeed())
-	options.TemporaryDir = true
+	options.DirID, err = localfleet.Take(options.Dir, true)
+	Expect(err).NotTo(HaveOccurred())
 	options.Progress = func(line string) { GinkgoWriter.Println(line) }
 	limited, cancel := context.WithTimeout(ctx, StartTimeout)
 	defer cancel()

@@ -115,7 +115,7 @@ var _ = Describe("A new hub", func() {
 		was := look(ctx, NewWithT(GinkgoT()))
 
 		By("letting the cluster join an empty hub")
-		other := fleettest.Start(ctx, localfleet.Options{HubArgs: hubArgs})
+		other := fleettest.Start(ctx, localfleet.Options{Programs: localfleet.Programs{HubArgs: hubArgs}})
 		end(busy.Agent, syscall.SIGTERM)
 		agent := newcomer(ctx, other)
 		expectStrange(ctx, other, busy.Name, v1alpha1.ReasonHubChanged)
