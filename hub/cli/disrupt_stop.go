@@ -83,13 +83,18 @@ func (d *disruptStop) run(ctx context.Context, name string) error {
 
 // restoreNodes pauses a disruption, and waits until no run of it has Nodes that are not healthy again. It returns the clusters where some
 // are when the time is over.
-func (d *disruptStop) restoreNodes(ctx context.Context, c client.Client, disruption *v1alpha1.NodeDisruption) ([]string, error) {
+func (d *disruptStop) restoreNodes(ctx context.Context, c client.WithWatch, disruption *v1alpha1.NodeDisruption) ([]string, error) {
 	runs := &v1alpha1.NodeDisruptionRunList{}
 	of := client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: disruption.Name}
 	if err := c.List(ctx, runs, of); err != nil {
 		return nil, fmt.Errorf("listing its runs: %w", err)
 	}
-	if len(unrestoredNodes(runs)) == 0 {
+	var all []*v1alpha1.NodeDisruptionRun
+	for i := range runs.Items {
+		all = append(all, &runs.Items[i])
+	}
+	ill := unrestoredNodes(all)
+	if len(ill) == 0 {
 		return nil, nil
 	}
 	patch := client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"paused":true}}`))
@@ -98,35 +103,30 @@ func (d *disruptStop) restoreNodes(ctx context.Context, c client.Client, disrupt
 	}
 	d.hub.Say("nodedisruption.hollowfleet.io/%s paused, to restore its Nodes", disruption.Name)
 	defer d.hub.NoteStoppedHub(ctx, c)()
-	deadline := time.After(d.wait.Timeout)
-	for said := ""; ; {
-		if err := c.List(ctx, runs, of); err != nil {
-			return nil, fmt.Errorf("waiting for the Nodes: %w", err)
-		}
-		now := unrestoredNodes(runs)
-		if len(now) == 0 {
-			d.hub.Say("its Nodes are healthy again")
-			return nil, nil
-		}
-		if text := strings.Join(now, ", "); text != said {
-			said = text
-			d.hub.Say("waiting for %s", text)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting for the Nodes: %w", context.Cause(ctx))
-		case <-deadline:
-			return now, nil
-		case <-time.After(time.Second):
-		}
+	said := ""
+	err := cmdutil.Within(ctx, d.wait.Timeout, func(ctx context.Context) error {
+		return cmdutil.UntilAll(ctx, c, &v1alpha1.NodeDisruptionRunList{}, &v1alpha1.NodeDisruptionRun{}, func(runs []*v1alpha1.NodeDisruptionRun) (bool, error) {
+			ill = unrestoredNodes(runs)
+			if text := strings.Join(ill, ", "); text != "" && text != said {
+				said = text
+				d.hub.Say("waiting for %s", text)
+			}
+			return len(ill) == 0, nil
+		}, of)
+	}, func() error { return nil }) // The disruption is deleted all the same.
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the Nodes: %w", err)
 	}
+	if len(ill) == 0 {
+		d.hub.Say("its Nodes are healthy again")
+	}
+	return ill, nil
 }
 
 // unrestoredNodes says of each cluster whose agent has not restored all Nodes how many it has yet to restore, by name.
-func unrestoredNodes(runs *v1alpha1.NodeDisruptionRunList) []string {
+func unrestoredNodes(runs []*v1alpha1.NodeDisruptionRun) []string {
 	count := map[string]int32{}
-	for i := range runs.Items {
-		run := &runs.Items[i]
+	for _, run := range runs {
 		switch s := &run.Status; {
 		case s.Phase == v1alpha1.NodeDisruptionCompleted || s.Phase == v1alpha1.NodeDisruptionFailed || s.StartTime == nil:
 		case s.Phase == v1alpha1.NodeDisruptionPaused:
@@ -145,23 +145,20 @@ func unrestoredNodes(runs *v1alpha1.NodeDisruptionRunList) []string {
 }
 
 // awaitGone waits until the runs of a deleted disruption are gone.
-func (d *disruptStop) awaitGone(ctx context.Context, c client.Client, name string) error {
-	bounded, cancel := context.WithTimeout(ctx, stopTimeout)
-	defer cancel()
-	for {
-		runs := &v1alpha1.NodeDisruptionRunList{}
-		if err := c.List(bounded, runs, client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: name}); err != nil {
+func (d *disruptStop) awaitGone(ctx context.Context, c client.WithWatch, name string) error {
+	left := "whether its runs are gone is not known"
+	return cmdutil.Within(ctx, stopTimeout, func(ctx context.Context) error {
+		err := cmdutil.UntilAll(ctx, c, &v1alpha1.NodeDisruptionRunList{}, &v1alpha1.NodeDisruptionRun{}, func(runs []*v1alpha1.NodeDisruptionRun) (bool, error) {
+			left = plural.Are(len(runs), "run") + " not gone"
+			return len(runs) == 0, nil
+		}, client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: name})
+		if err != nil {
 			return fmt.Errorf("waiting for the end of its runs: %w", err)
 		}
-		if len(runs.Items) == 0 {
-			d.hub.Say("its runs are gone from all clusters")
-			return nil
-		}
-		select {
-		case <-bounded.Done():
-			return cmdutil.Timeout("%s not gone after %s: %s", plural.Are(len(runs.Items), "run"), stopTimeout,
-				cmdutil.DescribeStoppedHub(ctx, c, "the hub's garbage collector deletes them"))
-		case <-time.After(time.Second):
-		}
-	}
+		d.hub.Say("its runs are gone from all clusters")
+		return nil
+	}, func() error {
+		return cmdutil.Timeout("%s after %s: %s", left, stopTimeout,
+			cmdutil.DescribeStoppedHub(ctx, c, "the hub's garbage collector deletes them"))
+	})
 }

@@ -132,16 +132,15 @@ func writeAcknowledgement(ctx context.Context, c client.Client, cluster *v1alpha
 
 // awaitAcknowledged waits until the finding is not on the Cluster any more.
 func (o *acknowledgeOptions) awaitAcknowledged(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, cluster *v1alpha1.Cluster, finding string) error {
-	limited, cancel := context.WithTimeout(ctx, o.wait.Timeout)
-	defer cancel()
-	err := cmdutil.Until(limited, c, &v1alpha1.ClusterList{}, client.ObjectKeyFromObject(cluster), &v1alpha1.Cluster{},
-		func(seen *v1alpha1.Cluster) (bool, error) {
-			*cluster = *seen
-			return seen.Status.UnacknowledgedHub != finding, nil
-		})
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+	err := cmdutil.Within(ctx, o.wait.Timeout, func(ctx context.Context) error {
+		return cmdutil.Until(ctx, c, &v1alpha1.ClusterList{}, client.ObjectKeyFromObject(cluster), &v1alpha1.Cluster{},
+			func(seen *v1alpha1.Cluster) (bool, error) {
+				*cluster = *seen
+				return seen.Status.UnacknowledgedHub != finding, nil
+			})
+	}, func() error {
 		return cmdutil.Timeout("the agent of cluster %s has not confirmed it within %s: is it running?", cluster.Name, o.wait.Timeout)
-	}
+	})
 	if err != nil {
 		return err
 	}

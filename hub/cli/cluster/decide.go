@@ -160,21 +160,20 @@ func deleteTokens(ctx context.Context, hub *cmdutil.Hub, c client.Client, name s
 
 // awaitReady waits until the cluster is ready, and says what is missing if it does not become so in time.
 func awaitReady(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, name string, timeout time.Duration) error {
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	missing := ""
-	err := cmdutil.Until(limited, c, &v1alpha1.ClusterList{}, client.ObjectKey{Name: name}, &v1alpha1.Cluster{},
-		func(cluster *v1alpha1.Cluster) (bool, error) {
-			ready := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ReadyCondition)
-			if ready == nil || ready.ObservedGeneration < cluster.Generation {
-				return false, nil
-			}
-			missing = fmt.Sprintf("%s: %s", ready.Reason, ready.Message)
-			return ready.Status == metav1.ConditionTrue, nil
-		})
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+	err := cmdutil.Within(ctx, timeout, func(ctx context.Context) error {
+		return cmdutil.Until(ctx, c, &v1alpha1.ClusterList{}, client.ObjectKey{Name: name}, &v1alpha1.Cluster{},
+			func(cluster *v1alpha1.Cluster) (bool, error) {
+				ready := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ReadyCondition)
+				if ready == nil || ready.ObservedGeneration < cluster.Generation {
+					return false, nil
+				}
+				missing = fmt.Sprintf("%s: %s", ready.Reason, ready.Message)
+				return ready.Status == metav1.ConditionTrue, nil
+			})
+	}, func() error {
 		return cmdutil.Timeout("cluster %s is not ready after %s (%s)", name, timeout, cmdutil.DescribeStoppedHub(ctx, c, cmp.Or(missing, "the hub has not read it")))
-	}
+	})
 	if err != nil {
 		return err
 	}

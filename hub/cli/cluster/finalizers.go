@@ -122,26 +122,26 @@ func (r *removal) isNamespaceGone(ctx context.Context, c client.Client) (bool, e
 // awaitGone repeats the pass until all is gone that is being deleted: objects come into deletion after their namespace or kind. A namespace of the
 // same name that the hub has made meanwhile is another one.
 func (o *finalizerOptions) awaitGone(ctx context.Context, telling *cmdutil.Hub, c client.WithWatch, going *removal, given *givenUp) error {
-	limited, cancel := context.WithTimeout(ctx, o.wait.Timeout)
-	defer cancel()
 	name := going.namespace.Name
-	err := wait.PollUntilContextCancel(limited, time.Second, true, func(ctx context.Context) (bool, error) {
-		if gone, err := going.isNamespaceGone(ctx, c); gone || err != nil {
-			return gone, err
+	err := cmdutil.Within(ctx, o.wait.Timeout, func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+			if gone, err := going.isNamespaceGone(ctx, c); gone || err != nil {
+				return gone, err
+			}
+			// Between two reads an object may change, and the next pass reads it again.
+			done, err := given.removeFinalizers(ctx, telling, c, going)
+			if apierrors.IsConflict(err) {
+				return false, nil
+			}
+			return done && !going.deleting, err
+		})
+	}, func() error {
+		if !going.deleting {
+			return cmdutil.Timeout("objects of cluster %s are still being deleted with their kinds after %s: kubectl hollow status names them", name, o.wait.Timeout)
 		}
-		// Between two reads an object may change, and the next pass reads it again.
-		done, err := given.removeFinalizers(ctx, telling, c, going)
-		if apierrors.IsConflict(err) {
-			return false, nil
-		}
-		return done && !going.deleting, err
-	})
-	switch {
-	case err != nil && ctx.Err() == nil && limited.Err() != nil && !going.deleting:
-		return cmdutil.Timeout("objects of cluster %s are still being deleted with their kinds after %s: kubectl hollow status names them", name, o.wait.Timeout)
-	case err != nil && ctx.Err() == nil && limited.Err() != nil:
 		return cmdutil.Timeout("namespace %s is still being deleted after %s: kubectl get namespace %s -o yaml shows why", name, o.wait.Timeout, name)
-	case err != nil:
+	})
+	if err != nil {
 		return err
 	}
 	if going.deleting {

@@ -261,17 +261,16 @@ func (t *freezeTarget) awaitFrozen(ctx context.Context, timeout time.Duration, w
 	if err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	err = cmdutil.Until(limited, t.client, t.list, client.ObjectKeyFromObject(t.object), t.object, func(object client.Object) (bool, error) {
-		t.object = object
-		frozen := frozenCondition(object)
-		return frozen != nil && done(frozen, above), nil
-	})
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+	err = cmdutil.Within(ctx, timeout, func(ctx context.Context) error {
+		return cmdutil.Until(ctx, t.client, t.list, client.ObjectKeyFromObject(t.object), t.object, func(object client.Object) (bool, error) {
+			t.object = object
+			frozen := frozenCondition(object)
+			return frozen != nil && done(frozen, above), nil
+		})
+	}, func() error {
 		return cmdutil.Timeout("the hub has not confirmed within %s that %s is %s: %s", timeout, t.name, what,
 			cmdutil.DescribeStoppedHub(ctx, t.client, "it works, but is slow or has errors: see its log"))
-	}
+	})
 	if err != nil {
 		return err
 	}

@@ -95,13 +95,12 @@ func removeCluster(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, cl
 		hub.Say("cluster.hollowfleet.io/%s removed", cluster.Name)
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	err := cmdutil.UntilGone(limited, c, &v1alpha1.ClusterList{}, client.ObjectKeyFromObject(cluster), &v1alpha1.Cluster{})
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+	err := cmdutil.Within(ctx, timeout, func(ctx context.Context) error {
+		return cmdutil.UntilGone(ctx, c, &v1alpha1.ClusterList{}, client.ObjectKeyFromObject(cluster), &v1alpha1.Cluster{})
+	}, func() error {
 		return cmdutil.Timeout("cluster %s is still being removed after %s, and its agent keeps its access until the hub revokes it: %s", cluster.Name, timeout,
 			cmdutil.DescribeStoppedHub(ctx, c, "the hub works, but is slow or has errors: see its log"))
-	}
+	})
 	if err != nil {
 		return err
 	}

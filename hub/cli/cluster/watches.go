@@ -74,24 +74,23 @@ func markAll(ctx context.Context, c client.Client, marked bool) error {
 
 // awaitNoRights waits until the hub has taken the rights of a cluster's agent away.
 func awaitNoRights(ctx context.Context, c client.Client, name string, timeout time.Duration) error {
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	err := wait.PollUntilContextCancel(limited, rightsGlance, true, func(ctx context.Context) (bool, error) {
-		for _, resource := range watchedResources {
-			review := newAccessReview(name, resource)
-			if err := c.Create(ctx, review); err != nil {
-				return false, fmt.Errorf("asking what cluster %s may watch: %w", name, err)
+	err := cmdutil.Within(ctx, timeout, func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, rightsGlance, true, func(ctx context.Context) (bool, error) {
+			for _, resource := range watchedResources {
+				review := newAccessReview(name, resource)
+				if err := c.Create(ctx, review); err != nil {
+					return false, fmt.Errorf("asking what cluster %s may watch: %w", name, err)
+				}
+				if review.Status.Allowed {
+					return false, nil
+				}
 			}
-			if review.Status.Allowed {
-				return false, nil
-			}
-		}
-		return true, nil
-	})
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+			return true, nil
+		})
+	}, func() error {
 		return cmdutil.Timeout("cluster %s is denied, but its agent still has access after %s: %s. The hub revokes it as soon as it works. Repeat the command then", name, timeout,
 			cmdutil.DescribeStoppedHub(ctx, c, "the hub is slow or has errors: see its log"))
-	}
+	})
 	if apierrors.IsForbidden(err) {
 		return cmdutil.Refusal("cluster %s is denied; you may not check whether its access is revoked (%w): use --wait=false", name, err)
 	}

@@ -3,10 +3,14 @@ package cmdutil
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -56,6 +60,17 @@ func missingError(key client.ObjectKey) error {
 	return NotFound("%s does not exist (any more)", key.Name)
 }
 
+// Within gives wait a context that ends after timeout. If that is what has ended wait, the error is that of late.
+func Within(ctx context.Context, timeout time.Duration, wait func(context.Context) error, late func() error) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := wait(limited)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return late()
+	}
+	return err
+}
+
 // inTime names the end of ctx for what it is; the library has errors of its own for it.
 func inTime(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
@@ -65,10 +80,12 @@ func inTime(ctx context.Context, err error) error {
 }
 
 func listWatch(c client.WithWatch, list client.ObjectList, key client.ObjectKey) *cache.ListWatch {
+	return listWatchChosen(c, list, client.InNamespace(key.Namespace), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", key.Name)})
+}
+
+func listWatchChosen(c client.WithWatch, list client.ObjectList, chosen ...client.ListOption) *cache.ListWatch {
 	only := func(options metav1.ListOptions) *client.ListOptions {
-		return &client.ListOptions{
-			Namespace: key.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name), Raw: &options,
-		}
+		return (&client.ListOptions{Raw: &options}).ApplyOptions(chosen)
 	}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -99,6 +116,29 @@ func Each[T client.Object](ctx context.Context, c client.WithWatch, list client.
 			seen(typed)
 		}
 		return false, nil
+	})
+	return inTime(ctx, err)
+}
+
+// UntilAll watches the objects that options choose, until done says so of all that there are. A lost connection is made again.
+func UntilAll[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, example T, done func([]T) (bool, error), options ...client.ListOption) error {
+	there := map[types.UID]T{}
+	_, err := watchtools.UntilWithSync(ctx, listWatchChosen(c, list, options...), example, func(store cache.Store) (bool, error) {
+		for _, object := range store.List() {
+			if typed, ok := object.(T); ok {
+				there[typed.GetUID()] = typed
+			}
+		}
+		return done(slices.Collect(maps.Values(there)))
+	}, func(event watch.Event) (bool, error) {
+		typed, ok := event.Object.(T)
+		if !ok {
+			return false, fmt.Errorf("watching: got a %T", event.Object)
+		}
+		if there[typed.GetUID()] = typed; event.Type == watch.Deleted {
+			delete(there, typed.GetUID())
+		}
+		return done(slices.Collect(maps.Values(there)))
 	})
 	return inTime(ctx, err)
 }

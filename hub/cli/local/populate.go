@@ -103,16 +103,16 @@ func awaitMachines(ctx context.Context, c client.WithWatch, cluster string, want
 // awaitCounts waits until the Clusters say how many Machines are ready, as the commands do that a user tries next. The hub
 // writes the counts some seconds later; the fleet is up all the same when it takes longer than countsTimeout.
 func awaitCounts(ctx context.Context, c client.WithWatch, names []string, want int32) error {
-	limited, cancel := context.WithTimeout(ctx, countsTimeout)
-	defer cancel()
-	for _, name := range names {
-		err := cmdutil.Until(limited, c, &v1alpha1.ClusterList{}, client.ObjectKey{Name: name}, &v1alpha1.Cluster{},
-			func(cluster *v1alpha1.Cluster) (bool, error) {
-				return cluster.Status.Machines != nil && cluster.Status.Machines.Ready >= want, nil
-			})
-		if err != nil && (ctx.Err() != nil || limited.Err() == nil) {
-			return fmt.Errorf("waiting for the counts of cluster %s: %w", name, err)
+	return cmdutil.Within(ctx, countsTimeout, func(ctx context.Context) error {
+		for _, name := range names {
+			err := cmdutil.Until(ctx, c, &v1alpha1.ClusterList{}, client.ObjectKey{Name: name}, &v1alpha1.Cluster{},
+				func(cluster *v1alpha1.Cluster) (bool, error) {
+					return cluster.Status.Machines != nil && cluster.Status.Machines.Ready >= want, nil
+				})
+			if err != nil {
+				return fmt.Errorf("waiting for the counts of cluster %s: %w", name, err)
+			}
 		}
-	}
-	return nil
+		return nil
+	}, func() error { return nil })
 }

@@ -3,7 +3,6 @@ package rollout
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,22 +61,18 @@ func (s *subject) awaitRollout(ctx context.Context) error {
 		return f.Status.ObservedGeneration >= f.Generation && f.Status.Rollout > 0
 	}
 	if !shown(s.fleet) {
-		limited, cancel := context.WithTimeout(ctx, hubPatience)
-		defer cancel()
-		err := cmdutil.Until(limited, s.client, &v1alpha1.MachineFleetList{}, client.ObjectKeyFromObject(s.fleet), s.fleet,
-			func(f *v1alpha1.MachineFleet) (bool, error) {
-				if !reader.HaveSameText(asked, f) {
-					return false, cmdutil.Refusal("%s got other templates in the meantime: check them, and approve again", s.fullName())
-				}
-				s.fleet = f
-				return shown(f), nil
-			})
-		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return cmdutil.Within(ctx, hubPatience, func(ctx context.Context) error {
+			return cmdutil.Until(ctx, s.client, &v1alpha1.MachineFleetList{}, client.ObjectKeyFromObject(s.fleet), s.fleet,
+				func(f *v1alpha1.MachineFleet) (bool, error) {
+					if !reader.HaveSameText(asked, f) {
+						return false, cmdutil.Refusal("%s got other templates in the meantime: check them, and approve again", s.fullName())
+					}
+					s.fleet = f
+					return shown(f), nil
+				})
+		}, func() error {
 			return cmdutil.Refusal("%s cannot be approved: the hub has not observed its current spec yet", s.fullName())
-		}
-		if err != nil {
-			return err
-		}
+		})
 	}
 	return nil
 }
