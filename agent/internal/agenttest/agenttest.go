@@ -3,9 +3,11 @@ package agenttest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -31,12 +33,12 @@ var (
 	start = func(ctx context.Context) (*testenv.Environment, error) { return testenv.Start(ctx) }
 )
 
-// poll is how often an Eventually asks the API server. Gomega's default of 10 ms keeps it busy with nothing else.
-const poll = 50 * time.Millisecond
+// Poll is how often an Eventually asks the API server. Gomega's default of 10 ms keeps it busy with nothing else.
+const Poll = 100 * time.Millisecond
 
 // Main is the body of a TestMain: it runs the tests and stops the control plane if one was started.
 func Main(m *testing.M) {
-	gomega.SetDefaultEventuallyPollingInterval(poll)
+	gomega.SetDefaultEventuallyPollingInterval(Poll)
 	code := m.Run()
 	if environment != nil {
 		if err := environment.Stop(); err != nil {
@@ -45,6 +47,16 @@ func Main(m *testing.M) {
 		}
 	}
 	os.Exit(code)
+}
+
+// MainParallel is Main for a package that runs so many tests side by side, because they wait more than they work.
+func MainParallel(m *testing.M, tests int) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(tests)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	Main(m)
 }
 
 // MainShared is Main for a package that may share its control plane with others, see testenv.Share.

@@ -28,8 +28,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-func TestMain(m *testing.M) { agenttest.Main(m) }
-
 // env is the agent of a cluster of its own, as far as load tests go: its namespace on the hub is its own, the cluster is the real
 // API server of all tests.
 type env struct {
@@ -94,7 +92,8 @@ func newEnv(t *testing.T) *env {
 	environment := agenttest.Environment(t)
 	b := &env{t: t, WithT: NewWithT(t), admin: environment.Client, namespace: agenttest.Namespace(t, environment.Client), config: environment.Config}
 	b.SetDefaultEventuallyTimeout(agenttest.Wait)
-	b.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	// A run takes seconds, most of which it waits.
+	b.SetDefaultEventuallyPollingInterval(3 * agenttest.Poll)
 	var err error
 	b.target, err = kubernetes.NewForConfig(environment.Config)
 	b.Expect(err).NotTo(HaveOccurred())

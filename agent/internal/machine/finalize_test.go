@@ -23,7 +23,7 @@ func (b *env) delete(machine *v1alpha1.Machine) {
 	b.Expect(machine.DeletionTimestamp).NotTo(BeNil())
 }
 
-// Claim: The Node is never orphaned. Broken: the Node is not removed. Also: test/integration "should remove pod, Node and credentials when it is deleted".
+// Claim: The Node is never orphaned. Broken: the Node is not removed. Also: test/integration/lifecycle "should remove pod, Node and credentials when it is deleted".
 // Claim: Credentials are removed. Broken: requests not removed.
 func TestDeletion(t *testing.T) {
 	t.Run("should remove instance, node, certificate requests and finalizer, with one write to the hub", func(t *testing.T) {

@@ -187,7 +187,7 @@ func TestTerminalErrors(t *testing.T) {
 			func(m *v1alpha1.Machine) { m.Spec.ProviderConfig.Provider = "nowhere" }, v1alpha1.ErrorUnknownProvider,
 			`has no provider "nowhere": it has fake: name one of these`,
 		},
-		// Edge case: A class without provider was not explained. Also: test/integration "should be named on MachineSet and MachineDeployment too".
+		// Edge case: A class without provider was not explained. Also: test/integration/lifecycle "should be named on MachineSet and MachineDeployment too".
 		"should refuse a class whose provider is unknown": {
 			func(m *v1alpha1.Machine) {
 				m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "mistyped"}}
