@@ -47,7 +47,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
-// Claim: An agent watches its own namespace only. Broken: the cache watches all namespaces. Also: test/integration "should reach nothing of another cluster with its credentials".
+// Claim: An agent watches its own namespace only. Broken: the cache watches all namespaces. Also: test/integration/lifecycle "should reach nothing of another cluster with its credentials".
 func TestRun(t *testing.T) {
 	f := start(t, "run-1", nil)
 

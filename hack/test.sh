@@ -64,11 +64,11 @@ stop_shared_server() {
 # Packages of the root module whose tests take longest. They begin first, so that none of them runs alone at the end: one that
 # waits, with several control planes, beside one that works.
 slowest=(
-	hub/internal/machinedeployment hub/internal/fleet hub agent/internal/loadtest hub/cli test/integration/faults agent
-	test/integration/lifecycle test/integration/restored test/integration/fleet test/integration/loadtruth test/integration
-	test/integration/demo hub/internal/machineset agent/internal/machine test/integration/cli test/integration/joining
-	test/integration/tenancy test/integration/rollout test/integration/chaos test/integration/ocm test/integration/autoscaler
-	test/api/admission test/api agent/internal/clientcert hub/internal/cluster agent/internal/clusterstatus
+	test/integration/lifecycle hub/internal/machinedeployment hub/internal/fleet agent/internal/loadtest hub hub/cli
+	test/integration/faults agent test/integration/restored test/integration/fleet test/integration/loadtruth test/integration/demo
+	hub/internal/machineset agent/internal/machine test/integration/cli test/integration/joining test/integration/tenancy
+	test/integration/chaos test/integration/ocm test/integration/autoscaler test/api/admission test/api
+	agent/internal/clientcert hub/internal/cluster agent/internal/clusterstatus
 )
 
 # root FILTER... runs the packages of the root module that grep finds with FILTER.

@@ -49,7 +49,7 @@ var invariantTests = map[string]string{
 	"4":  "`test/integration/faults` \"should start frozen and delete nothing when it is killed and started again while the hub is silent\", \"should not freeze its cluster with two blips shorter than --freeze-after\"",
 	"5":  "`agent` TestAfterAFreezeTheAgentListsItsWorldAndTakesItsTime",
 	"6":  "`hub` TestHubFreezesASurplusAndThawsByItself",
-	"7":  "`test/integration/rollout` \"should keep to its surge and availability at every instant\"; `test/integration/chaos` \"A fleet should lose nothing, whatever breaks\"",
+	"7":  "`test/integration/lifecycle` \"should keep to its surge and availability at every instant\"; `test/integration/chaos` \"A fleet should lose nothing, whatever breaks\"",
 	"8":  "`test/integration/tenancy`, the whole suite",
 	"9":  "`test/integration/lifecycle` \"should not be labelled, tainted, drained or deleted for a Machine with its provider ID\"; `internal/owneddir` TestOthersFilesAreLeftAndNamed",
 	"10": "`hub` TestAMachineThatCannotBeDecodedStopsNoOther; `test/api` TestEveryFieldThatDecodesItselfIsBounded",

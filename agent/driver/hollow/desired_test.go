@@ -154,7 +154,7 @@ func runtimeVersion(version string) func(*v1alpha1.Machine) {
 	}
 }
 
-// Claim: A start-up delay beyond the timeout is terminal. Broken: a delay as long as the timeout allowed; joined Machines judged; the driver told the default. Also: agent/internal/machine TestTheDriverIsToldTheCreationTimeout; test/integration "should be a terminal error with an event and leave nothing half-created".
+// Claim: A start-up delay beyond the timeout is terminal. Broken: a delay as long as the timeout allowed; joined Machines judged; the driver told the default. Also: agent/internal/machine TestTheDriverIsToldTheCreationTimeout; test/integration/lifecycle "should be a terminal error with an event and leave nothing half-created".
 func TestStartupDelayIsWithinTheCreationTimeout(t *testing.T) {
 	tests := map[string]struct {
 		delay   string

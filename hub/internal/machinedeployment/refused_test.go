@@ -58,7 +58,7 @@ func (f *env) expectRefused() {
 	))
 }
 
-// Claim: Unsupported kubelets replace nothing. Broken: the cluster's version is not read; a rollout continues with a template that is refused. Also: hub/internal/machinedeployment/plan TestRefusedTemplateTakesNothingAway; test/integration/rollout "should lose nothing to a kubelet that the API server does not support, and go back".
+// Claim: Unsupported kubelets replace nothing. Broken: the cluster's version is not read; a rollout continues with a template that is refused. Also: hub/internal/machinedeployment/plan TestRefusedTemplateTakesNothingAway; test/integration/lifecycle "should lose nothing to a kubelet that the API server does not support, and go back".
 func TestKubeletThatTheClusterDoesNotSupportCostsNoMachine(t *testing.T) {
 	none, one := intstr.FromInt32(0), intstr.FromInt32(1)
 	for name, strategy := range map[string]v1alpha1.MachineDeploymentStrategy{

@@ -23,7 +23,7 @@ import (
 func disruption(ctx context.Context, name string, lasts time.Duration, changes ...func(*v1alpha1.NodeDisruptionSpec)) *v1alpha1.NodeDisruption {
 	GinkgoHelper()
 	made := &v1alpha1.NodeDisruption{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	made.Spec.ClusterSelector = &metav1.LabelSelector{}
+	made.Spec.ClusterSelector = firstCluster
 	made.Spec.Target.MachineDeployment = name
 	made.Spec.Faults = []disrupt.Fault{{Type: disrupt.NotReady}}
 	made.Spec.Timing.Duration = metav1.Duration{Duration: lasts}

@@ -176,7 +176,7 @@ var _ = Describe("A LoadTestRun", func() {
 		onPool(ctx, "hubless", 1)
 		const during = 20 * time.Second
 		test := &v1alpha1.LoadTest{ObjectMeta: metav1.ObjectMeta{Name: "hubless"}, Spec: v1alpha1.LoadTestSpec{
-			ClusterSelector: &metav1.LabelSelector{},
+			ClusterSelector: firstCluster,
 			Load: &v1alpha1.Load{
 				Templates: []v1alpha1.LoadTemplate{{Name: "pod", Object: fmt.Sprintf(loadPod, "hubless")}},
 				Steps: []v1alpha1.LoadStep{

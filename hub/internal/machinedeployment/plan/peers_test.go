@@ -92,7 +92,7 @@ func (g group) log() string {
 }
 
 // Whatever order they are rolled in, however their controllers die, and whatever they start with.
-// Edge case: MCM #798: one surge over several pools. Also: TestGroupWaitsForOneThatIsStuckAndSaysSo; hub/internal/machinedeployment "MCM #798: one surge over several pools", "MCM #798: two do not take the last place at once"; test/integration/rollout "should never have more surge than one of them may, and all end (MCM #798)".
+// Edge case: MCM #798: one surge over several pools. Also: TestGroupWaitsForOneThatIsStuckAndSaysSo; hub/internal/machinedeployment "MCM #798: one surge over several pools", "MCM #798: two do not take the last place at once"; test/integration/lifecycle "should never have more surge than one of them may, and all end (MCM #798)".
 func TestGroupNeverExceedsItsSurgeAndEnds(t *testing.T) {
 	for name, start := range map[string]func(*rapid.T) *world{
 		"all available at first": func(t *rapid.T) *world { return drawRolled(t, drawRolling(t)) },

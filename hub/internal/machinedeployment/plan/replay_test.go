@@ -29,7 +29,7 @@ func TestReplay(t *testing.T) {
 			w.filled(4)
 			w.slow = true
 		},
-		// Edge case: CAPI PR #13020, MCM PR #733: waiting for an old machine that never becomes available. Also: test/integration/rollout "should finish although an old Machine is not available and none may be missing (CAPI PR #13020, MCM PR #733)".
+		// Edge case: CAPI PR #13020, MCM PR #733: waiting for an old machine that never becomes available. Also: test/integration/lifecycle "should finish although an old Machine is not available and none may be missing (CAPI PR #13020, MCM PR #733)".
 		"CAPI PR #13020, MCM PR #733: a deadlock is broken": func(w *world) {
 			w.in.Replicas, w.in.Strategy = 3, rolling("1", "0")
 			old := w.filled(3)
@@ -97,13 +97,13 @@ func TestReplay(t *testing.T) {
 			w.in.Replicas, w.in.Strategy = 2, rolling("1", "0")
 			w.filled(9).replicas = 2
 		},
-		// Edge case: CAPI #3568: pause the rollout, keep healing. Also: test/integration/rollout "should replace a lost Machine by its own template while it is paused (CAPI #3568)".
+		// Edge case: CAPI #3568: pause the rollout, keep healing. Also: test/integration/lifecycle "should replace a lost Machine by its own template while it is paused (CAPI #3568)".
 		"CAPI #3568: a paused rollout scales and heals": func(w *world) {
 			w.in.Replicas, w.in.Strategy, w.in.Paused = 6, rolling("1", "0"), true
 			w.filled(2).machines[0].deleting = true
 			w.current = w.filled(2)
 		},
-		// Edge case: CAPI #8392: rollback of fields that replace nothing. Also: test/integration/rollout "should go back in place, with the fields that replace nothing (CAPI #8392)".
+		// Edge case: CAPI #8392: rollback of fields that replace nothing. Also: test/integration/lifecycle "should go back in place, with the fields that replace nothing (CAPI #8392)".
 		"CAPI #8392: rollback of an update in place": func(w *world) {
 			w.in.Replicas, w.in.Strategy = 4, inPlace("1")
 			first := w.filled(2)
