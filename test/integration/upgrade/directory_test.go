@@ -30,7 +30,7 @@ import (
 // The fleet of 9b97cca had one cluster. Its files are in testdata: the text ones with DIR for its directory, INODE for that of the directory
 // that a marker is in, and the processes by name; certificates and keys are made by the test, under the names that they had.
 var _ = Describe("The directory of an older local fleet", func() {
-	// Claim: An older local fleet's directory is read, and only its files are removed. Broken: other names of files and fields.
+	// Claim: An older local fleet's files are read and removed. Broken: other names of files and fields.
 	It("should be read by status, refused by up, and removed by down but for other files", func(ctx SpecContext) {
 		dir := filepath.Join(GinkgoT().TempDir(), "fleet")
 		keeper, hub := sleeping(), sleeping()
