@@ -22,18 +22,24 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/component"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/group"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 // runComponent runs one component as this process and returns its exit code.
 func runComponent(name string, args []string) int {
-	if name != controlplane.Podhost {
+	var err error
+	switch name {
+	case controlplane.Podhost:
+		err = runPodhost(args)
+	case group.HostComponent:
+		err = group.RunHost(args)
+	default:
 		return component.Run(name, args, os.Stderr)
 	}
-	err := runPodhost(args)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "podhost: %v\n", err)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 	}
 	return exitCode(err)
 }

@@ -62,6 +62,8 @@ type startFlags struct {
 	capacity         string
 	podhostNamespace string
 	nodesPerPack     int
+	// group is the directory of the group that the cluster shares a process with, empty for processes of its own.
+	group string
 }
 
 func newStartCommand() *cobra.Command {
@@ -79,6 +81,9 @@ func newStartCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if flags.group != "" {
+			return startInGroup(command.Context(), flags.group, options)
+		}
 		return startCluster(command.Context(), options)
 	}
 	return command
@@ -94,6 +99,8 @@ func (f *startFlags) registerFlags(command *cobra.Command) {
 	set.StringVar(&options.PKIDir, "pki-dir", "", "a directory with certificates that another program makes and renews, each in a directory of its own with tls.crt and tls.key: ca, kube-apiserver, kube-apiserver-kubelet-client, kube-controller-manager, kube-scheduler, admin, and podhost if there is one. They are read again when they change (default: simcluster makes its own)")
 	set.StringArrayVar(&f.clients, "client-kubeconfig", nil, "a kubeconfig to write for a user, as user=NAME,group=GROUP,file=FILE with any number of groups. It names FILE.crt and FILE.key, which are renewed while the cluster runs (repeatable)")
 	set.StringArrayVar(&options.Manifests, "manifest", nil, "a file or directory of objects that are applied at each start, before the cluster is ready (repeatable)")
+	set.StringVar(&f.group, "group", "", "the directory of a group, see \"simcluster group\": all components but the podhost run there, and the command returns once the cluster is ready. \"simcluster stop\" ends the cluster")
+	set.StringVar(&options.EmulatedVersion, "emulated-version", "", "the Kubernetes minor that the cluster emulates, such as 1.36 (default: that of the components)")
 	set.IntVar(&f.port, "apiserver-port", 0, "the port of the API server; 0 chooses a free one, without the flag the port of the earlier start is kept")
 	set.BoolVar(&options.Fsync, "fsync", false, "make etcd write through to the disk; safer when the machine crashes, and much slower")
 	set.BoolVar(&options.ExitWithParent, "exit-with-parent", true, "end the cluster when the process that started it ends")
@@ -179,9 +186,14 @@ func parseClient(text string) (controlplane.Client, error) {
 	return client, nil
 }
 
-// startCluster runs the cluster until a signal. After the first signal the default
-// action is back, so that a second one ends the supervisor at once.
+// startCluster runs the cluster until a signal.
 func startCluster(ctx context.Context, options controlplane.Options) error {
+	return untilSignal(ctx, func(ctx context.Context) error { return controlplane.Run(ctx, options) })
+}
+
+// untilSignal runs until a signal, with little memory. After the first signal the default
+// action is back, so that a second one ends the process at once.
+func untilSignal(ctx context.Context, run func(context.Context) error) error {
 	debug.SetGCPercent(supervisorGC)
 	// A reader of the progress that goes away may not end the cluster. Ignoring
 	// the signal would do the same, but the children would inherit that.
@@ -193,5 +205,5 @@ func startCluster(ctx context.Context, options controlplane.Options) error {
 	ctx, stop := signal.NotifyContext(ctx, endings...)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	return controlplane.Run(ctx, options)
+	return run(ctx)
 }

@@ -80,6 +80,8 @@ type flagSource struct {
 	runDir     string
 	ports      map[string]int
 	fsync      bool
+	// emulatedVersion is the Kubernetes minor of the components, empty for that of the code.
+	emulatedVersion string
 	// podhostNode is the name of the podhost's Node.
 	podhostNode string
 }
@@ -98,6 +100,9 @@ func (s flagSource) commandLine(component string, extra []string) []string {
 		flags = s.schedulerFlags()
 	case Podhost:
 		flags = s.podhostFlags()
+	}
+	if s.emulatedVersion != "" && component != Etcd && component != Podhost {
+		flags = append(flags, "emulated-version="+s.emulatedVersion)
 	}
 	return mergeFlags(flags, extra)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -74,6 +75,9 @@ type Options struct {
 	// APIServerPort is the port that was asked for. With nil the port of the
 	// earlier start is kept, with 0 a free one is chosen.
 	APIServerPort *int
+	// EmulatedVersion is the Kubernetes minor that API server, controller manager and scheduler emulate, such as 1.36. Empty means
+	// that of the code.
+	EmulatedVersion string
 	// Fsync makes etcd write through to the disk.
 	Fsync bool
 	// ExtraArgs are key=value flags by component, which win over the built-in.
@@ -141,10 +145,24 @@ func (o *Options) Validate() error {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
+	if err := ValidateMinor(o.EmulatedVersion); err != nil {
+		return err
+	}
 	if err := validateExtraArgs(o.ExtraArgs); err != nil {
 		return err
 	}
 	return o.validateComponents()
+}
+
+// minorVersion is how the flag of that name wants it.
+var minorVersion = regexp.MustCompile(`^1\.[0-9]{1,3}$`)
+
+// ValidateMinor checks the flag --emulated-version.
+func ValidateMinor(minor string) error {
+	if minor != "" && !minorVersion.MatchString(minor) {
+		return fmt.Errorf("%w: --emulated-version=%q is not a Kubernetes minor: write it as 1.36", ErrInvalid, minor)
+	}
+	return nil
 }
 
 // validateServing checks what the API server's certificate is made of.

@@ -66,7 +66,7 @@ func (o *Options) checkAction(component string, action Action) error {
 	if !o.isShared(component) || slices.Contains(sharedActions, action) {
 		return nil
 	}
-	return fmt.Errorf("%s of this cluster shares a process with other clusters, so %s would hit those too: start the cluster with --isolation=%s, or use stop and start", component, action, IsolationProcess)
+	return fmt.Errorf("%s of this cluster shares a process with other clusters, so %s would hit those too: use stop and start, or start the cluster in processes of its own (without --group; kubectl hollow local up --isolation=%s)", component, action, IsolationProcess)
 }
 
 // launchShared starts a component in the shared process when the one that it needs is healthy.

@@ -82,7 +82,7 @@ func Run(ctx context.Context, options Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	options.stop = func() { cancel(nil) }
-	if err := options.watchParent(ctx, cancel); err != nil {
+	if err := WatchParent(ctx, cancel, options.ExitWithParent, options.ParentPID); err != nil {
 		return err
 	}
 	layout, err := NewLayout(options.DataDir)
@@ -112,11 +112,12 @@ func Run(ctx context.Context, options Options) error {
 // errParentGone is the cause of a stop because the parent process has ended.
 var errParentGone = errors.New("the parent process has ended")
 
-func (o *Options) watchParent(ctx context.Context, cancel context.CancelCauseFunc) error {
-	if !o.ExitWithParent {
+// WatchParent cancels when the process with the id ends, or with 0 the one that started this. It does nothing if that is not wanted.
+func WatchParent(ctx context.Context, cancel context.CancelCauseFunc, wanted bool, pid int) error {
+	if !wanted {
 		return nil
 	}
-	parent, err := process.WatchParent(o.ParentPID)
+	parent, err := process.WatchParent(pid)
 	if err != nil {
 		return fmt.Errorf("%w; --exit-with-parent=false starts without watching", err)
 	}
@@ -238,7 +239,7 @@ func (s *supervisor) makeUnits() error {
 	s.logs, s.units = map[string]*process.LogFile{}, map[string]*process.Unit{}
 	flags := flagSource{
 		layout: s.layout, cluster: s.cluster, identities: s.identities, runDir: s.runDir, ports: ports,
-		fsync: s.options.Fsync, podhostNode: s.options.PodhostNode,
+		fsync: s.options.Fsync, emulatedVersion: s.options.EmulatedVersion, podhostNode: s.options.PodhostNode,
 	}
 	for _, component := range s.options.Components {
 		if s.logs[component], err = process.OpenLog(s.layout.LogFile(component), logLimit); err != nil {

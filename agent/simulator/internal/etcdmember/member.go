@@ -44,7 +44,7 @@ type Member struct {
 func Run(args []string, log io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	member, err := Start(args, log)
+	member, err := Start(args, log, nil)
 	if err != nil {
 		return err
 	}
@@ -53,8 +53,9 @@ func Run(args []string, log io.Writer) error {
 }
 
 // Start starts the member. The arguments are etcd's own flags and --socket-dir. The member serves on a unix socket only: a
-// user who can enter the socket directory may use it.
-func Start(args []string, log io.Writer) (*Member, error) {
+// user who can enter the socket directory may use it. A member that cannot go on, because the disk is full for instance, calls exit, which
+// must not return; with nil it exits the process.
+func Start(args []string, log io.Writer, exit func(reason string)) (*Member, error) {
 	config, err := readFlags(args)
 	if err != nil {
 		return nil, err
@@ -62,7 +63,11 @@ func Start(args []string, log io.Writer) (*Member, error) {
 	// Each member logs to its own log, so the one that is built from --log-outputs is not used.
 	level := zap.NewAtomicLevelAt(logutil.ConvertToZapLevel(config.LogLevel))
 	core := zapcore.NewCore(zapcore.NewJSONEncoder(logutil.DefaultZapLoggerConfig.EncoderConfig), zapcore.Lock(zapcore.AddSync(log)), level)
-	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(core, zap.AddCaller()))
+	options := []zap.Option{zap.AddCaller()}
+	if exit != nil {
+		options = append(options, zap.WithFatalHook(exitHook(exit)), zap.WithPanicHook(exitHook(exit)))
+	}
+	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(core, options...))
 	etcd, err := embed.StartEtcd(config)
 	if err != nil {
 		return nil, fmt.Errorf("starting the member: %w", err)
@@ -71,6 +76,12 @@ func Start(args []string, log io.Writer) (*Member, error) {
 	go maintainDatabase(etcd.Server, config.GetLogger(), member.done)
 	return member, nil
 }
+
+// exitHook replaces the end of the process after a last message.
+type exitHook func(reason string)
+
+// OnWrite is called after the message.
+func (h exitHook) OnWrite(entry *zapcore.CheckedEntry, _ []zapcore.Field) { h(entry.Message) }
 
 // IsReady reports whether the member serves.
 func (m *Member) IsReady() bool {

@@ -27,6 +27,7 @@ func runAPIServer(ctx context.Context, run *Run) error {
 	if err != nil {
 		return err
 	}
+	defer listener.Close()
 	defer listener.endConnections()
 	run.onSever(listener.endConnections)
 	server.SecureServing.Listener = listener
@@ -63,6 +64,9 @@ type severedListener struct {
 	mutex sync.Mutex
 	open  map[*severedConn]bool
 	ended bool
+	// closed is closed by Close: a server panics if its listener fails before it closes it itself.
+	closed chan struct{}
+	once   sync.Once
 }
 
 // listenSevered listens where the flags say. The port is held by a reservation of the supervisor, which sharing makes room for.
@@ -78,23 +82,50 @@ func listenSevered(serving *genericoptions.SecureServingOptions) (*severedListen
 	if err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
-	return &severedListener{Listener: listener, open: map[*severedConn]bool{}}, nil
+	return &severedListener{Listener: listener, open: map[*severedConn]bool{}, closed: make(chan struct{})}, nil
 }
 
 func (l *severedListener) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
 	if err != nil {
-		return nil, err
+		return nil, l.waitClosed(err)
 	}
 	conn := &severedConn{Conn: accepted, listener: l}
+	if !l.addConn(conn) {
+		accepted.Close()
+		return nil, l.waitClosed(net.ErrClosed)
+	}
+	return conn, nil
+}
+
+// addConn reports whether the connection may stay.
+func (l *severedListener) addConn(conn *severedConn) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if l.ended {
-		accepted.Close()
-		return nil, net.ErrClosed
+	if !l.ended {
+		l.open[conn] = true
 	}
-	l.open[conn] = true
-	return conn, nil
+	return !l.ended
+}
+
+// waitClosed returns the error when it may be returned.
+func (l *severedListener) waitClosed(err error) error {
+	l.mutex.Lock()
+	ended := l.ended
+	l.mutex.Unlock()
+	if ended {
+		<-l.closed
+	}
+	return err
+}
+
+// Close is called by the server.
+func (l *severedListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // endConnections closes the listener and all its connections.

@@ -56,6 +56,9 @@ func TestCyclesLeaveNothing(t *testing.T) {
 func settle(t *testing.T) (goroutines int, heap uint64) {
 	t.Helper()
 	const settled = 20
+	// Some end when what they wait for is collected.
+	runtime.GC()
+	runtime.GC()
 	goroutines = runtime.NumGoroutine()
 	for same := 0; same < settled; same++ {
 		<-time.After(100 * time.Millisecond)
@@ -63,9 +66,8 @@ func settle(t *testing.T) (goroutines int, heap uint64) {
 			goroutines, same = now, 0
 		}
 	}
+	runtime.GC()
 	var stats runtime.MemStats
-	runtime.GC()
-	runtime.GC()
 	runtime.ReadMemStats(&stats)
 	return goroutines, stats.HeapAlloc
 }

@@ -2,16 +2,21 @@ package plane
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/etcdmember"
 )
 
+// closePatience is how long a member may take to close. One that could not write never does.
+const closePatience = 5 * time.Second
+
 func runEtcd(ctx context.Context, run *Run) error {
-	member, err := etcdmember.Start(run.component.Args, run.component.Log) //nolint:contextcheck // It ends by Close.
+	member, err := etcdmember.Start(run.component.Args, run.component.Log, run.exitRun) //nolint:contextcheck // It ends by Close.
 	if err != nil {
 		return err
 	}
-	defer member.Close()
+	defer closeMember(run, member)
 	run.setHealth(func(context.Context) error {
 		if !member.IsReady() {
 			return errStarting
@@ -19,4 +24,17 @@ func runEtcd(ctx context.Context, run *Run) error {
 		return nil
 	})
 	return member.Wait(ctx)
+}
+
+func closeMember(run *Run, member *etcdmember.Member) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		member.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closePatience):
+		fmt.Fprintf(run.component.Log, "the member did not close within %s, and is abandoned\n", closePatience)
+	}
 }

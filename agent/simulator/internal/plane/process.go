@@ -39,7 +39,10 @@ var featureGates = []string{
 type shared struct {
 	mutex sync.Mutex
 	minor string
-	runs  map[string]*Run
+	// runs are those that have not ended, by their labels.
+	runs map[string]*Run
+	// started counts the runs.
+	started int
 }
 
 var process = &shared{runs: map[string]*Run{}}
@@ -106,29 +109,32 @@ func (s *shared) check() error {
 func (s *shared) register(run *Run) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.runs[run.id()] = run
+	s.started++
+	run.label = fmt.Sprintf("%s#%d", run.id(), s.started)
+	s.runs[run.label] = run
 }
 
 func (s *shared) forget(run *Run) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.runs[run.id()] == run {
-		delete(s.runs, run.id())
-	}
+	delete(s.runs, run.label)
 }
 
 // exitComponent replaces the end of the process by the end of the component whose goroutine calls it. Kubernetes exits also where only
-// one server is meant: a hook of an API server that is stopped while it starts fails, for instance. A goroutine of no component ends
-// the process.
+// one server is meant: a hook of an API server that is stopped while it starts fails, some half a minute later. A goroutine of no
+// component ends the process.
 func exitComponent(code int) {
-	process.mutex.Lock()
-	run := process.runs[ownLabel()]
-	process.mutex.Unlock()
-	if run == nil {
+	caller := ownLabel()
+	if caller == "" {
 		os.Exit(code)
 	}
-	fmt.Fprintf(os.Stderr, "%s wanted to exit the process with code %d: it ends alone\n", run.id(), code)
-	run.failRun(code)
+	process.mutex.Lock()
+	run := process.runs[caller]
+	process.mutex.Unlock()
+	if run != nil {
+		run.exitRun(fmt.Sprintf("code %d", code))
+	}
+	fmt.Fprintf(os.Stderr, "%s has ended, and wanted to exit the process with code %d\n", caller, code)
 	runtime.Goexit()
 }
 
@@ -145,18 +151,33 @@ func ownLabel() string {
 	return ""
 }
 
+// FailedComponent returns the component that a panic in the log was in, as CLUSTER/NAME, or nothing. The trace of the goroutine that
+// has panicked comes first.
+func FailedComponent(log string) string {
+	for _, start := range []string{"panic: ", "fatal error: "} {
+		if _, trace, ok := strings.Cut(log, start); ok {
+			if found := label.FindStringSubmatch(trace); found != nil {
+				component, _, _ := strings.Cut(found[1], "#")
+				return component
+			}
+		}
+	}
+	return ""
+}
+
 // dropProcessFlags removes the flags that are set once for the process.
 func dropProcessFlags(args []string) []string {
 	var kept []string
 	for _, arg := range args {
-		if !isProcessFlag(arg) {
+		if !IsProcessFlag(arg) {
 			kept = append(kept, arg)
 		}
 	}
 	return kept
 }
 
-func isProcessFlag(arg string) bool {
+// IsProcessFlag reports whether a flag of a component is one of its whole process.
+func IsProcessFlag(arg string) bool {
 	name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 	for _, flag := range processFlags {
 		if name == flag {

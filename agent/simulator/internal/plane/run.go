@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"sync"
 	"syscall"
@@ -20,7 +22,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 )
 
-// exitPatience is how long a component may take to end after one of its goroutines wanted to exit the process.
+// exitPatience is how long to wait for a component to end after one of its goroutines wanted to exit the process.
 const exitPatience = 10 * time.Second
 
 var (
@@ -59,9 +61,12 @@ var functions = map[string]function{
 // Run is one run of a component.
 type Run struct {
 	component Component
-	cancel    context.CancelCauseFunc
-	done      chan struct{}
-	err       error
+	// label is on all goroutines of this run and no other.
+	label    string
+	cancel   context.CancelCauseFunc
+	done     chan struct{}
+	finished sync.Once
+	err      error
 
 	mutex sync.Mutex
 	// health is how the component finds out whether it does its job.
@@ -84,21 +89,43 @@ func Start(component Component) (*Run, error) {
 	ctx, cancel := context.WithCancelCause(klog.NewContext(context.Background(), logger))
 	run := &Run{component: component, cancel: cancel, done: make(chan struct{})}
 	process.register(run)
-	go pprof.Do(ctx, pprof.Labels(labelName, run.id()), func(ctx context.Context) {
-		defer process.forget(run)
-		defer close(run.done)
+	go pprof.Do(ctx, pprof.Labels(labelName, run.label), func(ctx context.Context) {
 		defer cancel(nil)
-		run.err = function(ctx, run)
-		if cause := context.Cause(ctx); ctx.Err() != nil && errors.Is(cause, errExit) {
-			run.err = cause
-		} else if ctx.Err() != nil {
-			run.err = nil
-		}
-		if run.err != nil {
-			fmt.Fprintf(component.Log, "%s: %v\n", component.Name, run.err)
-		}
+		run.finish(ctx, callFunction(ctx, run, function))
 	})
 	return run, nil
+}
+
+// callFunction returns a panic of the component's first goroutine as an error. One of any other ends the process.
+func callFunction(ctx context.Context, run *Run, function function) (err error) {
+	exits := true
+	defer func() {
+		if problem := recover(); problem != nil {
+			fmt.Fprintf(run.component.Log, "panic: %v\n%s\n", problem, debug.Stack())
+			err = fmt.Errorf("panic: %v", problem)
+		} else if exits {
+			run.finish(ctx, errExit)
+		}
+	}()
+	err = function(ctx, run)
+	exits = false
+	return err
+}
+
+// finish ends the run for those who wait for it.
+func (r *Run) finish(ctx context.Context, err error) {
+	r.finished.Do(func() {
+		if cause := context.Cause(ctx); errors.Is(cause, errExit) {
+			err = cause
+		} else if ctx.Err() != nil {
+			err = nil
+		}
+		if r.err = err; err != nil {
+			fmt.Fprintf(r.component.Log, "%s: %v\n", r.component.Name, err)
+		}
+		process.forget(r)
+		close(r.done)
+	})
 }
 
 func (r *Run) id() string { return r.component.Cluster + "/" + r.component.Name }
@@ -172,19 +199,27 @@ func (r *Run) severRun() {
 	}
 }
 
-// failRun ends the run because one of its goroutines wanted to exit the process. If that takes too long the process ends, as it
-// wanted: what is left of the component may hold whatever others wait for.
-func (r *Run) failRun(code int) {
-	r.cancel(fmt.Errorf("%w with code %d, see the log of its process", errExit, code))
+// failRun ends the run because one of its goroutines wanted to exit the process. What has not ended after a while stays for as long as
+// the process: it may wait for the goroutine that has ended.
+func (r *Run) failRun(reason string) {
+	cause := fmt.Errorf("%w (%s), see the log of its process", errExit, reason)
+	r.cancel(cause)
 	r.severRun()
 	go func() {
 		select {
 		case <-r.done:
 		case <-time.After(exitPatience):
-			fmt.Fprintf(os.Stderr, "%s did not end within %s after it wanted to exit the process: exiting\n", r.id(), exitPatience)
-			os.Exit(code)
+			fmt.Fprintf(os.Stderr, "%s did not end within %s after it wanted to exit the process, and is abandoned\n", r.label, exitPatience)
+			r.finish(context.Background(), cause)
 		}
 	}()
+}
+
+// exitRun ends the run, and the goroutine that calls it.
+func (r *Run) exitRun(reason string) {
+	fmt.Fprintf(os.Stderr, "%s wanted to exit the process (%s): it ends alone\n", r.label, reason)
+	r.failRun(reason)
+	runtime.Goexit()
 }
 
 var errExit = errors.New("it wanted to exit the process")

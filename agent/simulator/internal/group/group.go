@@ -1,0 +1,263 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hollowfleet/hollowfleet/internal/owneddir"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/atomicfile"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/plane"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/process"
+)
+
+const (
+	// MaxClusters bounds a group, so that what ends its process hits no more of them.
+	MaxClusters = 10
+
+	dirKind = "simcluster-group"
+	// logLimit bounds the log of the process, of which there are two generations.
+	logLimit = 16 << 20
+	// garbagePercentage of the process: with the 30 of processes of their own, half of the processor time of clusters with nodes
+	// would be the collector's.
+	garbagePercentage = "75"
+	hostGrace         = 5 * time.Second
+	// statusMode lets other users read what "local status" shows.
+	statusMode = 0o600
+)
+
+// Options say what group to run. Dir, Executable and ChildArg are needed.
+type Options struct {
+	// Dir is the group's directory, which is for this user only.
+	Dir string
+	// EmulatedVersion is the Kubernetes minor of all clusters, such as 1.36. Empty means that of the code.
+	EmulatedVersion string
+	// ExitWithParent ends the group when the process ParentPID ends, or with 0 the one that started this.
+	ExitWithParent bool
+	ParentPID      int
+	// Executable is run for the process with the components, as: Executable ChildArg planes flags…
+	Executable string
+	ChildArg   string
+	// Version is that of the components.
+	Version string
+	// Progress gets one line for each step.
+	Progress io.Writer
+}
+
+// Status is what is known of a group.
+type Status struct {
+	Dir           string `json:"dir"`
+	SupervisorPID int    `json:"supervisorPID"`
+	// EmulatedVersion is the Kubernetes minor of all clusters.
+	EmulatedVersion string `json:"emulatedVersion"`
+	// Clusters are the data directories of the clusters, in the order of their starts.
+	Clusters    []string `json:"clusters"`
+	MaxClusters int      `json:"maxClusters"`
+	// Process has the components of all of them.
+	Process process.Status `json:"process"`
+	// Log is that of the process. A trace of a panic is there.
+	Log string `json:"log"`
+}
+
+// group is a running group.
+type group struct {
+	options Options
+	dir     string
+	planes  *planes
+	unit    *process.Unit
+	log     *process.LogFile
+
+	mutex    sync.Mutex
+	clusters []string
+	ending   bool
+	running  sync.WaitGroup
+	// output guards the lines of progress, told the last end of the process that was told.
+	output   sync.Mutex
+	told     string
+	recorded sync.Mutex
+}
+
+// Run runs a group without clusters until the context ends. Then its clusters are stopped in order.
+func Run(ctx context.Context, options Options) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := controlplane.WatchParent(ctx, cancel, options.ExitWithParent, options.ParentPID); err != nil {
+		return err
+	}
+	if options.EmulatedVersion == "" {
+		options.EmulatedVersion = plane.Minor()
+	}
+	dir, err := filepath.Abs(options.Dir)
+	if err != nil {
+		return fmt.Errorf("finding --dir: %w", err)
+	}
+	owned, err := owneddir.TakeOrOpen(dir, dirKind, 0o700)
+	if err != nil {
+		return dirError(err)
+	}
+	defer owned.Close()
+	for _, name := range []string{groupSocket, hostSocket} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing an earlier socket: %w", err)
+		}
+	}
+	g := &group{options: options, dir: dir}
+	if g.log, err = process.OpenLog(filepath.Join(dir, logName), logLimit); err != nil {
+		return err
+	}
+	defer g.log.Close()
+	return errors.Join(g.serve(ctx), removeFiles(owned))
+}
+
+func dirError(err error) error {
+	if errors.Is(err, owneddir.ErrBusy) {
+		return fmt.Errorf("%w: --dir: another group runs there", controlplane.ErrInUse)
+	}
+	return fmt.Errorf("%w: --dir: %w", controlplane.ErrInvalid, err)
+}
+
+// FilePatterns are what a group makes in its directory, as patterns of owneddir.
+func FilePatterns() []string {
+	return []string{groupSocket, hostSocket, logName, logName + ".1", statusFile, "." + statusFile + "-[0-9]*"}
+}
+
+func removeFiles(owned *owneddir.Directory) error {
+	if _, err := owned.Remove(FilePatterns()); err != nil {
+		return fmt.Errorf("removing the group's files: %w", err)
+	}
+	return nil
+}
+
+func (g *group) serve(ctx context.Context) error {
+	spawner := process.NewSpawner()
+	defer spawner.Close()
+	client := socketClient(filepath.Join(g.dir, hostSocket))
+	g.unit = process.NewUnit(process.Options{
+		Name: "the shared process",
+		Launch: func(context.Context) (process.Instance, error) {
+			return spawner.Start(process.Command{
+				Path:   g.options.Executable,
+				Args:   []string{g.options.ChildArg, HostComponent, "--dir", g.dir, "--emulated-version", g.options.EmulatedVersion},
+				Env:    environment(),
+				Dir:    g.dir,
+				Output: g.log,
+			})
+		},
+		Healthy:  func(ctx context.Context) error { return checkHost(ctx, client) },
+		OnChange: g.noteChange,
+		Grace:    hostGrace,
+	})
+	g.planes = newPlanes(g.dir, g.unit)
+	unitCtx, endUnit := context.WithCancel(context.WithoutCancel(ctx))
+	defer endUnit()
+	var loop sync.WaitGroup
+	loop.Go(func() { g.unit.Run(unitCtx) })
+	g.unit.Start()
+	err := g.unit.WaitHealthy(ctx)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w\nlast lines of %s:\n%s", err, g.log.Path(), g.log.Tail(logLines))
+	} else if ctx.Err() == nil {
+		err = g.serveRequests(ctx)
+	} else {
+		err = nil
+	}
+	err = errors.Join(err, g.unit.Stop(context.WithoutCancel(ctx)))
+	endUnit()
+	loop.Wait()
+	return err
+}
+
+// logLines of the process's log are shown when it does not come up.
+const logLines = 10
+
+// serveRequests takes clusters until the context ends, and returns when all of them have ended.
+func (g *group) serveRequests(ctx context.Context) error {
+	listener, err := listenSocket(g.dir, groupSocket)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(writer http.ResponseWriter, _ *http.Request) { _, _ = writer.Write(encode(g.status())) })
+	mux.HandleFunc("POST /clusters", func(writer http.ResponseWriter, request *http.Request) { g.handleStart(ctx, writer, request) })
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerPatience}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	g.printStep("group for Kubernetes %s ready in %s", g.options.EmulatedVersion, g.dir)
+	select {
+	case <-ctx.Done():
+	case err = <-served:
+	}
+	g.mutex.Lock()
+	g.ending = true
+	g.mutex.Unlock()
+	g.running.Wait()
+	server.Close()
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return err
+}
+
+func checkHost(ctx context.Context, client *http.Client) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url("/healthz"), nil)
+	if err != nil {
+		return fmt.Errorf("asking the shared process: %w", err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("asking the shared process: %w", err)
+	}
+	return response.Body.Close()
+}
+
+// environment is this process's own, with the garbage collector that suits many clusters. GOGC in this process's environment
+// overrides that.
+func environment() []string {
+	variables := os.Environ()
+	if os.Getenv("GOGC") == "" {
+		variables = append(variables, "GOGC="+garbagePercentage)
+	}
+	return variables
+}
+
+// status is what is known now.
+func (g *group) status() Status {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return Status{
+		Dir: g.dir, SupervisorPID: os.Getpid(), EmulatedVersion: g.options.EmulatedVersion, Clusters: slices.Clone(g.clusters),
+		MaxClusters: MaxClusters, Process: g.unit.Status(), Log: g.log.Path(),
+	}
+}
+
+// noteChange records the status in a file, and tells of a process that has ended by itself.
+func (g *group) noteChange() {
+	g.recorded.Lock()
+	defer g.recorded.Unlock()
+	status := g.status()
+	if err := atomicfile.Write(filepath.Join(g.dir, statusFile), encode(status), statusMode); err != nil {
+		g.printStep("writing the status: %v", err)
+	}
+	if status.Process.State == process.StateWaiting && status.Process.LastExit != g.told {
+		g.told = status.Process.LastExit
+		g.printStep("the shared process has ended (%s)%s, and starts again with the control planes of %d clusters; its log is %s",
+			g.told, g.culprit(), len(status.Clusters), status.Log)
+	}
+}
+
+// printStep prints one line of progress.
+func (g *group) printStep(format string, args ...any) {
+	g.output.Lock()
+	defer g.output.Unlock()
+	fmt.Fprintf(g.options.Progress, format+"\n", args...)
+}

@@ -1,0 +1,322 @@
+package group_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/group"
+)
+
+const (
+	// patience is how long anything may take on a busy machine.
+	patience = 3 * time.Minute
+	poll     = 100 * time.Millisecond
+	// stopBound is how long a stop may take although clients watch: the graces of the components together.
+	stopBound    = 20 * time.Second
+	withoutPods  = "etcd,kube-apiserver,kube-controller-manager,kube-scheduler"
+	exitInUse    = 3
+	exitNotReady = 5
+)
+
+func binary(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(os.Getenv("HOLLOWFLEET_BIN"), "simcluster")
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("there is no simcluster in HOLLOWFLEET_BIN: build it with \"make build\": %v", err)
+	}
+	return path
+}
+
+// simcluster runs the program to its end.
+func simcluster(t *testing.T, args ...string) (output string, code int) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), binary(t), args...)
+	var out bytes.Buffer
+	command.Stdout, command.Stderr = &out, &out
+	_ = command.Run()
+	return out.String(), command.ProcessState.ExitCode()
+}
+
+// bed is a group with the directories of its clusters.
+type bed struct {
+	dir, group string
+	process    *exec.Cmd
+	output     bytes.Buffer
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "group") //nolint:usetesting // The path of a test's own directory is too long for a socket.
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{dir: dir, group: filepath.Join(dir, "g")}
+	b.process = exec.Command(binary(t), "group", "--dir", b.group)
+	b.process.Stdout, b.process.Stderr = &b.output, &b.output
+	if err := b.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			log, _ := os.ReadFile(filepath.Join(b.group, "planes.log"))
+			t.Logf("the group:\n%s\nits process:\n%s", b.output.String(), failures(log))
+		}
+		_ = b.process.Process.Signal(syscall.SIGTERM)
+		if err := b.process.Wait(); err != nil {
+			t.Errorf("the group: %v\n%s", err, b.output.String())
+		}
+		if _, err := os.Stat(b.group); err == nil {
+			t.Error("the group's directory is still there")
+		}
+		os.RemoveAll(dir)
+	})
+	eventually(t, "the group to answer", func() bool { _, err := group.FetchStatus(t.Context(), b.group); return err == nil })
+	return b
+}
+
+// failures are the parts of the log that say why the process has ended.
+func failures(log []byte) []byte {
+	const most = 4 << 10
+	var found []byte
+	for _, start := range []string{"panic: ", "fatal error: ", "wanted to exit"} {
+		if at := bytes.Index(log, []byte(start)); at >= 0 {
+			found = append(found, log[at:min(len(log), at+most)]...)
+		}
+	}
+	return found
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), poll, patience, true, func(context.Context) (bool, error) { return holds(), nil })
+	if err != nil {
+		t.Fatalf("waiting for %s: %v", what, err)
+	}
+}
+
+func (b *bed) data(name string) string { return filepath.Join(b.dir, name) }
+
+func (b *bed) startArgs(name string) []string {
+	return []string{"start", "--group", b.group, "--name", name, "--data-dir", b.data(name), "--components", withoutPods}
+}
+
+// start starts a cluster in the group.
+func (b *bed) start(t *testing.T, name string) {
+	t.Helper()
+	if output, code := simcluster(t, b.startArgs(name)...); code != 0 {
+		t.Fatalf("starting %s: exit code %d\n%s", name, code, output)
+	}
+}
+
+func (b *bed) stop(t *testing.T, name string) {
+	t.Helper()
+	if output, code := simcluster(t, "stop", "--data-dir", b.data(name)); code != 0 {
+		t.Fatalf("stopping %s: exit code %d\n%s", name, code, output)
+	}
+}
+
+func (b *bed) client(t *testing.T, name string) kubernetes.Interface {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(b.data(name), "kubeconfigs", "admin.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubernetes.NewForConfigOrDie(config)
+}
+
+func (b *bed) healthy(t *testing.T, name string) bool {
+	t.Helper()
+	status, err := controlplane.FetchStatus(t.Context(), b.data(name))
+	return err == nil && status.Healthy
+}
+
+// mark writes something that must be found again.
+func (b *bed) mark(t *testing.T, name string) {
+	t.Helper()
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "mark"}, Data: map[string]string{"of": name}}
+	if _, err := b.client(t, name).CoreV1().ConfigMaps("default").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bed) wantMark(t *testing.T, name string) {
+	t.Helper()
+	found, err := b.client(t, name).CoreV1().ConfigMaps("default").Get(t.Context(), "mark", metav1.GetOptions{})
+	if err != nil || found.Data["of"] != name {
+		t.Errorf("the data of %s: %v, %v", name, found.Data, err)
+	}
+}
+
+// Claim: Clusters of a group keep directory, port, certificates and data in both modes, and outlive their shared process. Broken:
+// clusters that are not started again.
+func TestGroup(t *testing.T) {
+	b := newBed(t)
+	for _, name := range []string{"c1", "c2"} {
+		b.start(t, name)
+		b.mark(t, name)
+	}
+	t.Run("a data directory has one owner", func(t *testing.T) {
+		for _, args := range [][]string{b.startArgs("c1"), {"start", "--name", "c1", "--data-dir", b.data("c1")}, {"group", "--dir", b.group}, {"delete", "--data-dir", b.data("c1")}} {
+			if output, code := simcluster(t, args...); code != exitInUse {
+				t.Errorf("%v: exit code %d: %s", args, code, output)
+			}
+		}
+	})
+	t.Run("what hits others is refused", func(t *testing.T) {
+		for _, action := range []string{"kill", "pause", "resume"} {
+			if output, code := simcluster(t, "component", action, "etcd", "--data-dir", b.data("c1")); code == 0 || !strings.Contains(output, "--isolation=process") {
+				t.Errorf("%s: exit code %d: %s", action, code, output)
+			}
+		}
+		for _, action := range []string{"stop", "start"} {
+			if output, code := simcluster(t, "component", action, "kube-scheduler", "--data-dir", b.data("c1")); code != 0 {
+				t.Errorf("%s: exit code %d: %s", action, code, output)
+			}
+		}
+	})
+	t.Run("the shared process is killed", func(t *testing.T) { b.killProcess(t) })
+	t.Run("a cluster moves to processes of its own and back", func(t *testing.T) { b.move(t, "c1") })
+	t.Run("a start is killed", func(t *testing.T) { b.killStart(t) })
+	t.Run("a cluster with broken data fails alone", func(t *testing.T) { b.breakData(t) })
+	t.Run("a stop does not wait for watchers", func(t *testing.T) {
+		watcher, err := b.client(t, "c2").CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer watcher.Stop()
+		began := time.Now()
+		b.stop(t, "c2")
+		if took := time.Since(began); took > stopBound {
+			t.Errorf("it took %s", took)
+		}
+		if !b.healthy(t, "c1") {
+			t.Error("c1 is not healthy")
+		}
+	})
+}
+
+// killProcess kills the shared process, also while a cluster starts there.
+func (b *bed) killProcess(t *testing.T) {
+	starting := exec.CommandContext(t.Context(), binary(t), b.startArgs("c3")...)
+	var output bytes.Buffer
+	starting.Stdout, starting.Stderr = &output, &output
+	if err := starting.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the start of c3 to begin", func() bool {
+		status, err := controlplane.FetchStatus(t.Context(), b.data("c3"))
+		return err == nil && status.Components[controlplane.Etcd].Healthy
+	})
+	before, err := group.FetchStatus(t.Context(), b.group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(before.Process.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := starting.Wait(); err != nil {
+		t.Errorf("the start of c3: %v\n%s", err, output.String())
+	}
+	for _, name := range []string{"c1", "c2"} {
+		eventually(t, name+" to be healthy again", func() bool { return b.healthy(t, name) })
+		b.wantMark(t, name)
+	}
+	var recorded group.Status
+	content, err := os.ReadFile(filepath.Join(b.group, "status.json"))
+	if err == nil {
+		err = json.Unmarshal(content, &recorded)
+	}
+	if err != nil || recorded.Process.Restarts != 1 || !strings.Contains(recorded.Process.LastExit, "killed") || recorded.Process.PID == before.Process.PID {
+		t.Errorf("status.json: %s, %v", content, err)
+	}
+	if ready, err := controlplane.ReadReady(b.data("c1")); err != nil || ready.Components[controlplane.Etcd].PID != recorded.Process.PID || ready.Isolation != controlplane.IsolationShared {
+		t.Errorf("ready.json: %+v, %v", ready, err)
+	}
+}
+
+func (b *bed) move(t *testing.T, name string) {
+	inGroup, err := controlplane.ReadReady(b.data(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.stop(t, name)
+	alone := exec.CommandContext(t.Context(), binary(t), "start", "--name", name, "--data-dir", b.data(name), "--components", withoutPods)
+	if err := alone.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var ready controlplane.Ready
+	eventually(t, name+" in processes of its own", func() bool {
+		ready, err = controlplane.ReadReady(b.data(name))
+		return err == nil && ready.SupervisorPID == alone.Process.Pid
+	})
+	if ready.Isolation != controlplane.IsolationProcess || ready.Group != "" || ready.Server != inGroup.Server {
+		t.Errorf("ready.json: %+v", ready)
+	}
+	b.wantMark(t, name)
+	b.stop(t, name)
+	if err := alone.Wait(); err != nil {
+		t.Error(err)
+	}
+	b.start(t, name)
+	b.wantMark(t, name)
+}
+
+// killStart kills the client of a start: the cluster does not become ready, and its place is free.
+func (b *bed) killStart(t *testing.T) {
+	starting := exec.CommandContext(t.Context(), binary(t), b.startArgs("c4")...)
+	if err := starting.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the start of c4 to begin", func() bool {
+		_, err := controlplane.FetchStatus(t.Context(), b.data("c4"))
+		return err == nil
+	})
+	_ = starting.Process.Kill()
+	_ = starting.Wait()
+	eventually(t, "the place of c4 to be free", func() bool {
+		status, err := group.FetchStatus(t.Context(), b.group)
+		return err == nil && !strings.Contains(strings.Join(status.Clusters, " "), b.data("c4"))
+	})
+	if output, code := simcluster(t, "delete", "--data-dir", b.data("c4")); code != 0 {
+		t.Errorf("deleting c4: exit code %d: %s", code, output)
+	}
+}
+
+func (b *bed) breakData(t *testing.T) {
+	b.stop(t, "c3")
+	database := filepath.Join(b.data("c3"), "etcd", "member", "snap", "db")
+	if err := os.Remove(database); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(database, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	output, code := simcluster(t, b.startArgs("c3")...)
+	if code != exitNotReady || !strings.Contains(output, "etcd") {
+		t.Errorf("exit code %d: %s", code, output)
+	}
+	for _, name := range []string{"c1", "c2"} {
+		if !b.healthy(t, name) {
+			t.Errorf("%s is not healthy", name)
+		}
+	}
+	status, err := group.FetchStatus(t.Context(), b.group)
+	if err != nil || status.Process.Restarts != 1 {
+		t.Errorf("the shared process has ended: %+v, %v", status.Process, err)
+	}
+}
