@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/agent/driver/hollow"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/confine"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -44,9 +45,12 @@ const (
 	DefaultThawDeletions       = 30
 	DefaultThawPeriod          = 10 * time.Minute
 	DefaultCertificateLifetime = 7 * 24 * time.Hour
+	DefaultGracePeriod         = hollow.DefaultGracePeriod
 
 	// longestTimeout bounds one request of an agent that joins.
 	longestTimeout = 5 * time.Second
+	// shortestGracePeriod is one in which a Node has time for a heartbeat.
+	shortestGracePeriod = 5 * time.Second
 	// shortestLifetime is the shortest that the certificates API and the token API grant; longestLifetime is the
 	// longest that the hub approves.
 	shortestLifetime = 10 * time.Minute
@@ -104,6 +108,9 @@ type NodeOptions struct {
 	// HollowTaint says when hollow Nodes have the taint hollowfleet.io/hollow=true:NoSchedule, unless their class says it.
 	// Default Auto.
 	HollowTaint v1alpha1.HollowTaint
+	// NodeMonitorGracePeriod is that of the target's node controller, to which the heartbeats of hollow nodes must fit. Default 40s, the
+	// shortest default of any Kubernetes version.
+	NodeMonitorGracePeriod time.Duration
 	// Drivers are providers beside the built-in "hollow", by name.
 	Drivers map[string]driver.Factory
 }
@@ -159,6 +166,10 @@ func (o Options) withDefaults() (Options, error) {
 	o.ThawDeletionsPerMinute = cmp.Or(o.ThawDeletionsPerMinute, DefaultThawDeletions)
 	o.ThawPeriod = cmp.Or(o.ThawPeriod, DefaultThawPeriod)
 	o.HollowTaint = cmp.Or(o.HollowTaint, v1alpha1.HollowTaintAuto)
+	o.NodeMonitorGracePeriod = cmp.Or(o.NodeMonitorGracePeriod, DefaultGracePeriod)
+	if o.NodeMonitorGracePeriod < shortestGracePeriod {
+		problems = append(problems, fmt.Errorf("--node-monitor-grace-period: want at least %s, got %s", shortestGracePeriod, o.NodeMonitorGracePeriod))
+	}
 	problems = append(problems, o.checkHollowTaint(), o.checkThaw(), o.ServeOptions.Validate())
 	if _, err := o.LoadTests.limits().Complete(); err != nil {
 		problems = append(problems, err)

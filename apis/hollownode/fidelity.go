@@ -3,6 +3,9 @@ package hollownode
 import (
 	"errors"
 	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Values of Fidelity.Probes.
@@ -23,6 +26,12 @@ const (
 	// MinBytesPerSecond and MaxBytesPerSecond bound ImagePull.BytesPerSecond unless it is 0.
 	MinBytesPerSecond = 64 << 10
 	MaxBytesPerSecond = 1 << 40
+	// MinLeaseSeconds and MaxLeaseSeconds bound Kubelet.NodeLeaseDurationSeconds unless it is 0.
+	MinLeaseSeconds = 4
+	MaxLeaseSeconds = 3600
+	// MinStatusFrequency and MaxStatusFrequency bound Kubelet.NodeStatusUpdateFrequency unless it is 0.
+	MinStatusFrequency = time.Second
+	MaxStatusFrequency = 5 * time.Minute
 	// MaxRate bounds all rates, bursts and numbers of parallel pulls.
 	MaxRate = 10000
 )
@@ -79,7 +88,17 @@ type Kubelet struct {
 	ConfigMapAndSecretChangeDetectionStrategy string `json:"configMapAndSecretChangeDetectionStrategy"`
 	// PodCertificateRequests keeps the watch of PodCertificateRequests.
 	PodCertificateRequests bool `json:"podCertificateRequests"`
+	// NodeLeaseDurationSeconds and NodeStatusUpdateFrequency are 0 for the kubelet's defaults, which both profiles have: files of earlier
+	// agents do not have them.
+	NodeLeaseDurationSeconds  int32           `json:"nodeLeaseDurationSeconds,omitempty"`
+	NodeStatusUpdateFrequency metav1.Duration `json:"nodeStatusUpdateFrequency,omitzero"`
 }
+
+// The kubelet's defaults of its heartbeats.
+const (
+	DefaultLeaseSeconds    = 40
+	DefaultStatusFrequency = 10 * time.Second
+)
 
 // Fast makes pods Ready at once and gone at once, with as few requests and watches as possible. It is what a
 // Configuration without Fidelity means; a change of it changes the nodes that run.
@@ -135,6 +154,12 @@ func (f Fidelity) Validate() error {
 	}
 	if rate := f.ImagePull.BytesPerSecond; rate != 0 {
 		problems = append(problems, checkWithin("imagePull.bytesPerSecond", rate, MinBytesPerSecond, MaxBytesPerSecond))
+	}
+	if lease := f.Kubelet.NodeLeaseDurationSeconds; lease != 0 {
+		problems = append(problems, checkWithin("kubelet.nodeLeaseDurationSeconds", int64(lease), MinLeaseSeconds, MaxLeaseSeconds))
+	}
+	if frequency := f.Kubelet.NodeStatusUpdateFrequency.Duration; frequency != 0 && (frequency < MinStatusFrequency || frequency > MaxStatusFrequency) {
+		problems = append(problems, fmt.Errorf("kubelet.nodeStatusUpdateFrequency: want a duration from %s to %s, got %s", MinStatusFrequency, MaxStatusFrequency, frequency))
 	}
 	if f.Kubelet.SerializeImagePulls && f.Kubelet.MaxParallelImagePulls > 1 {
 		problems = append(problems, errors.New("kubelet.maxParallelImagePulls: want 0 or 1 with serializeImagePulls"))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 )
@@ -46,16 +47,18 @@ func TestEachSettingIsWritten(t *testing.T) {
 
 func TestWhatNoNodeCanHaveIsRefused(t *testing.T) {
 	for field, spoil := range map[string]func(*hollownode.Fidelity){
-		"fidelity: probes":               func(f *hollownode.Fidelity) { f.Probes = "" },
-		"terminationPercent":             func(f *hollownode.Fidelity) { f.TerminationPercent = 101 },
-		"imagePull.bytesPerSecond":       func(f *hollownode.Fidelity) { f.ImagePull.BytesPerSecond = 1 },
-		"imagePull.failurePercent":       func(f *hollownode.Fidelity) { f.ImagePull.FailurePercent = -1 },
-		"kubelet.eventRecordQPS":         func(f *hollownode.Fidelity) { f.Kubelet.EventRecordQPS = -1 },
-		"kubelet.eventBurst":             func(f *hollownode.Fidelity) { f.Kubelet.EventBurst = 0 },
-		"kubelet.registryPullQPS":        func(f *hollownode.Fidelity) { f.Kubelet.RegistryPullQPS = -1 },
-		"kubelet.registryBurst":          func(f *hollownode.Fidelity) { f.Kubelet.RegistryBurst = 0 },
-		"kubelet.maxParallelImagePulls":  func(f *hollownode.Fidelity) { f.Kubelet.MaxParallelImagePulls = 2 },
-		"kubelet.configMapAndSecretChan": func(f *hollownode.Fidelity) { f.Kubelet.ConfigMapAndSecretChangeDetectionStrategy = "TTL" },
+		"fidelity: probes":                  func(f *hollownode.Fidelity) { f.Probes = "" },
+		"terminationPercent":                func(f *hollownode.Fidelity) { f.TerminationPercent = 101 },
+		"imagePull.bytesPerSecond":          func(f *hollownode.Fidelity) { f.ImagePull.BytesPerSecond = 1 },
+		"imagePull.failurePercent":          func(f *hollownode.Fidelity) { f.ImagePull.FailurePercent = -1 },
+		"kubelet.eventRecordQPS":            func(f *hollownode.Fidelity) { f.Kubelet.EventRecordQPS = -1 },
+		"kubelet.eventBurst":                func(f *hollownode.Fidelity) { f.Kubelet.EventBurst = 0 },
+		"kubelet.registryPullQPS":           func(f *hollownode.Fidelity) { f.Kubelet.RegistryPullQPS = -1 },
+		"kubelet.registryBurst":             func(f *hollownode.Fidelity) { f.Kubelet.RegistryBurst = 0 },
+		"kubelet.maxParallelImagePulls":     func(f *hollownode.Fidelity) { f.Kubelet.MaxParallelImagePulls = 2 },
+		"kubelet.nodeLeaseDurationSeconds":  func(f *hollownode.Fidelity) { f.Kubelet.NodeLeaseDurationSeconds = 3 },
+		"kubelet.nodeStatusUpdateFrequency": func(f *hollownode.Fidelity) { f.Kubelet.NodeStatusUpdateFrequency.Duration = time.Millisecond },
+		"kubelet.configMapAndSecretChan":    func(f *hollownode.Fidelity) { f.Kubelet.ConfigMapAndSecretChangeDetectionStrategy = "TTL" },
 	} {
 		t.Run(field, func(t *testing.T) {
 			c := valid()

@@ -182,6 +182,17 @@ type HollowKubelet struct {
 	// certificates are made. It is the feature gate PodCertificateRequest. Default by profile: Fast false, Realistic true.
 	// +optional
 	PodCertificateRequests *bool `json:"podCertificateRequests,omitempty"`
+
+	// nodeLeaseDurationSeconds is how long the Node's Lease is valid, 4 to 3600. The kubelet renews it four times as often: this is the
+	// Node's heartbeat. The cluster marks a Node Unknown that is silent for the grace period of its node controller, so this may be at most
+	// three times that; the agent's option --node-monitor-grace-period tells it. Default 40.
+	// +optional
+	NodeLeaseDurationSeconds *int32 `json:"nodeLeaseDurationSeconds,omitempty"`
+
+	// nodeStatusUpdateFrequency is how often the kubelet computes the Node's status, and reports one that has changed: 1s to 5m. Default
+	// 10s.
+	// +optional
+	NodeStatusUpdateFrequency *metav1.Duration `json:"nodeStatusUpdateFrequency,omitempty"`
 }
 
 // ChangeDetectionStrategy is how a kubelet follows ConfigMaps and Secrets.

@@ -57,6 +57,10 @@ const (
 	// KubeletVersionSourceLabel, on a Node, reports whether the kubelet version that it reports is that of the
 	// code which runs (KubeletVersionBuiltIn) or only reported (KubeletVersionReported).
 	KubeletVersionSourceLabel = "hollowfleet.io/kubelet-version-source"
+	// NodeLeaseDurationLabel and NodeStatusFrequencyLabel, on a hollow Node, are the settings nodeLeaseDurationSeconds and
+	// nodeStatusUpdateFrequency of its kubelet, such as "120" and "30s". A Node with the kubelet's defaults does not have them.
+	NodeLeaseDurationLabel   = "hollowfleet.io/node-lease-duration-seconds"
+	NodeStatusFrequencyLabel = "hollowfleet.io/node-status-update-frequency"
 	// NodeRoleLabelPrefix, followed by a role of spec.roles, is put on the Node by the agent.
 	NodeRoleLabelPrefix = "node-role.kubernetes.io/"
 

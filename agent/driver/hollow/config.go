@@ -118,11 +118,22 @@ func readDuration(target **metav1.Duration, low, high time.Duration) setter {
 	return func(value json.RawMessage, path string) error {
 		duration := &metav1.Duration{}
 		if err := json.Unmarshal(value, duration); err != nil || duration.Duration < low || duration.Duration > high {
-			return driver.Invalid(path, `want a duration such as "30s", from %.0fs to %.0fh, got %s`, low.Seconds(), high.Hours(), formatValue(value))
+			return driver.Invalid(path, `want a duration such as "30s", from %.0fs to %s, got %s`, low.Seconds(), wholeDuration(high), formatValue(value))
 		}
 		*target = duration
 		return nil
 	}
+}
+
+// wholeDuration writes 5m0s as 5m, and 24h0m0s as 24h.
+func wholeDuration(d time.Duration) string {
+	text := d.String()
+	for _, whole := range []string{"m0s", "h0m"} {
+		if short, isWhole := strings.CutSuffix(text, whole); isWhole {
+			text = short + whole[:1]
+		}
+	}
+	return text
 }
 
 // readResources reads a list of quantities whose names pass check.

@@ -1,6 +1,7 @@
 package hollow
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -33,6 +34,29 @@ type desired struct {
 
 // ProviderID returns the provider ID of a Machine of a cluster.
 func ProviderID(cluster, machine string) string { return "hollowfleet://" + cluster + "/" + machine }
+
+// resolveDesired computes desired for this cluster. Nodes whose heartbeats it would miss are refused.
+func (d *Driver) resolveDesired(request driver.Request) (desired, error) {
+	want, err := resolveDesired(d.environment.ClusterName, request)
+	if err != nil {
+		return desired{}, err
+	}
+	return want, checkHeartbeat(want.configuration.EffectiveFidelity().Kubelet, cmp.Or(d.options.NodeMonitorGracePeriod, DefaultGracePeriod), request.Class.Path)
+}
+
+// leasesPerGrace is how many grace periods a Lease may last. The kubelet renews it after a quarter of its duration, and a bit later if it
+// is busy: three quarters of the grace period are left for the way.
+const leasesPerGrace = 3
+
+// checkHeartbeat refuses heartbeats that are so rare that the node controller marks the Node Unknown in between.
+func checkHeartbeat(kubelet hollownode.Kubelet, grace time.Duration, path string) error {
+	lease := time.Duration(cmp.Or(kubelet.NodeLeaseDurationSeconds, hollownode.DefaultLeaseSeconds)) * time.Second
+	if lease <= leasesPerGrace*grace {
+		return nil
+	}
+	return driver.Invalid(path+".kubelet.nodeLeaseDurationSeconds", "the Node would renew its Lease only every %s, too rarely for a grace period of %s: use at most %d; "+
+		"or raise --node-monitor-grace-period of the cluster's kube-controller-manager, and of its agent", lease/4, grace, leasesPerGrace*int(grace/time.Second))
+}
 
 // resolveDesired computes desired, or says with *driver.InvalidConfigurationError why it cannot.
 func resolveDesired(cluster string, request driver.Request) (desired, error) {

@@ -39,7 +39,13 @@ type Options struct {
 	ServerCA  []byte
 	// HollowTaint holds for Machines whose class says nothing of it. Default Auto.
 	HollowTaint v1alpha1.HollowTaint
+	// NodeMonitorGracePeriod is how long the cluster's node controller waits for a heartbeat until it marks a Node Unknown. Default
+	// DefaultGracePeriod.
+	NodeMonitorGracePeriod time.Duration
 }
+
+// DefaultGracePeriod is the shortest default of a kube-controller-manager: it was 40 seconds until v1.31, and is 50 since.
+const DefaultGracePeriod = 40 * time.Second
 
 // Driver makes hollow nodes. It implements driver.Driver.
 type Driver struct {
@@ -71,7 +77,7 @@ func New(ctx context.Context, options Options, environment driver.Environment) (
 
 // Create implements driver.Driver: first the Secret, then the pod that needs it.
 func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Instance, error) {
-	want, err := resolveDesired(d.environment.ClusterName, request)
+	want, err := d.resolveDesired(request)
 	if err != nil {
 		return driver.Instance{}, err
 	}
@@ -113,14 +119,14 @@ func (d *Driver) disruptionPlan(ctx context.Context, machine *v1alpha1.Machine) 
 
 // CheckUpdate implements driver.Driver: another pod of the same name continues with the Node.
 func (d *Driver) CheckUpdate(_ context.Context, request driver.Request) error {
-	_, err := resolveDesired(d.environment.ClusterName, request)
+	_, err := d.resolveDesired(request)
 	return err
 }
 
 // Update implements driver.Driver. A pod of another configuration is deleted; Create makes the next one. A
 // bootstrap token that is about to expire is replaced without touching the pod.
 func (d *Driver) Update(ctx context.Context, request driver.Request) (driver.Instance, error) {
-	want, err := resolveDesired(d.environment.ClusterName, request)
+	want, err := d.resolveDesired(request)
 	if err != nil {
 		return driver.Instance{}, err
 	}
@@ -283,7 +289,7 @@ func (d *Driver) describeInstance(ctx context.Context, pod *corev1.Pod, request 
 		return found, nil
 	}
 	// With a configuration that cannot be read the pod is as it is, and Update says what is wrong with it.
-	want, invalid := resolveDesired(d.environment.ClusterName, request)
+	want, invalid := d.resolveDesired(request)
 	found.UpToDate = invalid == nil && matchesDesired(pod, want, request.Machine)
 	if invalid != nil {
 		return found, nil //nolint:nilerr // the instance is there, whatever its configuration says by now

@@ -68,6 +68,13 @@ func setKubelet(kubelet *hollownode.Kubelet, config *v1alpha1.HollowKubelet, pat
 		kubelet.ConfigMapAndSecretChangeDetectionStrategy = string(config.ConfigMapAndSecretChangeDetectionStrategy)
 	}
 	replaceIfSet(&kubelet.PodCertificateRequests, config.PodCertificateRequests)
+	// The kubelet's defaults are written as nothing, so that a Machine which asks for what it has keeps its pod.
+	if lease := config.NodeLeaseDurationSeconds; lease != nil && *lease != hollownode.DefaultLeaseSeconds {
+		kubelet.NodeLeaseDurationSeconds = *lease
+	}
+	if frequency := config.NodeStatusUpdateFrequency; frequency != nil && frequency.Duration != hollownode.DefaultStatusFrequency {
+		kubelet.NodeStatusUpdateFrequency = *frequency
+	}
 	return nil
 }
 
@@ -102,7 +109,9 @@ func readKubelet(target **v1alpha1.HollowKubelet) setter {
 			"maxParallelImagePulls": readNumber(&k.MaxParallelImagePulls, 1, hollownode.MaxRate),
 			"configMapAndSecretChangeDetectionStrategy": oneOf(&k.ConfigMapAndSecretChangeDetectionStrategy,
 				v1alpha1.ChangeDetectionWatch, v1alpha1.ChangeDetectionCache, v1alpha1.ChangeDetectionGet),
-			"podCertificateRequests": readBoolean(&k.PodCertificateRequests),
+			"podCertificateRequests":    readBoolean(&k.PodCertificateRequests),
+			"nodeLeaseDurationSeconds":  readNumber(&k.NodeLeaseDurationSeconds, hollownode.MinLeaseSeconds, hollownode.MaxLeaseSeconds),
+			"nodeStatusUpdateFrequency": readDuration(&k.NodeStatusUpdateFrequency, hollownode.MinStatusFrequency, hollownode.MaxStatusFrequency),
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,7 +44,10 @@ func TestFidelity(t *testing.T) {
 		"Realistic": {`,"profile":"Realistic"`, realistic(func(*hollownode.Fidelity) {})},
 		"what Fast has, by its fields": {`,"probes":"Skip","terminationPercent":0,"imagePull":{"bytesPerSecond":0,"failurePercent":0,"seed":9},` +
 			`"kubelet":{"eventRecordQPS":5,"eventBurst":20,"registryPullQPS":0,"registryBurst":10,"serializeImagePulls":false,` +
-			`"configMapAndSecretChangeDetectionStrategy":"Cache","podCertificateRequests":false}`, nil},
+			`"configMapAndSecretChangeDetectionStrategy":"Cache","podCertificateRequests":false,"nodeLeaseDurationSeconds":40,"nodeStatusUpdateFrequency":"10s"}`, nil},
+		"slow heartbeats": {`,"kubelet":{"nodeLeaseDurationSeconds":120,"nodeStatusUpdateFrequency":"30s"}`, fast(func(f *hollownode.Fidelity) {
+			f.Kubelet.NodeLeaseDurationSeconds, f.Kubelet.NodeStatusUpdateFrequency.Duration = 120, 30*time.Second
+		})},
 		"one of Fast replaced": {`,"terminationPercent":50`, fast(func(f *hollownode.Fidelity) { f.TerminationPercent = 50 })},
 		"probes alone":         {`,"probes":"Run"`, fast(func(f *hollownode.Fidelity) { f.Probes = hollownode.ProbesRun })},
 		"each of Realistic replaced": {`,"profile":"Realistic","probes":"Skip","terminationPercent":0,"imagePull":{"bytesPerSecond":"1Gi","failurePercent":3,"seed":-4},` +
@@ -94,8 +98,10 @@ func TestFidelityRefuses(t *testing.T) {
 		`"imagePull":{"seed":0.5}`:                    `c.imagePull.seed: want a whole number, got 0.5`,
 		`"kubelet":[]`:                                `c.kubelet: want an object, got []`,
 		`"kubelet":{"maxPods":5}`: `c.kubelet.maxPods: unknown field: kubelet has configMapAndSecretChangeDetectionStrategy, eventBurst, eventRecordQPS, ` +
-			`maxParallelImagePulls, podCertificateRequests, registryBurst, registryPullQPS, serializeImagePulls`,
+			`maxParallelImagePulls, nodeLeaseDurationSeconds, nodeStatusUpdateFrequency, podCertificateRequests, registryBurst, registryPullQPS, serializeImagePulls`,
 		`"kubelet":{"eventBurst":0}`:                                    `c.kubelet.eventBurst: want a whole number from 1 to 10000, got 0`,
+		`"kubelet":{"nodeLeaseDurationSeconds":0}`:                      `c.kubelet.nodeLeaseDurationSeconds: want a whole number from 4 to 3600, got 0`,
+		`"kubelet":{"nodeStatusUpdateFrequency":"0s"}`:                  `c.kubelet.nodeStatusUpdateFrequency: want a duration such as "30s", from 1s to 5m, got "0s"`,
 		`"kubelet":{"serializeImagePulls":"no"}`:                        `c.kubelet.serializeImagePulls: want true or false, got "no"`,
 		`"kubelet":{"configMapAndSecretChangeDetectionStrategy":"TTL"}`: `c.kubelet.configMapAndSecretChangeDetectionStrategy: want Watch or Cache or Get, got "TTL"`,
 		`"kubelet":{"serializeImagePulls":true,"maxParallelImagePulls":5}`: `c.kubelet.maxParallelImagePulls: cannot pull 5 images at a time while images are pulled one by one: ` +
@@ -129,5 +135,34 @@ func TestTheSampleIsRealistic(t *testing.T) {
 	want.TerminationPercent, want.ImagePull = 50, hollownode.ImagePull{BytesPerSecond: 100 << 20, FailurePercent: 2, Seed: 1}
 	if err != nil || got == nil || *got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// Claim: Heartbeats too rare for the grace period of a cluster are refused. Broken: new.
+func TestHeartbeatsFitTheGracePeriodOfTheCluster(t *testing.T) {
+	for name, test := range map[string]struct {
+		lease   int32
+		grace   time.Duration
+		refused bool
+	}{
+		"the kubelet's, shortest default": {0, DefaultGracePeriod, false},
+		"slow":                            {120, DefaultGracePeriod, false},
+		"slower":                          {121, DefaultGracePeriod, true},
+		"slower, in a patient cluster":    {600, 200 * time.Second, false},
+		"the kubelet's, too slow":         {0, 13 * time.Second, true},
+		"fast, in an impatient cluster":   {20, 13 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := checkHeartbeat(hollownode.Kubelet{NodeLeaseDurationSeconds: test.lease}, test.grace, "c")
+			if errors.Is(err, driver.ErrInvalidConfiguration) != test.refused || (err == nil) == test.refused {
+				t.Errorf("got %v, want refused %t", err, test.refused)
+			}
+		})
+	}
+	err := checkHeartbeat(hollownode.Kubelet{NodeLeaseDurationSeconds: 200}, DefaultGracePeriod, "c")
+	const want = `c.kubelet.nodeLeaseDurationSeconds: the Node would renew its Lease only every 50s, too rarely for a grace period of 40s: use at most 120; ` +
+		`or raise --node-monitor-grace-period of the cluster's kube-controller-manager, and of its agent`
+	if err == nil || err.Error() != want {
+		t.Errorf("\n got %v\nwant %s", err, want)
 	}
 }

@@ -20,9 +20,10 @@ import (
 )
 
 const (
-	// heartbeatPeriod is how often heartbeats are looked at, and lateHeartbeat how old one may be: kubelets renew their Leases every
-	// ten seconds.
-	heartbeatPeriod, lateHeartbeat = 10 * time.Second, 20 * time.Second
+	// heartbeatPeriod is how often heartbeats are looked at.
+	heartbeatPeriod = 10 * time.Second
+	// defaultLease is how long a Node's Lease is valid unless it says otherwise.
+	defaultLease = 40 * time.Second
 	// lastHeartbeats bounds the last look at them.
 	lastHeartbeats = 5 * time.Second
 	// processorPeriod is how often the processors are looked at.
@@ -58,8 +59,16 @@ func (s *simulator) observeLeases(leases []coordinationv1.Lease, hollow, planned
 		if renewed == nil || !hollow[name] || s.disrupted[name] {
 			continue
 		}
-		s.late[name] = s.late[name] || now.Sub(renewed.Time) > lateHeartbeat
+		s.late[name] = s.late[name] || now.Sub(renewed.Time) > lateHeartbeat(leases[i].Spec.LeaseDurationSeconds)
 	}
+}
+
+// lateHeartbeat is how old the heartbeat of a Node may be: half the duration of its Lease, which its kubelet renews after a quarter.
+func lateHeartbeat(leaseSeconds *int32) time.Duration {
+	if leaseSeconds == nil || *leaseSeconds <= 0 {
+		return defaultLease / 2
+	}
+	return time.Duration(*leaseSeconds) * time.Second / 2
 }
 
 // processorsAt takes in what the machine's processors have done until now.

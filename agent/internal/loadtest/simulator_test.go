@@ -40,6 +40,22 @@ func TestLateHeartbeats(t *testing.T) {
 	g.Expect(report).To(And(HaveField("Nodes", BeEquivalentTo(1)), HaveField("LateHeartbeats", BeZero()), HaveField("LateKubelets", BeEquivalentTo(1))))
 }
 
+// Edge case: Nodes with slow heartbeats made each load test Invalid.
+func TestAHeartbeatIsLateByTheDurationOfItsLease(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Unix(1000, 0)
+	lease := func(name string, age time.Duration, seconds *int32) coordinationv1.Lease {
+		renewed := metav1.NewMicroTime(now.Add(-age))
+		return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed, LeaseDurationSeconds: seconds}}
+	}
+	s := newSimulator(clock.RealClock{})
+	s.observeLeases([]coordinationv1.Lease{
+		lease("slow", 59*time.Second, new(int32(120))), lease("slow and late", 61*time.Second, new(int32(120))), lease("fast and late", 3*time.Second, new(int32(4))),
+		lease("nothing", 19*time.Second, new(int32(0))),
+	}, map[string]bool{"slow": true, "slow and late": true, "fast and late": true, "nothing": true}, nil, now)
+	g.Expect(s.late).To(Equal(map[string]bool{"slow": false, "slow and late": true, "fast and late": true, "nothing": false}))
+}
+
 // Claim: Late heartbeats of short runs are seen. Broken: no look at the end.
 func TestAHeartbeatThatIsLateAtTheEndOfAShortRunIsSeen(t *testing.T) {
 	b := newEnv(t)

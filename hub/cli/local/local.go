@@ -106,6 +106,8 @@ func addPrograms(command *cobra.Command, programs *localfleet.Programs) {
 	flags.StringVar(&programs.BinDir, "bin-dir", besideMe(), "directory of the programs hub, agent, simcluster and hollow-node")
 	flags.IntVar(&programs.NodesPerPack, "nodes-per-pack", defaultNodesPerPack,
 		"how many nodes of a cluster share a process, which saves memory and processor time; with 1 a node that crashes ends no other")
+	cmdutil.Choice(command, &programs.Heartbeats, "heartbeats", "how often Nodes report: every 10 s (normal, the default) or 30 s (slow), which saves processor time; slow Nodes have labels that say so",
+		localfleet.HeartbeatsNormal, localfleet.HeartbeatsSlow)
 	flags.StringArrayVar(&programs.HubArgs, "hub-arg", nil, "extra argument for the hub, such as --hub-arg=--metrics-address=127.0.0.1:8080; can be given several times")
 	flags.StringArrayVar(&programs.AgentArgs, "agent-arg", nil, "extra argument for each agent, such as --agent-arg=--freeze-after=6s; can be given several times")
 }
@@ -113,6 +115,9 @@ func addPrograms(command *cobra.Command, programs *localfleet.Programs) {
 // programFlags are the flags of addPrograms with which another process has the same programs.
 func programFlags(programs localfleet.Programs) []string {
 	flags := []string{"--bin-dir", programs.BinDir, "--nodes-per-pack", strconv.Itoa(programs.NodesPerPack)}
+	if programs.Heartbeats != "" {
+		flags = append(flags, "--heartbeats", string(programs.Heartbeats))
+	}
 	for _, arg := range programs.HubArgs {
 		flags = append(flags, "--hub-arg", arg)
 	}

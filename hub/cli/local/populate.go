@@ -56,6 +56,9 @@ func (o *upOptions) createMachines(ctx context.Context) error {
 			continue
 		}
 		for _, object := range localfleet.Workers(name, int32(o.workers.machines), o.workers.versionOf(i)) {
+			if class, ok := object.(*v1alpha1.MachineClass); ok {
+				o.Heartbeats.Configure(class)
+			}
 			if err := c.Create(ctx, object); err != nil {
 				return fmt.Errorf("creating %T %s/%s: %w", object, name, object.GetName(), err)
 			}

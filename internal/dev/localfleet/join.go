@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -136,6 +137,27 @@ func HollowNodeProcess(address string) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("no process is bound to the pod's address %s", address)
+}
+
+// Heartbeats is how often the Nodes of a fleet report.
+type Heartbeats string
+
+// HeartbeatsNormal is every 10 seconds, as kubelets do, and HeartbeatsSlow every 30.
+const (
+	HeartbeatsNormal Heartbeats = "normal"
+	HeartbeatsSlow   Heartbeats = "slow"
+)
+
+// slowNodeMonitor is Kubernetes' own default. The grace period of 50 seconds stays, which heartbeats every 30 seconds keep.
+const slowNodeMonitor = "node-monitor-period=5s"
+
+// Configure lets the hollow nodes of a class without a configuration report so.
+func (h Heartbeats) Configure(class *v1alpha1.MachineClass) {
+	if h != HeartbeatsSlow {
+		return
+	}
+	class.Spec.ProviderConfig = &runtime.RawExtension{Raw: fmt.Appendf(nil,
+		`{"apiVersion":%q,"kind":%q,"kubelet":{"nodeLeaseDurationSeconds":120,"nodeStatusUpdateFrequency":"30s"}}`, v1alpha1.GroupVersion, v1alpha1.HollowNodeConfigKind)}
 }
 
 const (

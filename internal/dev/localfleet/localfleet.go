@@ -64,6 +64,8 @@ type Programs struct {
 	BinDir string
 	// NodesPerPack is how many hollow nodes of a cluster share a process. Default: 1, so that each can be ended by itself.
 	NodesPerPack int
+	// Heartbeats is how often Nodes are to report. Default: HeartbeatsNormal.
+	Heartbeats Heartbeats
 	// HubArgs and AgentArgs are added to the command lines of hub and agents.
 	HubArgs, AgentArgs []string
 }
@@ -201,6 +203,9 @@ func (f *Fleet) startCluster(ctx context.Context, member *Member) error {
 
 func (f *Fleet) startControlPlane(ctx context.Context, name string, components []string) (*process.Cluster, client.WithWatch, error) {
 	args := []string{"--nodes-per-pack", strconv.Itoa(max(f.options.NodesPerPack, 1))}
+	if f.options.Heartbeats == HeartbeatsSlow {
+		args = append(args, "--controller-manager-arg", slowNodeMonitor)
+	}
 	if f.options.Cables != nil {
 		more, err := f.options.Cables.ControlPlaneArgs(name, f.pathOf(name))
 		if err != nil {

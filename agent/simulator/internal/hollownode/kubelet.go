@@ -87,7 +87,8 @@ func (n *node) makeClients(config *rest.Config) (clients, error) {
 	main := rest.CopyConfig(config)
 	main.QPS, main.Burst = float32(n.settings.KubeAPIQPS), int(n.settings.KubeAPIBurst)
 	heartbeat := rest.CopyConfig(config)
-	heartbeat.QPS, heartbeat.Timeout = -1, n.settings.NodeStatusUpdateFrequency.Duration
+	lease := time.Duration(n.settings.NodeLeaseDurationSeconds) * time.Second
+	heartbeat.QPS, heartbeat.Timeout = -1, min(n.settings.NodeStatusUpdateFrequency.Duration, lease)
 	events := rest.CopyConfig(config)
 	events.QPS, events.Burst = float32(n.settings.EventRecordQPS), int(n.settings.EventBurst)
 	if n.settings.EventRecordQPS == 0 {
@@ -156,6 +157,9 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	}
 	if err := addStatusSetter(built, n.setVersion); err != nil {
 		return nil, nil, fmt.Errorf("reporting the version of the configuration: %w", err)
+	}
+	if err := addStatusSetter(built, n.setHeartbeatLabels); err != nil {
+		return nil, nil, fmt.Errorf("reporting the heartbeats of the configuration: %w", err)
 	}
 	queue, err := watchWorkQueue(built, n.runtime.Gate())
 	if err == nil {

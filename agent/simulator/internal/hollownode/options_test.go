@@ -126,7 +126,7 @@ func TestNamesAreThoseOfTheAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{
-		hollowLabel, versionSourceLabel, versionBuiltIn, versionReported,
+		hollowLabel, versionSourceLabel, leaseLabel, frequencyLabel, versionBuiltIn, versionReported,
 		fakecri.ExitAfterAnnotation, fakecri.ExitCodeAnnotation, fakecri.StartedAfterAnnotation, fakecri.ReadyAfterAnnotation,
 		fakecri.ReadinessFailsAfterAnnotation, fakecri.LivenessFailsAfterAnnotation, fakecri.TerminatesAfterAnnotation,
 		fakecri.ImagePullFailsAnnotation,

@@ -1,11 +1,15 @@
 package hollownode
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"path/filepath"
+	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/features"
@@ -21,6 +25,8 @@ import (
 const (
 	hollowLabel        = "hollowfleet.io/hollow"
 	versionSourceLabel = "hollowfleet.io/kubelet-version-source"
+	leaseLabel         = "hollowfleet.io/node-lease-duration-seconds"
+	frequencyLabel     = "hollowfleet.io/node-status-update-frequency"
 	versionBuiltIn     = "BuiltIn"
 	versionReported    = "Reported"
 )
@@ -76,6 +82,8 @@ func setKubelet(settings *kubeletconfig.KubeletConfiguration, k contract.Kubelet
 		contract.ChangeDetectionCache: kubeletconfig.TTLCacheChangeDetectionStrategy,
 		contract.ChangeDetectionWatch: kubeletconfig.WatchChangeDetectionStrategy,
 	}[k.ConfigMapAndSecretChangeDetectionStrategy]
+	settings.NodeLeaseDurationSeconds = cmp.Or(k.NodeLeaseDurationSeconds, contract.DefaultLeaseSeconds)
+	settings.NodeStatusUpdateFrequency.Duration = cmp.Or(k.NodeStatusUpdateFrequency.Duration, contract.DefaultStatusFrequency)
 }
 
 // setFeatureGates turns off what holds a watch open for something that hardly any pod uses, unless the configuration
@@ -100,4 +108,24 @@ func nodeLabels(c contract.Configuration) map[string]string {
 		labels[versionSourceLabel] = versionReported
 	}
 	return labels
+}
+
+// setHeartbeatLabels lets the Node say how often it reports, unless that is what kubelets do. It is a status setter: a Node that exists
+// already gets no labels when its kubelet starts again with other settings.
+func (n *node) setHeartbeatLabels(_ context.Context, node *corev1.Node) error {
+	kubelet := n.configuration.EffectiveFidelity().Kubelet
+	for key, value := range map[string]string{
+		leaseLabel:     strconv.Itoa(int(kubelet.NodeLeaseDurationSeconds)),
+		frequencyLabel: kubelet.NodeStatusUpdateFrequency.Duration.String(),
+	} {
+		if value == "0" || value == "0s" {
+			delete(node.Labels, key)
+			continue
+		}
+		if node.Labels == nil {
+			node.Labels = map[string]string{}
+		}
+		node.Labels[key] = value
+	}
+	return nil
 }

@@ -1,8 +1,12 @@
 package hollownode
 
 import (
+	"maps"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/apis/config/v1beta1"
@@ -66,4 +70,42 @@ func upstreamDefaults(t *testing.T) *kubeletconfig.KubeletConfiguration {
 		t.Fatal(err)
 	}
 	return settings
+}
+
+func TestANodeSaysThatItsHeartbeatsAreNotTheKubelets(t *testing.T) {
+	for name, test := range map[string]struct {
+		kubelet   contract.Kubelet
+		lease     int32
+		frequency time.Duration
+		labels    map[string]string
+	}{
+		"default": {contract.Kubelet{}, 40, 10 * time.Second, map[string]string{"a": "b"}},
+		"slow": {
+			contract.Kubelet{NodeLeaseDurationSeconds: 120, NodeStatusUpdateFrequency: metav1.Duration{Duration: 90 * time.Second}}, 120, 90 * time.Second,
+			map[string]string{"a": "b", leaseLabel: "120", frequencyLabel: "1m30s"},
+		},
+		"one of them": {contract.Kubelet{NodeLeaseDurationSeconds: 20}, 20, 10 * time.Second, map[string]string{"a": "b", leaseLabel: "20"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			configuration := testConfiguration()
+			fidelity := contract.Fast()
+			fidelity.Kubelet.NodeLeaseDurationSeconds, fidelity.Kubelet.NodeStatusUpdateFrequency = test.kubelet.NodeLeaseDurationSeconds, test.kubelet.NodeStatusUpdateFrequency
+			configuration.Fidelity = &fidelity
+			settings, err := kubeletSettings(configuration, t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if settings.NodeLeaseDurationSeconds != test.lease || settings.NodeStatusUpdateFrequency.Duration != test.frequency {
+				t.Errorf("got %d and %s", settings.NodeLeaseDurationSeconds, settings.NodeStatusUpdateFrequency.Duration)
+			}
+			// A Node that had other settings before.
+			registered := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b", leaseLabel: "77", frequencyLabel: "77s"}}}
+			if err := (&node{configuration: configuration}).setHeartbeatLabels(t.Context(), registered); err != nil {
+				t.Fatal(err)
+			}
+			if !maps.Equal(registered.Labels, test.labels) {
+				t.Errorf("got labels %v, want %v", registered.Labels, test.labels)
+			}
+		})
+	}
 }
