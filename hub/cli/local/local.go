@@ -101,6 +101,18 @@ func newKeep(hub *cmdutil.Hub, dir *string) *cobra.Command {
 // defaultNodesPerPack is that of "simcluster start".
 const defaultNodesPerPack = 25
 
+const isolationFlag = "isolation"
+
+// isolationUsage is the help of the flag.
+func isolationUsage() string {
+	usage := fmt.Sprintf("what control planes of workload clusters share. With \"process\" each component has a process of its own; with \"shared\" up to %d clusters "+
+		"share one, which saves most memory and processor time: a panic in one restarts all of them, and no component can be killed or paused alone. Default: process", localfleet.ClustersPerGroup)
+	if localfleet.SharedFrom <= mostClusters {
+		usage += fmt.Sprintf(", and shared from %d clusters on", localfleet.SharedFrom)
+	}
+	return usage
+}
+
 func addPrograms(command *cobra.Command, programs *localfleet.Programs) {
 	flags := command.Flags()
 	flags.StringVar(&programs.BinDir, "bin-dir", besideMe(), "directory of the programs hub, agent, simcluster and hollow-node")
@@ -108,13 +120,14 @@ func addPrograms(command *cobra.Command, programs *localfleet.Programs) {
 		"how many nodes of a cluster share a process, which saves memory and processor time; with 1 a node that crashes ends no other")
 	cmdutil.Choice(command, &programs.Heartbeats, "heartbeats", "how often Nodes report: every 10 s (normal, the default) or 30 s (slow), which saves processor time; slow Nodes have labels that say so",
 		localfleet.HeartbeatsNormal, localfleet.HeartbeatsSlow)
+	cmdutil.Choice(command, &programs.Isolation, isolationFlag, isolationUsage(), localfleet.IsolationProcess, localfleet.IsolationShared)
 	flags.StringArrayVar(&programs.HubArgs, "hub-arg", nil, "extra argument for the hub, such as --hub-arg=--metrics-address=127.0.0.1:8080; can be given several times")
 	flags.StringArrayVar(&programs.AgentArgs, "agent-arg", nil, "extra argument for each agent, such as --agent-arg=--freeze-after=6s; can be given several times")
 }
 
 // programFlags are the flags of addPrograms with which another process has the same programs.
 func programFlags(programs localfleet.Programs) []string {
-	flags := []string{"--bin-dir", programs.BinDir, "--nodes-per-pack", strconv.Itoa(programs.NodesPerPack)}
+	flags := []string{"--" + isolationFlag, string(programs.Isolation), "--bin-dir", programs.BinDir, "--nodes-per-pack", strconv.Itoa(programs.NodesPerPack)}
 	if programs.Heartbeats != "" {
 		flags = append(flags, "--heartbeats", string(programs.Heartbeats))
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 	"github.com/hollowfleet/hollowfleet/internal/joining"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // askTimeout bounds the question to a hub that may be away.
@@ -93,7 +94,16 @@ func showTables(ctx context.Context, out io.Writer, report localfleet.Report, wi
 		return err
 	}
 	fmt.Fprintln(out)
-	return printers.NewTablePrinter(printers.PrintOptions{Wide: wide}).PrintObj(clusterTable(report, askHub(ctx, report)), out)
+	if err := printers.NewTablePrinter(printers.PrintOptions{Wide: wide}).PrintObj(clusterTable(report, askHub(ctx, report)), out); err != nil {
+		return err
+	}
+	for _, group := range report.Groups {
+		if group.Process.Restarts > 0 {
+			fmt.Fprintf(out, "\n%s: the process of its %s was started again %s; it ended last with %s, and its log is %s\n",
+				group.Name, plural.Count(len(group.Clusters), "cluster"), plural.Count(group.Process.Restarts, "time"), group.Process.LastExit, group.Log)
+		}
+	}
+	return nil
 }
 
 func processTable(report localfleet.Report) *metav1.Table {
@@ -109,7 +119,7 @@ func processTable(report localfleet.Report) *metav1.Table {
 }
 
 func clusterTable(report localfleet.Report, clusters map[string]v1alpha1.Cluster) *metav1.Table {
-	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Cluster", "Kubernetes", "Ready", "Machines", "Server", "Kubeconfig", "+Agent", "+Message")}
+	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Cluster", "Kubernetes", "Ready", "Machines", "Isolation", "Server", "Kubeconfig", "+Agent", "+Message")}
 	for _, plane := range append([]localfleet.ControlPlane{report.Hub}, report.Clusters...) {
 		ready, machines, agent, message := "-", "-", "-", ""
 		if cluster, known := clusters[plane.Name]; known {
@@ -125,7 +135,7 @@ func clusterTable(report localfleet.Report, clusters map[string]v1alpha1.Cluster
 			}
 		}
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			plane.Name, cmp.Or(plane.Version, "-"), ready, machines, cmp.Or(plane.Server, "-"), cmp.Or(plane.Kubeconfig, "-"), agent, message,
+			plane.Name, cmp.Or(plane.Version, "-"), ready, machines, cmp.Or(plane.Group, string(localfleet.IsolationProcess)), cmp.Or(plane.Server, "-"), cmp.Or(plane.Kubeconfig, "-"), agent, message,
 		}})
 	}
 	return table

@@ -187,6 +187,7 @@ func (o *upOptions) run(ctx context.Context) error {
 	if err := o.validateFlags(); err != nil {
 		return err
 	}
+	o.Isolation = cmp.Or(o.Isolation, localfleet.DefaultIsolation(o.clusters))
 	if o.progress = o.hub.Out; o.output != "" {
 		o.progress = o.hub.ErrOut
 	}

@@ -174,6 +174,11 @@ var credentialFiles = []string{"lock", "holder", "pending.key", "tls.crt", "tls.
 // filePatterns are the files that a fleet makes, as patterns. What its control planes make is removed by simcluster.
 func (s State) filePatterns() []string {
 	files := []string{stateFile, atomicfile.TemporaryPrefix(stateFile) + "*", earlierStateFile, "logs/" + KeeperName + ".log", "logs/hub.log"}
+	if s.Isolation == IsolationShared {
+		for number := range (len(s.Clusters)-1)/ClustersPerGroup + 1 {
+			files = append(files, groupFiles(number+1)...)
+		}
+	}
 	for _, name := range s.Clusters {
 		agent := "agents/" + name + "/"
 		files = append(files, name+"/", "logs/cluster-"+name+".log", "logs/agent-"+name+".log", agent+"bootstrap.kubeconfig")

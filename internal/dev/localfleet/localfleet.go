@@ -66,6 +66,8 @@ type Programs struct {
 	NodesPerPack int
 	// Heartbeats is how often Nodes are to report. Default: HeartbeatsNormal.
 	Heartbeats Heartbeats
+	// Isolation is what control planes share. Default: IsolationProcess.
+	Isolation Isolation
 	// HubArgs and AgentArgs are added to the command lines of hub and agents.
 	HubArgs, AgentArgs []string
 }
@@ -82,6 +84,7 @@ type Fleet struct {
 	// Members are the workload clusters in the order of Options.Clusters.
 	Members []*Member
 
+	groups    groups
 	recording sync.Mutex
 	state     State
 }
@@ -107,7 +110,10 @@ func Up(ctx context.Context, options Options) (*Fleet, error) {
 		owner = *options.Owner
 	}
 	fleet := &Fleet{options: options}
-	fleet.state = State{Owner: owner, Simcluster: fleet.binaryPath("simcluster"), Clusters: slices.Concat([]string{hubName}, options.Clusters)}
+	if options.Isolation == "" {
+		fleet.options.Isolation = IsolationProcess
+	}
+	fleet.state = State{Isolation: fleet.options.Isolation, Owner: owner, Simcluster: fleet.binaryPath("simcluster"), Clusters: slices.Concat([]string{hubName}, options.Clusters)}
 	if options.Kept {
 		fleet.state.Keeper = &self
 	}
@@ -174,7 +180,7 @@ func (f *Fleet) bringUp(ctx context.Context) error {
 
 func (f *Fleet) startHub(ctx context.Context) error {
 	var err error
-	if f.Hub, f.HubClient, err = f.startControlPlane(ctx, hubName, process.HubComponents); err != nil {
+	if f.Hub, f.HubClient, err = f.startControlPlane(ctx, hubName, process.HubComponents, nil); err != nil {
 		return err
 	}
 	if f.HubConfig, err = f.Hub.RESTConfig(); err != nil {
@@ -188,8 +194,11 @@ func (f *Fleet) startHub(ctx context.Context) error {
 }
 
 func (f *Fleet) startCluster(ctx context.Context, member *Member) error {
-	var err error
-	member.Cluster, member.Client, err = f.startControlPlane(ctx, member.Name, nil)
+	group, err := f.groupOf(ctx, slices.Index(f.Members, member))
+	if err != nil {
+		return err
+	}
+	member.Cluster, member.Client, err = f.startControlPlane(ctx, member.Name, nil, group)
 	if err != nil {
 		return err
 	}
@@ -201,7 +210,7 @@ func (f *Fleet) startCluster(ctx context.Context, member *Member) error {
 	return nil
 }
 
-func (f *Fleet) startControlPlane(ctx context.Context, name string, components []string) (*process.Cluster, client.WithWatch, error) {
+func (f *Fleet) startControlPlane(ctx context.Context, name string, components []string, group *process.Group) (*process.Cluster, client.WithWatch, error) {
 	args := []string{"--nodes-per-pack", strconv.Itoa(max(f.options.NodesPerPack, 1))}
 	if f.options.Heartbeats == HeartbeatsSlow {
 		args = append(args, "--controller-manager-arg", slowNodeMonitor)
@@ -215,13 +224,15 @@ func (f *Fleet) startControlPlane(ctx context.Context, name string, components [
 	}
 	cluster, err := process.StartCluster(ctx, process.ClusterOptions{
 		Name: name, Dir: f.pathOf(name), LogFile: LogFile(f.options.Dir, clusterPrefix+name), KubeconfigDir: f.kubeconfigDir(name), Binary: f.binaryPath("simcluster"), Components: components,
-		Images: map[string]string{HollowNodeImage: f.options.BinDir}, Args: args,
+		Images: map[string]string{HollowNodeImage: f.options.BinDir}, Args: args, Group: group,
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := f.recordProcess(cluster.Process); err != nil {
-		return nil, nil, errors.Join(err, cluster.Stop())
+	if group == nil {
+		if err := f.recordProcess(cluster.Process); err != nil {
+			return nil, nil, errors.Join(err, cluster.Stop())
+		}
 	}
 	f.reportProgress("%s: control plane ready", name)
 	restConfig, err := cluster.RESTConfig()
@@ -278,6 +289,10 @@ func (f *Fleet) Down() error {
 	var group errgroup.Group
 	for _, cluster := range f.controlPlanes() {
 		group.Go(cluster.Stop)
+	}
+	problems = append(problems, group.Wait())
+	for _, started := range f.startedGroups() {
+		group.Go(started.Stop)
 	}
 	problems = append(problems, group.Wait())
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)

@@ -1,6 +1,8 @@
 package localfleet
 
 import (
+	"cmp"
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -15,8 +17,18 @@ type Report struct {
 	// Hub is the hub's control plane, Clusters are those of the workload clusters.
 	Hub      ControlPlane   `json:"hub"`
 	Clusters []ControlPlane `json:"clusters"`
+	// Isolation is what the control planes of the workload clusters share.
+	Isolation Isolation `json:"isolation"`
+	// Groups are those whose process they share, if they do.
+	Groups []Group `json:"groups,omitempty"`
 	// Processes are those that run the fleet.
 	Processes []Running `json:"processes"`
+}
+
+// Group is a group of workload clusters whose control planes share a process.
+type Group struct {
+	Name string `json:"name"`
+	process.GroupStatus
 }
 
 // ControlPlane is one simulated cluster. One that is not ready has no server.
@@ -25,6 +37,8 @@ type ControlPlane struct {
 	Server     string `json:"server,omitempty"`
 	Version    string `json:"version,omitempty"`
 	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// Group is the name of the group whose process it shares, empty for processes of its own.
+	Group string `json:"group,omitempty"`
 }
 
 // Running is one process of a fleet.
@@ -44,12 +58,18 @@ func ReadReport(dir string) (Report, error) {
 		return report, err
 	}
 	report.Ready = state.Ready
+	report.Isolation = cmp.Or(state.Isolation, IsolationProcess)
 	for _, name := range state.Clusters {
 		plane := controlPlane(filepath.Join(dir, name))
 		if plane.Name == hubName {
 			report.Hub = plane
 		} else {
 			report.Clusters = append(report.Clusters, plane)
+		}
+	}
+	for number := range len(report.Clusters) {
+		if status, err := process.ReadGroup(groupDir(dir, number+1)); err == nil {
+			report.Groups = append(report.Groups, Group{Name: fmt.Sprintf("%s%d", groupPrefix, number+1), GroupStatus: status})
 		}
 	}
 	if state.Keeper != nil {
@@ -67,6 +87,9 @@ func controlPlane(dir string) ControlPlane {
 	// A control plane that is not ready, or has ended, has no such file.
 	if ready, err := process.ReadReady(dir); err == nil {
 		plane.Server, plane.Version, plane.Kubeconfig = ready.Server, ready.Version, ready.AdminKubeconfig
+		if ready.Group != "" {
+			plane.Group = groupPrefix + filepath.Base(ready.Group)
+		}
 	}
 	return plane
 }

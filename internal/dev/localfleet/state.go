@@ -39,6 +39,8 @@ type State struct {
 	Ready bool `json:"ready,omitempty"`
 	// Simcluster is the program that runs the control planes.
 	Simcluster string `json:"simcluster"`
+	// Isolation is what the workload clusters' control planes share. A fleet of an earlier version has none, and shares nothing.
+	Isolation Isolation `json:"isolation,omitempty"`
 	// Clusters are the names of the control planes, the hub's first. Each has a directory of that name.
 	Clusters []string `json:"clusters"`
 	// Processes in the order of their start.
@@ -141,8 +143,8 @@ const (
 	steady       = time.Minute
 )
 
-// Keep starts the hub and the agents again whenever they end, until ctx is done. Control planes do that for
-// themselves.
+// Keep starts the hub, the agents and the supervisors of groups again whenever they end, until ctx is done. Control planes do that
+// for themselves.
 func (f *Fleet) Keep(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -154,6 +156,7 @@ func (f *Fleet) Keep(ctx context.Context) {
 				func(ctx context.Context) error { return f.StartAgent(ctx, member) })
 		})
 	}
+	f.keepGroups(ctx, &group)
 	group.Wait()
 }
 

@@ -43,6 +43,8 @@ type ClusterOptions struct {
 	Components []string
 	// Images maps an image name to the directory whose programs its podhost runs for it.
 	Images map[string]string
+	// Group is the group whose process the components share. With nil each has a process of its own.
+	Group *Group
 	// Args are further arguments of "simcluster start".
 	Args []string
 }
@@ -54,6 +56,7 @@ type Ready struct {
 	AdminKubeconfig string               `json:"adminKubeconfig"`
 	CAFile          string               `json:"caFile"`
 	SupervisorPID   int                  `json:"supervisorPID"`
+	Group           string               `json:"group"`
 	Components      map[string]Component `json:"components"`
 	PodhostNode     string               `json:"podhostNode"`
 	Version         string               `json:"version"`
@@ -69,7 +72,7 @@ type Component struct {
 type Cluster struct {
 	options         ClusterOptions
 	adminKubeconfig string
-	// Process is the supervisor.
+	// Process is the supervisor: the cluster's own, or that of its group.
 	Process *Process
 }
 
@@ -83,8 +86,12 @@ func StartCluster(ctx context.Context, options ClusterOptions) (*Cluster, error)
 	for _, image := range slices.Sorted(maps.Keys(options.Images)) {
 		args = append(args, "--image", image+"="+options.Images[image])
 	}
+	args = append(args, options.Args...)
+	if options.Group != nil {
+		return startInGroup(ctx, options, args)
+	}
 	supervisor, err := Start(Spec{
-		Name: "cluster " + options.Name, Path: options.Binary, Args: append(args, options.Args...),
+		Name: "cluster " + options.Name, Path: options.Binary, Args: args,
 		LogFile: options.LogFile,
 	})
 	if err != nil {
@@ -190,7 +197,12 @@ func run(ctx context.Context, binary, dir string, args ...string) error {
 }
 
 // Stop ends the cluster; its data stays.
-func (c *Cluster) Stop() error { return c.Process.Stop(stopGrace) }
+func (c *Cluster) Stop() error {
+	if c.options.Group != nil {
+		return c.stopInGroup()
+	}
+	return c.Process.Stop(stopGrace)
+}
 
 // DeleteCluster removes the files of a cluster that has ended, also those that it has outside of its directory. What others
 // put into its directory stays.
@@ -207,6 +219,9 @@ func DeleteCluster(ctx context.Context, binary, dir string) error {
 
 // Kill ends the supervisor with SIGKILL and returns when it is gone.
 func (c *Cluster) Kill() error {
+	if c.options.Group != nil {
+		return fmt.Errorf("cluster %s shares its process with others: kill one that was started with --isolation=process", c.options.Name)
+	}
 	if err := c.Process.Signal(syscall.SIGKILL); err != nil {
 		return err
 	}

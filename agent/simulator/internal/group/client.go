@@ -151,7 +151,7 @@ func (r *remoteRun) Signal(signal syscall.Signal) error {
 	defer cancel()
 	response, err := r.ask(ctx, http.MethodPost, "/signals/"+strconv.Itoa(int(signal)))
 	if err != nil {
-		return nil //nolint:nilerr // Then the process has ended, and the run with it.
+		return nil // Then the process has ended, and the run with it.
 	}
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusOK || response.StatusCode == http.StatusNotFound {

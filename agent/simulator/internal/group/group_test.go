@@ -162,8 +162,7 @@ func (b *bed) wantMark(t *testing.T, name string) {
 	}
 }
 
-// Claim: Clusters of a group keep directory, port, certificates and data in both modes, and outlive their shared process. Broken:
-// clusters that are not started again.
+// Claim: Clusters of a group keep data and port in both modes, and outlive their shared process. Broken: a listener severed.
 func TestGroup(t *testing.T) {
 	b := newBed(t)
 	for _, name := range []string{"c1", "c2"} {

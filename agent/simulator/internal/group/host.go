@@ -79,7 +79,7 @@ func (h *host) handleRun(writer http.ResponseWriter, request *http.Request) {
 	}
 	log := &runLog{writer: writer, controller: http.NewResponseController(writer)}
 	defer log.close()
-	run, err := plane.Start(plane.Component{Cluster: asked.Cluster, Name: asked.Component, Args: asked.Args, Log: log})
+	run, err := plane.Start(plane.Component{Cluster: asked.Cluster, Name: asked.Component, Args: asked.Args, Log: log}) //nolint:contextcheck // It ends by a signal.
 	if err != nil {
 		http.Error(writer, err.Error(), http.StatusBadRequest)
 		return

@@ -1,0 +1,116 @@
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// groupStopGrace is longer than ten clusters take to stop.
+const groupStopGrace = 60 * time.Second
+
+// Group is a running group of simcluster: control planes that share a process.
+type Group struct {
+	// Dir is the group's directory.
+	Dir string
+	// Process is the group's supervisor.
+	Process *Process
+}
+
+// GroupStatus is what a group says of itself in its status.json.
+type GroupStatus struct {
+	// EmulatedVersion is the Kubernetes minor of all its clusters.
+	EmulatedVersion string `json:"emulatedVersion"`
+	// Clusters are the data directories of its clusters.
+	Clusters []string `json:"clusters"`
+	// Process has the control planes. Restarts counts how often it was started again, LastExit says why it ended last.
+	Process struct {
+		State    string `json:"state"`
+		PID      int    `json:"pid"`
+		Restarts int    `json:"restarts"`
+		LastExit string `json:"lastExit"`
+	} `json:"process"`
+	// Log has the trace of a panic.
+	Log string `json:"log"`
+}
+
+// StartGroup starts a group and waits until it takes clusters, or ctx is done.
+func StartGroup(ctx context.Context, name, binary, dir, logFile string) (*Group, error) {
+	supervisor, err := Start(Spec{Name: name, Path: binary, Args: []string{"group", "--dir", dir}, LogFile: logFile})
+	if err != nil {
+		return nil, err
+	}
+	group := &Group{Dir: dir, Process: supervisor}
+	err = supervisor.Wait(ctx, readyPoll, func(ctx context.Context) (bool, error) {
+		output, err := exec.CommandContext(ctx, binary, "group", "status", "--dir", dir).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, output)
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return nil, errors.Join(err, supervisor.Stop(groupStopGrace))
+	}
+	return group, nil
+}
+
+// ReadGroup reads the status.json of the group in dir.
+func ReadGroup(dir string) (GroupStatus, error) {
+	var status GroupStatus
+	content, err := os.ReadFile(filepath.Join(dir, "status.json"))
+	if err == nil {
+		err = json.Unmarshal(content, &status)
+	}
+	if err != nil {
+		return status, fmt.Errorf("reading the state of the group in %s: %w", dir, err)
+	}
+	return status, nil
+}
+
+// Stop ends the group with its clusters.
+func (g *Group) Stop() error { return g.Process.Stop(groupStopGrace) }
+
+// startInGroup runs the command that starts a cluster in a group. It ends when the cluster is ready.
+func startInGroup(ctx context.Context, options ClusterOptions, args []string) (*Cluster, error) {
+	starter, err := Start(Spec{
+		Name: "cluster " + options.Name, Path: options.Binary, LogFile: options.LogFile,
+		Args: append(args, "--group", options.Group.Dir),
+	})
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-starter.Done():
+	case <-ctx.Done():
+		return nil, errors.Join(fmt.Errorf("waiting for cluster %s: %w", options.Name, ctx.Err()), starter.Stop(stopGrace))
+	}
+	if starter.err != nil {
+		return nil, fmt.Errorf("cluster %s did not start (%w); the end of %s:\n%s", options.Name, starter.err, options.LogFile, Tail(options.LogFile, 15))
+	}
+	cluster := &Cluster{options: options, Process: options.Group.Process}
+	ready, err := cluster.Ready()
+	if err != nil {
+		return nil, err
+	}
+	cluster.adminKubeconfig = ready.AdminKubeconfig
+	return cluster, nil
+}
+
+// exitNotRunning is the exit code of a stop that finds no cluster.
+const exitNotRunning = 6
+
+// stopInGroup stops the cluster and leaves its group running. One that does not run is no error.
+func (c *Cluster) stopInGroup() error {
+	ctx, cancel := context.WithTimeout(context.Background(), groupStopGrace)
+	defer cancel()
+	err := c.run(ctx, "stop")
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == exitNotRunning {
+		return nil
+	}
+	return err
+}
