@@ -3,6 +3,9 @@ package plane_test
 import (
 	"context"
 	"errors"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,6 +101,7 @@ func TestPlanes(t *testing.T) {
 	clusters := startAll(t, 3)
 	t.Run("a token of one is refused by the others", func(t *testing.T) { refusesTokens(t, clusters) })
 	t.Run("kinds do not cross", func(t *testing.T) { keepsKinds(t, clusters) })
+	t.Run("each counts its own requests", func(t *testing.T) { countsOwnRequests(t, clusters) })
 	t.Run("one stops and starts while the others serve", func(t *testing.T) {
 		client := clusters[0].client(t)
 		mark := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Data: map[string]string{"a": "b"}}
@@ -201,4 +205,49 @@ func controlsPods(t *testing.T, c *cluster) {
 	if err != nil {
 		t.Errorf("%s: no pod that the scheduler has looked at: %v", c.name, err)
 	}
+}
+
+// countsOwnRequests wants that load tests, which read this metric, find what their own cluster was asked.
+func countsOwnRequests(t *testing.T, clusters []*cluster) {
+	const requests = 7
+	before := []int{listsOf(t, clusters[0]), listsOf(t, clusters[1])}
+	client := clusters[0].client(t)
+	for range requests {
+		if _, err := client.CoreV1().PodTemplates("default").List(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		// A name that is none leaves nothing, or clients could make labels without end.
+		_, _ = client.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/default/nonsense").DoRaw(t.Context())
+	}
+	if got := listsOf(t, clusters[0]) - before[0]; got != requests {
+		t.Errorf("%s counts %d requests, want %d", clusters[0].name, got, requests)
+	}
+	if got := listsOf(t, clusters[1]) - before[1]; got != 0 {
+		t.Errorf("%s counts %d requests that others got", clusters[1].name, got)
+	}
+}
+
+// own are the metrics that a cluster may serve: all others are those of its process.
+var own = regexp.MustCompile(`^(# |apiserver_request_(total|duration_seconds|sli_duration_seconds)[_{])`)
+
+// listsOf returns how many times the API server was asked for PodTemplates of a namespace.
+func listsOf(t *testing.T, c *cluster) int {
+	t.Helper()
+	content, err := c.client(t).Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for line := range strings.Lines(string(content)) {
+		if !own.MatchString(line) || strings.Contains(line, "nonsense") {
+			t.Errorf("%s serves %s", c.name, line)
+		}
+		if strings.HasPrefix(line, "apiserver_request_sli_duration_seconds_count{") && strings.Contains(line, `resource="podtemplates"`) &&
+			strings.Contains(line, `scope="namespace"`) && strings.Contains(line, `verb="LIST"`) {
+			if count, err = strconv.Atoi(line[strings.LastIndexByte(line, ' ')+1 : len(line)-1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return count
 }
