@@ -40,6 +40,9 @@ until the last of them has ended.`,
 // leads to it.
 func runPacked(ctx context.Context, order pack.Order) (int, error) {
 	options := hollownode.Options{SharedDir: ".", Kill: order.Kill, Started: order.Started}
+	if order.Alone {
+		options.SharedDir, options.KillProcess = "", true
+	}
 	flags := pflag.NewFlagSet("hollow-node", pflag.ContinueOnError)
 	addFlags(flags, &options)
 	verbosity := flags.IntP("v", "v", 0, "")

@@ -8,10 +8,6 @@ import (
 	"os"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
-
-	// Acts before Kubernetes' packages initialise when the podhost starts a
-	// process through this program.
-	_ "github.com/hollowfleet/hollowfleet/agent/simulator/internal/execshim"
 )
 
 // componentArg is the first argument of a child process that is a component.

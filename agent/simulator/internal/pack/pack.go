@@ -34,6 +34,8 @@ type Start struct {
 	Args []string
 	// Name is what the node is called in the trace of a panic.
 	Name string
+	// Alone is that the pack gets no other node, so that this one may do with the process what it likes.
+	Alone bool
 }
 
 // Event is what happens to a node.

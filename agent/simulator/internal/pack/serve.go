@@ -39,6 +39,7 @@ type Run func(ctx context.Context, node Order) (exit int, err error)
 // Order is one node for Run.
 type Order struct {
 	Args    []string
+	Alone   bool
 	Log     io.Writer
 	Kill    <-chan struct{}
 	Started func()
@@ -149,7 +150,7 @@ func (s *server) serveNode(ctx context.Context, connection net.Conn) {
 	var exit int
 	var err error
 	pprof.Do(ctx, pprof.Labels(labelName, start.Name), func(ctx context.Context) {
-		exit, err = s.run(ctx, Order{Args: start.Args, Log: c, Kill: kill, Started: func() { _ = c.sendEvent(Event{Started: true}) }})
+		exit, err = s.run(ctx, Order{Args: start.Args, Alone: start.Alone, Log: c, Kill: kill, Started: func() { _ = c.sendEvent(Event{Started: true}) }})
 	})
 	if alone := errors.Is(err, ErrAlone); alone || errors.Is(err, ErrRefused) {
 		_ = c.sendEvent(Event{Refused: err.Error(), Alone: alone})

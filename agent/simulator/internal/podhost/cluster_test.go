@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost"
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/backoff"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/podlife"
 )
 
 // patience is how long anything may take on a busy machine.
@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		os.Exit(runChild())
 	}
-	if os.Getenv(serverVariable) != "" {
-		os.Exit(runServer())
+	if filepath.Base(os.Args[0]) == program {
+		os.Exit(runPack())
 	}
 	code := m.Run()
 	if shared.cluster != nil {
@@ -142,8 +142,7 @@ type testHost struct {
 	stop      func() error
 }
 
-// startHost runs a podhost for one test, in this process. Its one image "host"
-// is the machine's own root directory.
+// startHost runs a podhost for one test, in this process. In its one image this test program is the hollow node.
 func startHost(t *testing.T, adjust ...func(*podhost.Options)) *testHost {
 	t.Helper()
 	h := newTestHost(t)
@@ -152,6 +151,22 @@ func startHost(t *testing.T, adjust ...func(*podhost.Options)) *testHost {
 	}
 	h.start()
 	return h
+}
+
+// image is what an agent calls the image of a hollow node.
+const image = "hollowfleet/hollow-node"
+
+func imageDirectory(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory := t.TempDir()
+	if err := os.Symlink(self, filepath.Join(directory, program)); err != nil {
+		t.Fatal(err)
+	}
+	return directory
 }
 
 // hosts counts the podhosts, so that a repeated test gets names of its own.
@@ -166,8 +181,10 @@ func newTestHost(t *testing.T) *testHost {
 		Name:          name,
 		Kubeconfig:    c.identity(t, name),
 		DataDir:       filepath.Join(t.TempDir(), "podhost"),
-		Images:        map[string]string{"host": "/"},
-		Backoff:       backoff.Policy{Initial: 200 * time.Millisecond, Max: time.Second},
+		HollowNodesOf: name,
+		Images:        map[string]string{image: imageDirectory(t)},
+		NodesPerPack:  3,
+		Backoff:       podlife.Backoff{Initial: 200 * time.Millisecond, Max: time.Second},
 		RefreshPeriod: 200 * time.Millisecond,
 		ShutdownGrace: time.Second,
 	}}

@@ -10,5 +10,5 @@ import (
 
 // Remove removes a pod's object as a podhost does with a pod that has ended.
 func Remove(ctx context.Context, client kubernetes.Interface, lister corev1listers.PodLister, pod *corev1.Pod) {
-	(&remover{client: client, lister: lister}).remove(ctx, pod)
+	(&statusWriter{client: client, lister: lister}).remove(ctx, pod)
 }

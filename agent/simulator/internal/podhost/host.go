@@ -2,17 +2,12 @@ package podhost
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"time"
 
-	"github.com/virtual-kubelet/virtual-kubelet/log"
-	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,138 +16,127 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/secret"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/address"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/hollowpod"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/packs"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/poddir"
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/process"
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/support"
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/volume"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/podlife"
 )
-
-// errKeeperEnded makes a podhost that can start no more processes end.
-var errKeeperEnded = errors.New("the keeper of the pods' processes was killed, and they with it")
 
 // host is a podhost with everything that it holds.
 type host struct {
-	options  Options
-	config   *rest.Config
-	client   kubernetes.Interface
-	claim    *address.Range
-	launcher *process.Launcher
-	base     string
-	marker   string
+	options Options
+	config  *rest.Config
+	client  kubernetes.Interface
+	claim   *address.Range
+	dir     *poddir.Directory
+	// user is the user and group of hollow nodes if it is not this process's own, else 0.
+	user int
 }
 
 // newHost claims what the podhost needs of the machine.
 func newHost(options Options) (*host, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", options.Kubeconfig)
+	h := &host{options: options}
+	if os.Geteuid() == 0 {
+		h.user = hollowpod.User
+	}
+	if err := h.connect(); err != nil {
+		return nil, err
+	}
+	// Other users may pass through the data directory to what belongs to nodes that run as them. What is in it is protected by itself.
+	err := os.MkdirAll(options.DataDir, 0o711)
 	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+		return nil, fmt.Errorf("making the data directory: %w", err)
+	}
+	if h.claim, err = address.Claim(); err != nil {
+		return nil, err
+	}
+	if h.dir, err = poddir.Open(options.DataDir, h.user != 0); err != nil {
+		return nil, errors.Join(err, h.claim.Listener().Close())
+	}
+	return h, nil
+}
+
+// connect makes the API client.
+func (h *host) connect() error {
+	config, err := clientcmd.BuildConfigFromFlags("", h.options.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	config.QPS, config.Burst = clientQPS, clientBurst
 	// The client is made of the files, so that it follows a certificate that is renewed.
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("making the API client: %w", err)
+	if h.client, err = kubernetes.NewForConfig(config); err != nil {
+		return fmt.Errorf("making the API client: %w", err)
 	}
 	if err := rest.LoadTLSFiles(config); err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	// Other users may pass through the data directory to the volumes of pods
-	// that run as them. What is in it is protected by itself.
-	if err := os.MkdirAll(options.DataDir, 0o711); err != nil {
-		return nil, fmt.Errorf("making the data directory: %w", err)
-	}
-	if err := poddir.Take(filepath.Join(options.DataDir, logDirectory), 0o700); err != nil {
-		return nil, fmt.Errorf("making the directory for logs: %w", err)
-	}
-	marker, err := markerOf(options.DataDir)
-	if err != nil {
-		return nil, err
-	}
-	claim, err := address.Claim()
-	if err != nil {
-		return nil, err
-	}
-	base, err := volume.Base(options.DataDir, support.CurrentUser().IsRoot())
-	if err != nil {
-		return nil, errors.Join(err, claim.Release())
-	}
-	launcher, err := process.NewLauncher()
-	if err != nil {
-		return nil, errors.Join(err, volume.Leave(options.DataDir), claim.Release())
-	}
-	return &host{
-		options: options, config: config, client: client, claim: claim,
-		launcher: launcher, base: base, marker: marker,
-	}, nil
+	h.config = config
+	return nil
 }
 
-// markerOf returns the variable that marks the processes of the podhost with
-// this data directory.
-func markerOf(dataDir string) (string, error) {
-	path, err := filepath.Abs(dataDir)
-	if err != nil {
-		return "", fmt.Errorf("finding the data directory: %w", err)
-	}
-	sum := sha256.Sum256([]byte(path))
-	return markerName + "=" + hex.EncodeToString(sum[:8]), nil
-}
-
-// release gives back what newHost claimed. Processes that were left when
-// the launcher's keeper was killed are found by their marker.
+// release gives back what newHost claimed.
 func (h *host) release() error {
-	h.launcher.Close()
-	return errors.Join(process.KillMarked(h.marker), volume.Leave(h.options.DataDir), ignoreClosed(h.claim.Release()))
+	err := h.claim.Listener().Close()
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	return errors.Join(h.dir.Close(), err)
 }
 
-func ignoreClosed(err error) error {
-	if errors.Is(err, net.ErrClosed) {
-		return nil
+// newPods returns what runs pods, in packs about which events of the Node tell.
+func (h *host) newPods(ctx context.Context, lister corev1listers.PodLister, recorder record.EventRecorder) *pods {
+	self := &corev1.ObjectReference{Kind: "Node", Name: h.options.Name, UID: types.UID(h.options.Name)}
+	p := &pods{
+		ctx:    ctx,
+		lister: lister,
+		// A node may not list the Secrets of a namespace, only get and watch those that its pods refer to. The kubelet's manager keeps one
+		// such watch for each.
+		secrets: secret.NewWatchingSecretManager(h.client, h.options.RefreshPeriod),
+		writer:  &statusWriter{client: h.client, lister: lister, written: make(map[types.UID]*corev1.Pod)},
+		known:   make(map[types.UID]*podlife.Pod),
+		dir:     h.dir,
 	}
-	return err
+	p.runtime = &podlife.Runtime{
+		Namespace: h.options.HollowNodesOf,
+		Images:    h.options.Images,
+		Packs: packs.New(packs.Options{
+			Directory: h.dir,
+			Nodes:     h.options.NodesPerPack,
+			User:      h.user,
+			LogLimit:  h.options.LogLimit,
+			Warn:      func(reason, message string) { recorder.Event(self, corev1.EventTypeWarning, reason, message) },
+		}),
+		Addresses:     address.NewPool(h.claim.Prefix()),
+		Files:         &podlife.Files{Base: h.dir.Path(), Secret: p.secrets.GetSecret, User: h.user},
+		LogLimit:      h.options.LogLimit,
+		Backoff:       h.options.Backoff,
+		RefreshPeriod: h.options.RefreshPeriod,
+		Recorder:      recorder,
+		Write:         p.writer.write,
+	}
+	return p
 }
 
 func (h *host) run(ctx context.Context) error {
-	// An earlier podhost that was killed took its processes along, unless its
-	// launcher's keeper was killed too.
-	if err := process.KillMarked(h.marker); err != nil {
-		return err
-	}
-	if err := takePackDirectory(filepath.Join(h.options.DataDir, packDirectory)); err != nil {
-		return err
-	}
 	logger := klog.FromContext(ctx).WithName("podhost").WithValues("node", h.options.Name)
-	ctx, fail := context.WithCancelCause(klog.NewContext(ctx, logger))
-	cancel := func() { fail(nil) }
+	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logger))
 	defer cancel()
-	go func() {
-		select {
-		case <-h.launcher.Done():
-			fail(errKeeperEnded)
-		case <-ctx.Done():
-		}
-	}()
-
-	pods := informers.NewSharedInformerFactoryWithOptions(h.client, 0, nodeutil.PodInformerFilter(h.options.Name))
-	services := informers.NewSharedInformerFactory(h.client, 0)
+	factory := informers.NewSharedInformerFactoryWithOptions(h.client, 0, nodeutil.PodInformerFilter(h.options.Name))
+	informer := factory.Core().V1().Pods()
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	defer broadcaster.Shutdown()
 	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: h.client.CoreV1().Events(corev1.NamespaceAll)})
-	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: runtimeName, Host: h.options.Name})
 
-	p, err := h.newProvider(ctx, pods, services, recorder)
-	if err != nil {
-		return err
-	}
-	controller, err := h.newPodController(p, pods, recorder)
-	if err != nil {
-		return err
-	}
+	p := h.newPods(ctx, informer.Lister(), broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: runtimeName, Host: h.options.Name}))
+	defer p.runtime.Packs.Close()
 	server, err := newKubeletServer(h.config, h.client, h.options.Name, h.claim.Host(), p)
 	if err != nil {
 		return err
@@ -160,70 +144,39 @@ func (h *host) run(ctx context.Context) error {
 	go server.ServeTLS(h.claim.Listener(), "", "") //nolint:errcheck // it ends with Close
 	defer server.Close()
 
-	pods.Start(ctx.Done())
-	services.Start(ctx.Done())
-	defer p.finishing.Wait()
-	defer cancel()
-	defer p.close(h.options.ShutdownGrace)
-	err = h.serve(ctx, p, controller, pods, services)
-	if cause := context.Cause(ctx); errors.Is(cause, errKeeperEnded) {
-		return cause
+	_ = informer.Informer() // It is registered with its factory by that.
+	factory.Start(ctx.Done())
+	if !factory.WaitForCacheSync(ctx.Done())[podType] {
+		return fmt.Errorf("reading the pods of the node: %w", context.Cause(ctx))
 	}
-	return err
-}
-
-// serve runs the controllers until the context ends, and then ends the pods.
-func (h *host) serve(ctx context.Context, p *provider, controller *node.PodController, factories ...informers.SharedInformerFactory) error {
-	for _, factory := range factories {
-		for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
-			if !synced {
-				return fmt.Errorf("reading the %s of the cluster: %w", kind, context.Cause(ctx))
-			}
-		}
+	listed, err := informer.Lister().List(labels.Everything())
+	if err == nil {
+		err = p.removeStrangers(listed)
 	}
-	if err := h.forgetDeletedPods(p); err != nil {
+	if err != nil {
 		return err
 	}
-	quiet := log.WithLogger(ctx, controllerLog{logger: klog.FromContext(ctx)})
-	podsDone, nodeDone := make(chan struct{}), make(chan struct{})
-	var podsErr error
-	go func() {
-		defer close(podsDone)
-		podsErr = controller.Run(quiet, workers)
-	}()
-	select {
-	case <-controller.Ready():
-		go func() {
-			defer close(nodeDone)
-			address, port := h.claim.Host(), h.claim.Port()
-			runNode(quiet, h.client, newNode(h.options, address, port), h.options.Ready)
-		}()
-	case <-podsDone:
-		close(nodeDone)
+	defer p.finishing.Wait()
+	defer cancel()                                           // It ends what waits for the API server.
+	if _, err := p.follow(informer.Informer()); err != nil { //nolint:contextcheck // pods outlive their events
+		return fmt.Errorf("watching the pods of the node: %w", err)
 	}
-	<-podsDone
-
-	klog.FromContext(ctx).Info("Stopping the pods", "grace", h.options.ShutdownGrace)
+	h.keepNode(ctx)
+	logger.Info("Stopping the pods", "grace", h.options.ShutdownGrace)
 	p.close(h.options.ShutdownGrace)
-	select {
-	case <-nodeDone:
-	case <-time.After(controllersTimeout):
-	}
-	if ordered := ctx.Err() != nil; ordered {
-		podsErr = nil // it only says that the context has ended
-	}
-	return podsErr
+	return nil
 }
 
-// forgetDeletedPods removes the files of pods that were deleted meanwhile.
-func (h *host) forgetDeletedPods(p *provider) error {
-	pods, err := p.lister.List(labels.Everything())
-	if err != nil {
-		return fmt.Errorf("listing the pods of the node: %w", err)
+// keepNode keeps the Node until the context ends. It may be waiting for an API server that does not answer then.
+func (h *host) keepNode(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runNode(ctx, h.client, newNode(h.options, h.claim.Host(), h.claim.Port()), h.options.Ready)
+	}()
+	<-ctx.Done()
+	select {
+	case <-done:
+	case <-time.After(nodeTimeout):
 	}
-	known := make(map[types.UID]bool, len(pods))
-	for _, pod := range pods {
-		known[pod.UID] = true
-	}
-	return p.removeStrangers(known)
 }

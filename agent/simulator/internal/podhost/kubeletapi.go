@@ -21,28 +21,22 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/logfile"
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/podlife"
 )
 
-const (
-	certificateLifetime = 10 * 365 * 24 * time.Hour
-	readHeaderTimeout   = 30 * time.Second
-)
+const readHeaderTimeout = 30 * time.Second
 
-// newKubeletServer serves the part of the kubelet's API that the podhost has:
-// the list of pods and the logs. Callers are authenticated and authorized by
-// the API server, like those of a kubelet. The serving certificate is signed
-// by itself: an API server checks it only if it is told to.
-func newKubeletServer(config *rest.Config, client kubernetes.Interface, nodeName string, address netip.Addr, p *provider) (*http.Server, error) {
-	certificate, err := selfSigned(nodeName, address)
+// newKubeletServer serves the part of the kubelet's API that the podhost has, the logs. Callers are authenticated and authorized by the API
+// server, like those of a kubelet. The serving certificate is signed by itself: an API server checks it only if it is told to.
+func newKubeletServer(config *rest.Config, client kubernetes.Interface, nodeName string, address netip.Addr, p *pods) (*http.Server, error) {
+	certificate, err := selfSigned("system:node:"+nodeName, address)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("making the serving certificate: %w", err)
 	}
 	authority, err := dynamiccertificates.NewStaticCAContent("kubeconfig", config.CAData)
 	if err != nil {
@@ -55,15 +49,8 @@ func newKubeletServer(config *rest.Config, client kubernetes.Interface, nodeName
 	if err != nil {
 		return nil, fmt.Errorf("delegating authentication to the API server: %w", err)
 	}
-	handler := api.PodHandler(api.PodHandlerConfig{
-		GetContainerLogs: p.containerLogs,
-		GetPods:          p.GetPods,
-		GetPodsFromKubernetes: func(context.Context) ([]*corev1.Pod, error) {
-			return p.lister.List(labels.Everything())
-		},
-	}, true)
 	return &http.Server{
-		Handler:           nodeutil.WithAuth(auth, handler),
+		Handler:           nodeutil.WithAuth(auth, api.PodHandler(api.PodHandlerConfig{GetContainerLogs: p.containerLogs}, false)),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ErrorLog:          log.New(io.Discard, "", 0),
 		TLSConfig: &tls.Config{
@@ -74,37 +61,24 @@ func newKubeletServer(config *rest.Config, client kubernetes.Interface, nodeName
 	}, nil
 }
 
-func selfSigned(nodeName string, address netip.Addr) (tls.Certificate, error) {
+func selfSigned(name string, address netip.Addr) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("making the serving key: %w", err)
+		return tls.Certificate{}, err
 	}
-	now := time.Now()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()),
-		Subject:      pkix.Name{CommonName: "system:node:" + nodeName, Organization: []string{"system:nodes"}},
-		DNSNames:     []string{nodeName},
-		IPAddresses:  []net.IP{address.AsSlice()},
-		NotBefore:    now.Add(-time.Hour),
-		NotAfter:     now.Add(certificateLifetime),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name, Organization: []string{"system:nodes"}},
+		IPAddresses: []net.IP{address.AsSlice()}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(10, 0, 0),
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("making the serving certificate: %w", err)
-	}
-	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, nil
+	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, err
 }
 
-// containerLogs returns the log of a container's current or previous run.
-func (p *provider) containerLogs(ctx context.Context, namespace, name, container string, options api.ContainerLogOpts) (io.ReadCloser, error) {
-	pod, err := p.GetPod(ctx, namespace, name)
-	if err != nil {
-		// A pod that is complete may have ended under an earlier podhost.
-		if pod, err = p.lister.Pods(namespace).Get(name); err != nil {
-			return nil, errdefs.NotFoundf("pod %s/%s is not on this node", namespace, name)
-		}
+// containerLogs returns the log of a node's current or previous run. A pod may have ended under an earlier podhost.
+func (p *pods) containerLogs(ctx context.Context, namespace, name, container string, options api.ContainerLogOpts) (io.ReadCloser, error) {
+	pod, _ := p.find(namespace, name)
+	if pod == nil {
+		return nil, errdefs.NotFoundf("pod %s/%s is not on this node", namespace, name)
 	}
 	status := findStatus(pod, container)
 	if status == nil {
@@ -115,11 +89,11 @@ func (p *provider) containerLogs(ctx context.Context, namespace, name, container
 		attempt--
 	}
 	if attempt < 0 || status.ContainerID == "" {
-		return nil, errdefs.NotFoundf("container %s has not run: %s", container, waitingReason(status))
+		return nil, errdefs.NotFoundf("container %s has not run: %s", container, ptr.Deref(status.State.Waiting, corev1.ContainerStateWaiting{}).Message)
 	}
-	running := func() bool {
-		current, err := p.GetPod(ctx, namespace, name)
-		if err != nil || current.UID != pod.UID {
+	isRunning := func() bool {
+		current, runs := p.find(namespace, name)
+		if !runs || current.UID != pod.UID {
 			return false
 		}
 		now := findStatus(current, container)
@@ -127,8 +101,8 @@ func (p *provider) containerLogs(ctx context.Context, namespace, name, container
 	}
 	reader, writer := io.Pipe()
 	go func() {
-		path := podlife.LogPath(p.runtime.LogDir, pod, container, attempt)
-		writer.CloseWithError(logfile.Read(ctx, path, readOptions(options), running, writer))
+		path := p.runtime.Files.Log(pod.UID, attempt)
+		writer.CloseWithError(logfile.Read(ctx, path, readOptions(options), isRunning, writer))
 	}()
 	return reader, nil
 }
@@ -140,30 +114,19 @@ func readOptions(options api.ContainerLogOpts) *logfile.Options {
 	}
 	// The API's own code cannot tell an absent number from zero.
 	if options.Tail > 0 {
-		lines := int64(options.Tail)
-		converted.TailLines = &lines
+		converted.TailLines = ptr.To(int64(options.Tail))
 	}
 	if options.LimitBytes > 0 {
-		limit := int64(options.LimitBytes)
-		converted.LimitBytes = &limit
+		converted.LimitBytes = ptr.To(int64(options.LimitBytes))
 	}
 	return converted
 }
 
 func findStatus(pod *corev1.Pod, container string) *corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range list {
-			if list[i].Name == container {
-				return &list[i]
-			}
+	for i := range pod.Status.ContainerStatuses {
+		if pod.Status.ContainerStatuses[i].Name == container {
+			return &pod.Status.ContainerStatuses[i]
 		}
 	}
 	return nil
-}
-
-func waitingReason(status *corev1.ContainerStatus) string {
-	if status.State.Waiting == nil {
-		return "it was not restarted"
-	}
-	return status.State.Waiting.Reason + " " + status.State.Waiting.Message
 }

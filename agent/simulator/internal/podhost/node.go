@@ -28,6 +28,7 @@ const (
 	runtimeName = "podhost"
 
 	registrationRetry = time.Second
+	statusInterval    = 5 * time.Minute
 )
 
 // newNode describes the Node. It is ready from the start: it is registered
@@ -118,7 +119,7 @@ func newNodeController(client kubernetes.Interface, description *corev1.Node) (*
 		description,
 		client.CoreV1().Nodes(),
 		node.WithNodeEnableLeaseV1(nodeutil.NodeLeaseV1Client(client), node.DefaultLeaseDuration),
-		node.WithNodeStatusUpdateInterval(defaultStatusInterval),
+		node.WithNodeStatusUpdateInterval(statusInterval),
 		node.WithNodeStatusUpdateErrorHandler(func(ctx context.Context, err error) error {
 			if !apierrors.IsNotFound(err) {
 				return err

@@ -11,7 +11,7 @@ import (
 // What a hollow-node requests by default must not be what limits a fleet on a laptop.
 // Edge case: 50 hollow nodes filled a CPU; later 1,000 filled a podhost.
 func TestTheMachineHoldsItsPodsByTheirRequests(t *testing.T) {
-	options := Options{Name: "n", Kubeconfig: "k", DataDir: "d"}
+	options := Options{Name: "n", Kubeconfig: "k", DataDir: "d", HollowNodesOf: "h"}
 	if err := options.complete(); err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func TestTheMachineHoldsItsPodsByTheirRequests(t *testing.T) {
 	if pods := options.Capacity.Pods().Value(); pods < 10000 {
 		t.Errorf("%d pods fit, want 10000", pods)
 	}
-	packed := Options{Name: "n", Kubeconfig: "k", DataDir: "d", NodesPerPack: 25}
+	packed := Options{Name: "n", Kubeconfig: "k", DataDir: "d", HollowNodesOf: "h", NodesPerPack: 25}
 	if err := packed.complete(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,31 +1,53 @@
 package podhost_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// pod describes a pod that is bound to the podhost's node.
-func (h *testHost) pod(name string, command ...string) *corev1.Pod {
-	no := false
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: h.namespace},
-		Spec: corev1.PodSpec{
-			NodeName:                     h.node,
-			AutomountServiceAccountToken: &no,
-			EnableServiceLinks:           &no,
-			Containers:                   []corev1.Container{{Name: "main", Image: "host", Command: command}},
-		},
+// pod describes the pod that an agent makes for a Machine, bound to the podhost's node. What its Secret says in words the node does.
+func (h *testHost) pod(name string) *corev1.Pod {
+	h.t.Helper()
+	content, err := os.ReadFile("../../../driver/hollow/testdata/pod.json")
+	if err != nil {
+		h.t.Fatal(err)
 	}
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(content, pod); err != nil {
+		h.t.Fatal(err)
+	}
+	pod.Name, pod.Namespace, pod.Labels[v1alpha1.MachineNameLabel] = name, h.namespace, name
+	pod.Spec.NodeName = h.node
+	pod.Spec.Volumes[0].Secret.SecretName = name
+	main := &pod.Spec.Containers[0]
+	for _, probe := range []*corev1.Probe{main.StartupProbe, main.ReadinessProbe, main.LivenessProbe} {
+		probe.PeriodSeconds = 1
+	}
+	main.ReadinessProbe.FailureThreshold, main.LivenessProbe.FailureThreshold = 1, 2
+	return pod
 }
 
-// script describes a pod that runs a shell script.
-func (h *testHost) script(name, script string) *corev1.Pod {
-	return h.pod(name, "/bin/sh", "-c", script)
+// runs creates a pod with its Secret.
+func (h *testHost) runs(name, words string) *corev1.Pod {
+	h.t.Helper()
+	h.createSecret(name, words)
+	return h.create(h.pod(name))
+}
+
+func (h *testHost) createSecret(name, words string) {
+	h.t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{"script": words, "value": "first"}}
+	if _, err := h.client.CoreV1().Secrets(h.namespace).Create(h.t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		h.t.Fatalf("creating a Secret: %v", err)
+	}
 }
 
 func (h *testHost) create(pod *corev1.Pod) *corev1.Pod {
@@ -67,16 +89,6 @@ func (h *testHost) awaitReady(name string) *corev1.Pod {
 			}
 		}
 		return "it is not ready"
-	})
-}
-
-func (h *testHost) awaitPhase(name string, phase corev1.PodPhase) *corev1.Pod {
-	h.t.Helper()
-	return h.await(name, "is "+string(phase), func(pod *corev1.Pod) string {
-		if pod.Status.Phase == phase {
-			return ""
-		}
-		return "it is " + string(pod.Status.Phase)
 	})
 }
 

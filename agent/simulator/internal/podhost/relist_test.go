@@ -100,9 +100,9 @@ func TestDeletionsMissedWhileCutOff(t *testing.T) {
 	h := newTestHost(t)
 	l := h.through()
 	h.start()
-	h.create(h.script("deleted", announce))
-	h.create(h.script("replaced", announce))
-	h.create(h.script("kept", announce))
+	h.runs("deleted", "alone")
+	h.runs("replaced", "alone")
+	h.runs("kept", "")
 	deleted, replaced, kept := h.announced("deleted"), h.announced("replaced"), h.announced("kept")
 	old := h.awaitReady("replaced")
 
@@ -110,7 +110,7 @@ func TestDeletionsMissedWhileCutOff(t *testing.T) {
 	at0 := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
 	h.delete("deleted", at0)
 	h.delete("replaced", at0)
-	h.create(h.script("replaced", announce))
+	h.create(h.pod("replaced"))
 	// A new API server does not remember what its predecessor would have told.
 	h.apiServer("stop")
 	h.apiServer("start")

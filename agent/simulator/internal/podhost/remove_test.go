@@ -40,7 +40,7 @@ func TestPodsAreRemovedThoughAStartingAPIServerDoesNotKnowThem(t *testing.T) {
 	const count = 40
 	var pods []*corev1.Pod
 	for i := range count {
-		pods = append(pods, h.create(h.script(fmt.Sprintf("p-%d", i), "exec sleep 1000")))
+		pods = append(pods, h.create(h.pod(fmt.Sprintf("p-%d", i))))
 	}
 	h.eventually("the watch knows the pods", func() error {
 		if known := len(informer.GetStore().ListKeys()); known != count {

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -38,10 +39,14 @@ type Spawner struct {
 }
 
 // NewSpawner starts the thread that forks the children. It lives until Close.
-func NewSpawner() *Spawner {
+// The children inherit what prepare changes of the thread.
+func NewSpawner(prepare ...func()) *Spawner {
 	spawner := &Spawner{requests: make(chan func())}
 	go func() {
 		runtime.LockOSThread()
+		for _, change := range prepare {
+			change()
+		}
 		for request := range spawner.requests {
 			request()
 		}
@@ -54,11 +59,15 @@ func (s *Spawner) Close() { close(s.requests) }
 
 // Command describes a child process.
 type Command struct {
-	Path   string
+	Path string
+	// Name is what the program is called. The default is Path.
+	Name   string
 	Args   []string
 	Env    []string
 	Dir    string
 	Output io.Writer
+	// User is whom the child runs as. Nil for the user of this process.
+	User *syscall.Credential
 }
 
 // Start starts the child in a process group of its own, so that a terminal's
@@ -70,7 +79,8 @@ func (s *Spawner) Start(command Command) (Instance, error) {
 	cmd.Stdout = command.Output
 	cmd.Stderr = command.Output
 	cmd.WaitDelay = outputGrace
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Args[0] = cmp.Or(command.Name, command.Path)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: command.User}
 	started := make(chan error)
 	s.requests <- func() { started <- cmd.Start() }
 	if err := <-started; err != nil {

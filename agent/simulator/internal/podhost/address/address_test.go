@@ -26,7 +26,7 @@ func TestRangesAreDistinctAndComeBack(t *testing.T) {
 			t.Errorf("the host address %s does not belong to %s", r.Host(), r.Prefix())
 		}
 	}
-	if err := first.Release(); err != nil {
+	if err := first.Listener().Close(); err != nil {
 		t.Fatal(err)
 	}
 	again, err := Claim()
@@ -124,7 +124,7 @@ func TestAddressesCanBeBoundTo(t *testing.T) {
 
 func release(t *testing.T, r *Range) {
 	t.Helper()
-	if err := r.Release(); err != nil {
+	if err := r.Listener().Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -21,14 +21,10 @@ func write(t *testing.T, limit int64, pieces ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream := writer.Stream("stdout")
 	for _, piece := range pieces {
-		if _, err := stream.Write([]byte(piece)); err != nil {
+		if _, err := writer.Write([]byte(piece)); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := stream.Flush(); err != nil {
-		t.Fatal(err)
 	}
 	if err := writer.Close(); err != nil {
 		t.Fatal(err)
@@ -109,24 +105,6 @@ func TestSizeIsBounded(t *testing.T) {
 	}
 }
 
-func TestTail(t *testing.T) {
-	path := write(t, 1<<20, "one\ntwo\nthree\n")
-	for _, test := range []struct {
-		lines, bytes int
-		want         string
-	}{
-		{2, 100, "two\nthree\n"},
-		{80, 100, "one\ntwo\nthree\n"},
-		{80, 11, "two\nthree\n"},
-		{80, 8, "three\n"},
-		{1, 3, "ee\n"},
-	} {
-		if got, err := Tail(path, test.lines, test.bytes); err != nil || got != test.want {
-			t.Errorf("the last %d lines and %d bytes are %q (%v), want %q", test.lines, test.bytes, got, err, test.want)
-		}
-	}
-}
-
 func TestFollowEndsWithTheContainer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "0.log")
 	writer, err := Create(path, 1<<20)
@@ -134,8 +112,7 @@ func TestFollowEndsWithTheContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	stdout, stderr := writer.Stream("stdout"), writer.Stream("stderr")
-	fmt.Fprintln(stdout, "first")
+	fmt.Fprintln(writer, "first")
 
 	var running atomic.Bool
 	running.Store(true)
@@ -145,7 +122,7 @@ func TestFollowEndsWithTheContainer(t *testing.T) {
 		ended <- Read(context.Background(), path, &Options{Follow: true}, running.Load, output)
 	}()
 	await(t, output, "first\n")
-	fmt.Fprintln(stderr, "second")
+	fmt.Fprintln(writer, "second")
 	await(t, output, "first\nsecond\n")
 	running.Store(false)
 	select {

@@ -1,7 +1,6 @@
 package logfile
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -61,23 +60,4 @@ func (l liveness) ContainerStatus(context.Context, string, bool) (*runtimeapi.Co
 		state = runtimeapi.ContainerState_CONTAINER_RUNNING
 	}
 	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{State: state}}, nil
-}
-
-// Tail returns the end of the log's text: at most the given number of lines
-// and bytes.
-func Tail(path string, lines int, limit int) (string, error) {
-	count := int64(lines)
-	var output bytes.Buffer
-	if err := crilogs.ReadLogs(context.Background(), path, "", &Options{TailLines: &count}, nil, &output, &output); err != nil {
-		return "", fmt.Errorf("reading the end of the log: %w", err)
-	}
-	text := output.Bytes()
-	if len(text) > limit {
-		text = text[len(text)-limit:]
-		// Do not start in the middle of a line, unless there is only one.
-		if _, rest, found := bytes.Cut(text, []byte("\n")); found && len(rest) > 0 {
-			text = rest
-		}
-	}
-	return string(text), nil
 }

@@ -1,12 +1,12 @@
-// Package logfile keeps the output of containers in files of bounded size and
-// reads it back. The format is that of the Container Runtime Interface, which
-// the kubelet's own log reader understands.
+// Package logfile keeps the logs of nodes in files of bounded size and reads them back. The format is that of the Container Runtime
+// Interface, which the kubelet's own log reader understands.
 package logfile
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -16,23 +16,22 @@ import (
 const (
 	// maxLine is the longest line that is written in one piece, in bytes.
 	maxLine = 16 << 10
-	// stampFormat is RFC 3339 with all nine digits of the nanoseconds, so
-	// that lines sort.
+	// stampFormat is RFC 3339 with all nine digits of the nanoseconds, so that lines sort.
 	stampFormat = "2006-01-02T15:04:05.000000000Z07:00"
 	// rotatedSuffix names the one older file that is kept.
 	rotatedSuffix = ".1"
 )
 
-// Writer writes one container run's output to a file. When the file reaches
-// its limit it is set aside, in place of the one set aside before, so that both
-// together never exceed twice the limit.
+// Writer writes one run's log to a file. When the file reaches its limit it is set aside, in place of the one set aside before, so that
+// both together never exceed twice the limit.
 type Writer struct {
 	path  string
 	limit int64
 
-	mu   sync.Mutex
-	file *os.File
-	size int64
+	mu      sync.Mutex
+	file    *os.File
+	size    int64
+	pending []byte
 }
 
 // Create makes a new log file. The limit is in bytes.
@@ -53,10 +52,13 @@ func (w *Writer) open() error {
 	return nil
 }
 
-// Close closes the file. Later output is lost.
+// Close writes a last line that has no end of line, and closes the file. Later output is lost.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if len(w.pending) > 0 {
+		w.writePending("F")
+	}
 	if w.file == nil {
 		return nil
 	}
@@ -65,87 +67,54 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// Stream returns a writer for one output stream, "stdout" or "stderr". Its
-// Flush writes a last line that has no end of line.
-func (w *Writer) Stream(name string) *Stream {
-	return &Stream{writer: w, name: name}
-}
-
-func (w *Writer) line(stream, tag string, text []byte) error {
+// Write takes output of any length. It never fails: if the disk is full the text is lost, which is no reason to end a node.
+func (w *Writer) Write(output []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.file == nil {
-		return os.ErrClosed
-	}
-	record := fmt.Appendf(nil, "%s %s %s ", time.Now().UTC().Format(stampFormat), stream, tag)
-	record = append(append(record, text...), '\n')
-	if w.size > 0 && w.size+int64(len(record)) > w.limit {
-		if err := w.rotate(); err != nil {
-			return err
-		}
-	}
-	n, err := w.file.Write(record)
-	w.size += int64(n)
-	return err
-}
-
-func (w *Writer) rotate() error {
-	w.file.Close()
-	w.file = nil
-	if err := os.Rename(w.path, Rotated(w.path)); err != nil {
-		return fmt.Errorf("setting the log aside: %w", err)
-	}
-	return w.open()
-}
-
-// Stream splits one output stream into lines.
-type Stream struct {
-	writer  *Writer
-	name    string
-	pending []byte
-}
-
-var _ io.Writer = (*Stream)(nil)
-
-// Write takes output of any length. It must not be called concurrently.
-func (s *Stream) Write(output []byte) (int, error) {
 	for rest := output; len(rest) > 0; {
-		end := bytes.IndexByte(rest, '\n')
-		piece, tag := rest, "P"
-		if end >= 0 {
-			piece, tag = rest[:end], "F"
+		piece, after, isWhole := bytes.Cut(rest, []byte("\n"))
+		tag := map[bool]string{true: "F", false: "P"}[isWhole]
+		if room := maxLine - len(w.pending); len(piece) > room {
+			piece, after, tag = piece[:room], rest[room:], "P"
 		}
-		room := maxLine - len(s.pending)
-		if len(piece) > room {
-			piece, tag = piece[:room], "P"
-		}
-		s.pending = append(s.pending, piece...)
-		rest = rest[len(piece):]
-		if tag == "F" {
-			rest = rest[1:]
-		}
-		if tag == "F" || len(s.pending) == maxLine {
-			if err := s.emit(tag); err != nil {
-				return len(output) - len(rest), err
-			}
+		w.pending = append(w.pending, piece...)
+		rest = after
+		if tag == "F" || len(w.pending) == maxLine {
+			w.writePending(tag)
 		}
 	}
 	return len(output), nil
 }
 
-// Flush writes what is left without an end of line.
-func (s *Stream) Flush() error {
-	if len(s.pending) == 0 {
-		return nil
+// writePending writes the line that was begun. The caller holds the lock.
+func (w *Writer) writePending(tag string) {
+	record := fmt.Appendf(nil, "%s stderr %s %s\n", time.Now().UTC().Format(stampFormat), tag, w.pending)
+	w.pending = w.pending[:0]
+	if w.file != nil && w.size > 0 && w.size+int64(len(record)) > w.limit {
+		w.rotate()
 	}
-	return s.emit("F")
+	if w.file != nil {
+		n, _ := w.file.Write(record)
+		w.size += int64(n)
+	}
 }
 
-func (s *Stream) emit(tag string) error {
-	err := s.writer.line(s.name, tag, s.pending)
-	s.pending = s.pending[:0]
-	return err
+func (w *Writer) rotate() {
+	w.file.Close()
+	w.file = nil
+	if os.Rename(w.path, Rotated(w.path)) == nil {
+		_ = w.open()
+	}
 }
 
 // Rotated is where the older part of a log is kept.
 func Rotated(path string) string { return path + rotatedSuffix }
+
+// Remove removes a log with its older part.
+func Remove(path string) {
+	for _, file := range []string{path, Rotated(path)} {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+	}
+}

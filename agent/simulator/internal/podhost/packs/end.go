@@ -2,8 +2,6 @@ package packs
 
 import (
 	"fmt"
-	"maps"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,45 +10,29 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pack"
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/logfile"
 )
 
-// replacePack moves the nodes of a pack that has had all its nodes to other packs, one after the other. The pack ends with its last one.
-func (l *Launcher) replacePack(p *running) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if p.full {
-		return
-	}
-	p.full = true
-	members := slices.Collect(maps.Keys(p.members))
-	klog.Background().Info("Replacing a pack of hollow nodes: what ended nodes leave in it has reached its bound", "nodes", len(members))
-	go func() {
-		for _, n := range members {
-			n.moveNode()
-			select {
-			case <-time.After(l.options.MovePause):
-			case <-l.options.Processes.Done():
-				return
-			}
-		}
-		klog.Background().Info("Replaced a pack of hollow nodes", "nodes", len(members))
-	}()
-}
+const (
+	// readBytes bounds what is read of the log of a pack that has failed, and toldLines what is told of it.
+	readBytes = 512 << 10
+	toldLines = 60
+	// loopPeriod is how long the end of a pack counts, and loopEnds how many of them are a loop.
+	loopPeriod = 30 * time.Minute
+	loopEnds   = 3
+)
 
 // reportEnd says why a pack has ended before its nodes: its own log goes with it. A node in which a panic has ended it gets a process of
-// its own from now on.
+// its own from now on. The end of a pack of one is that of its node.
 func (l *Launcher) reportEnd(p *running) {
-	if p.process == nil || p.process.Exit().Code == 0 {
+	if p.alone || p.exit.Code == 0 || l.isClosed() {
 		return
 	}
-	code := p.process.Exit().Code
-	text, err := logfile.Tail(filepath.Join(p.directory, logName), readLines, readBytes)
+	text, err := readTail(p.log, readBytes)
 	if err != nil {
 		text = "its log cannot be read: " + err.Error()
 	}
 	text = cutFailure(text)
-	message := fmt.Sprintf("A process of hollow nodes has ended with code %d, and its nodes are started again", code)
+	message := fmt.Sprintf("A process of hollow nodes has ended with code %d, and its nodes are started again", p.exit.Code)
 	if name := pack.Culprit(text); name != "" && !strings.HasPrefix(text, "SIG") {
 		message += fmt.Sprintf(". It was node %s that ended it, which gets a process of its own from now on", name)
 		l.mu.Lock()

@@ -1,12 +1,13 @@
-// Package packs starts the hollow nodes of a podhost in packs: many of them share a process. Everything else it starts as a
-// process of its own.
+// Package packs starts the hollow nodes of a podhost in packs: processes that many of them share. A node that needs a process of its own
+// gets a pack of one.
 package packs
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
+	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -17,39 +18,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/klog/v2"
 
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/footprint"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pack"
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/logfile"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/poddir"
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/process"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/process"
 )
 
-const (
-	program = "hollow-node"
-	logName = "pack.log"
-	// startTimeout bounds how long a new pack takes until it listens, on a busy machine, and startPause is the time between two
-	// attempts to reach it.
-	startTimeout = time.Minute
-	startPause   = 20 * time.Millisecond
-	// readLines and readBytes bound what is read of the log of a pack that has failed, and toldLines what is told of it.
-	readLines, readBytes = 5000, 512 << 10
-	toldLines            = 60
-	// goneTimeout bounds how long a pack takes to end that has closed the connection of a node.
-	goneTimeout = 10 * time.Second
-	// loopPeriod is how long the end of a pack counts, and loopEnds how many of them are a loop.
-	loopPeriod = 30 * time.Minute
-	loopEnds   = 3
-)
+// ErrClosed is the error of a start after Close.
+var ErrClosed = errors.New("the podhost is ending")
 
 // Options are what a Launcher needs.
 type Options struct {
-	Processes *process.Launcher
-	// Directory has a directory for each pack. It is marked as a podhost's.
-	Directory string
+	// Directory has a directory for each pack.
+	Directory *poddir.Directory
 	// Nodes is how many nodes share a process. With 1 or less each has its own.
 	Nodes int
-	// Env is the environment of packs.
-	Env []string
+	// User is the user and group of the packs if it is not this process's own, else 0.
+	User int
 	// LogLimit bounds a pack's log file in bytes.
 	LogLimit int64
 	// MovePause is the time between two nodes that move out of a pack. The default is 10 s.
@@ -60,9 +44,13 @@ type Options struct {
 	Warn func(reason, message string)
 }
 
-// Launcher starts hollow nodes and other processes.
+// Launcher starts hollow nodes.
 type Launcher struct {
 	options Options
+	spawner *process.Spawner
+	closed  chan struct{}
+	// processes are the packs that have not ended.
+	processes sync.WaitGroup
 
 	mu    sync.Mutex
 	packs []*running
@@ -79,66 +67,112 @@ func New(options Options) *Launcher {
 	if options.Warn == nil {
 		options.Warn = func(string, string) {}
 	}
-	return &Launcher{options: options, alone: map[string]bool{}}
+	return &Launcher{options: options, spawner: process.NewSpawner(giveUpPrivileges, giveWay), closed: make(chan struct{}), alone: map[string]bool{}}
 }
 
-// kind is what all nodes of a pack have in common.
-type kind struct {
-	program  string
-	identity process.Identity
+// Close kills all packs and returns when they have ended.
+func (l *Launcher) Close() {
+	l.mu.Lock()
+	isFirst := !l.isClosed()
+	if isFirst {
+		close(l.closed)
+	}
+	l.mu.Unlock()
+	l.processes.Wait()
+	if isFirst {
+		l.spawner.Close()
+	}
+}
+
+func (l *Launcher) isClosed() bool {
+	select {
+	case <-l.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Spec describes one node.
+type Spec struct {
+	// Name is the namespace and the name of its pod.
+	Name string
+	// Image is the directory with the program.
+	Image string
+	Args  []string
+	Log   io.Writer
 }
 
 // running is one pack.
 type running struct {
-	kind
-	uid       types.UID
-	directory string
+	image string
+	// alone is that it is the pack of one node.
+	alone          bool
+	uid            types.UID
+	directory, log string
+	// output is the log. That of a pack of one is its node's, and nil here.
+	output io.Closer
 	// listens is closed when the pack can be reached, or could not be started, which err says then.
 	listens chan struct{}
-	process *process.Process
 	err     error
+	child   process.Instance
+	// done is closed when the process has ended, how says exit.
+	done chan struct{}
+	exit Exit
 	// nodes is how many it has, and ended that it takes no more. The Launcher's lock guards both.
 	nodes int
 	ended bool
 	// members are the nodes that have started in it, and full that it has had as many as it takes.
-	members map[*packed]bool
+	members map[*Node]bool
 	full    bool
 }
 
-// Start starts a hollow node in a pack, or a process.
-func (l *Launcher) Start(spec process.Spec) (process.Running, error) {
-	if l.options.Nodes <= 1 || filepath.Base(spec.Path) != program || l.isAlone(spec.Name) {
-		return l.options.Processes.Start(spec)
-	}
-	p, node, err := l.startPacked(spec)
+// Start starts a hollow node.
+func (l *Launcher) Start(spec Spec) (*Node, error) {
+	n := &Node{launcher: l, spec: spec, done: make(chan struct{})}
+	err := n.place(l.options.Nodes <= 1 || l.isAlone(spec.Name))
 	if errors.Is(err, pack.ErrAlone) {
 		klog.Background().Info("Starting a hollow node in a process of its own", "node", spec.Name, "reason", err)
-		return l.options.Processes.Start(spec)
+		err = n.place(true)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("starting a hollow node in a pack: %w", err)
+		return nil, fmt.Errorf("starting a hollow node: %w", err)
 	}
-	return l.followNode(spec, p, node), nil
+	go n.awaitEnd()
+	return n, nil
 }
 
-// startPacked starts a node in the first pack that takes it, if need be in a new one.
-func (l *Launcher) startPacked(spec process.Spec) (*running, *pack.Node, error) {
+// place starts the node in the first pack that takes it, if need be in a new one.
+func (n *Node) place(alone bool) error {
 	passed := map[*running]bool{}
 	for {
-		p, isNew := l.reservePlace(kind{spec.Path, spec.Identity}, passed)
-		node, err := p.startNode(spec)
-		if err == nil {
-			return p, node, nil
+		p, isNew := n.launcher.reservePlace(n, alone, passed)
+		if p == nil {
+			return ErrClosed
 		}
-		l.releasePlace(p)
+		node, err := p.startNode(n.spec)
+		if err == nil {
+			n.launcher.changeMembers(p, n, true)
+			n.finishMove(p, node)
+			return nil
+		}
+		n.launcher.releasePlace(p, err)
 		if isNew || errors.Is(err, pack.ErrAlone) {
-			return nil, nil, err
+			return err
 		}
 		if errors.Is(err, pack.ErrFull) {
-			l.replacePack(p)
+			n.launcher.replacePack(p)
 		}
 		passed[p] = true // It ends, has had all its nodes, or has others: the next one may take this one.
 	}
+}
+
+func (p *running) startNode(spec Spec) (*pack.Node, error) {
+	<-p.listens
+	if p.err != nil {
+		return nil, p.err
+	}
+	return pack.Dial(p.workingDirectory(), pack.Start{Args: spec.Args, Name: spec.Name, Alone: p.alone}, spec.Log)
 }
 
 func (l *Launcher) isAlone(name string) bool {
@@ -147,94 +181,103 @@ func (l *Launcher) isAlone(name string) bool {
 	return l.alone[name]
 }
 
-// reservePlace takes a place in a pack that was not passed, and reports whether the pack is a new one.
-func (l *Launcher) reservePlace(wanted kind, passed map[*running]bool) (*running, bool) {
+// reservePlace takes a place for a node in a pack that was not passed, and reports whether the pack is a new one. There is none after Close.
+func (l *Launcher) reservePlace(n *Node, alone bool, passed map[*running]bool) (*running, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.isClosed() {
+		return nil, false
+	}
 	for _, p := range l.packs {
-		if p.kind == wanted && !p.ended && !p.full && p.nodes < l.options.Nodes && !passed[p] {
+		if !alone && !p.alone && p.image == n.spec.Image && !p.ended && !p.full && p.nodes < l.options.Nodes && !passed[p] {
 			p.nodes++
 			return p, false
 		}
 	}
-	p := &running{kind: wanted, uid: uuid.NewUUID(), listens: make(chan struct{}), nodes: 1, members: map[*packed]bool{}}
-	p.directory = filepath.Join(l.options.Directory, string(p.uid))
+	p := &running{
+		image: n.spec.Image, alone: alone, uid: uuid.NewUUID(), nodes: 1, members: map[*Node]bool{},
+		listens: make(chan struct{}), done: make(chan struct{}),
+	}
+	p.directory = filepath.Join(l.options.Directory.Path(), string(p.uid))
 	l.packs = append(l.packs, p)
-	go l.run(p)
+	l.processes.Go(func() { l.run(p, n.spec) })
 	return p, true
 }
 
-func (l *Launcher) releasePlace(p *running) {
+// releasePlace gives back the place of a node that a pack did not take. A pack that refuses its only node ends by itself, and one that does
+// not answer is killed unless it has others.
+func (l *Launcher) releasePlace(p *running, why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p.nodes--
+	if p.nodes == 0 && p.err == nil && !errors.Is(why, pack.ErrRefused) && !errors.Is(why, pack.ErrAlone) {
+		p.ended = true
+		_ = p.child.Signal(syscall.SIGKILL)
+	}
 }
 
-// run runs a pack until its process has ended.
-func (l *Launcher) run(p *running) {
-	log, err := l.launch(p)
-	p.err = err
-	close(p.listens)
-	if p.process != nil {
-		<-p.process.Done()
+func (l *Launcher) changeMembers(p *running, n *Node, isMember bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if isMember {
+		p.members[n] = true
+	} else {
+		delete(p.members, n)
+		p.nodes--
+	}
+}
+
+// run runs a pack, for this node first, until its process has ended.
+func (l *Launcher) run(p *running, first Spec) {
+	p.err = l.launch(p, first)
+	if p.child != nil {
+		go p.awaitEnd()
+		if p.err == nil {
+			p.err = l.awaitSocket(p)
+		}
+		close(p.listens)
+		select {
+		case <-p.done:
+		case <-l.closed:
+			_ = p.child.Signal(syscall.SIGKILL)
+			<-p.done
+		}
+	} else {
+		close(p.listens)
+		close(p.done)
 	}
 	l.mu.Lock()
 	p.ended = true
 	l.packs = slices.DeleteFunc(l.packs, func(one *running) bool { return one == p })
 	l.mu.Unlock()
-	if log != nil {
-		_ = log.Close() // What matters of it was read, or will be.
-	}
 	l.reportEnd(p)
-	if err := poddir.Remove(l.options.Directory, p.uid); err != nil {
+	if p.output != nil {
+		_ = p.output.Close() // What matters of it was read.
+	}
+	if err := l.options.Directory.Remove(p.uid); err != nil {
 		klog.Background().Error(err, "Removing the directory of a pack that has ended failed", "directory", p.directory)
 	}
 }
 
-// launch starts a pack, and returns when it listens.
-func (l *Launcher) launch(p *running) (*logfile.Writer, error) {
-	if err := os.Mkdir(p.directory, 0o700); err != nil {
-		return nil, fmt.Errorf("making the directory of a pack: %w", err)
+// replacePack moves the nodes of a pack that has had all its nodes to other packs, one after the other. The pack ends with its last one.
+func (l *Launcher) replacePack(p *running) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.full {
+		return
 	}
-	if p.identity.SwitchUser {
-		if err := os.Chown(p.directory, p.identity.UID, p.identity.GID); err != nil {
-			return nil, fmt.Errorf("giving a pack its directory: %w", err)
+	p.full = true
+	members := slices.Collect(maps.Keys(p.members))
+	klog.Background().Info("Replacing a pack of hollow nodes: what ended nodes leave in it has reached its bound", "nodes", len(members))
+	go func() {
+		for _, n := range members {
+			n.moveNode()
+			select {
+			case <-time.After(l.options.MovePause):
+			case <-l.closed:
+				return
+			}
 		}
-	}
-	log, err := logfile.Create(filepath.Join(p.directory, logName), l.options.LogLimit)
-	if err != nil {
-		return nil, err
-	}
-	started, err := l.options.Processes.Start(process.Spec{
-		Path: p.program, Argv: []string{program, footprint.PackCommand}, Dir: p.directory, Identity: p.identity,
-		Env:    append(slices.Clone(l.options.Env), "HOME=.", "TMPDIR=.", "GODEBUG="+pack.TraceLabels),
-		Stdout: log.Stream("stdout"), Stderr: log.Stream("stderr"),
-	})
-	if err != nil {
-		return log, err
-	}
-	p.process = started
-	deadline := time.After(startTimeout)
-	for {
-		err := pack.Reach(p.directory)
-		if err == nil {
-			return log, nil
-		}
-		select {
-		case <-started.Done():
-			return log, fmt.Errorf("a pack ended with code %d before it took a node", started.Exit().Code)
-		case <-deadline:
-			started.Signal(syscall.SIGKILL)
-			return log, fmt.Errorf("a pack does not listen after %s: %w", startTimeout, err)
-		case <-time.After(startPause):
-		}
-	}
-}
-
-func (p *running) startNode(spec process.Spec) (*pack.Node, error) {
-	<-p.listens
-	if p.err != nil {
-		return nil, p.err
-	}
-	return pack.Dial(p.directory, pack.Start{Args: spec.Argv[1:], Name: spec.Name}, spec.Stderr)
+		klog.Background().Info("Replaced a pack of hollow nodes", "nodes", len(members))
+	}()
 }

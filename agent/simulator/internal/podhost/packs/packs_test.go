@@ -13,10 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/footprint"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pack"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/poddir"
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/process"
 )
 
 const (
@@ -25,18 +23,13 @@ const (
 	most = 6
 )
 
-// TestMain lets the test program be a hollow-node: a pack, or a process of its own.
+// TestMain lets the test program be a hollow-node.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) != program {
 		os.Exit(m.Run())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if os.Args[1] != footprint.PackCommand {
-		fmt.Fprintln(os.Stderr, "alone")
-		<-ctx.Done()
-		os.Exit(0)
-	}
 	if err := pack.Serve(ctx, most, runScript); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -46,11 +39,17 @@ func TestMain(m *testing.M) {
 
 // runScript is a node that does what its first argument says, and has said where it runs.
 func runScript(ctx context.Context, order pack.Order) (int, error) {
-	if order.Args[0] == "alone" {
+	if order.Args[0] == "alone" && !order.Alone {
 		return 0, fmt.Errorf("%w: it says so", pack.ErrAlone)
 	}
 	order.Started()
-	fmt.Fprintln(order.Log, "pack", os.Getpid())
+	fmt.Fprintln(order.Log, map[bool]string{true: "alone", false: "pack"}[order.Alone], os.Getpid())
+	if order.Args[0] == "status" {
+		for _, file := range []string{"/proc/self/status", "/proc/self/stat"} {
+			status, _ := os.ReadFile(file)
+			fmt.Fprint(order.Log, string(status))
+		}
+	}
 	if order.Args[0] == "panic" {
 		go panic("a bug of this node")
 	}
@@ -83,46 +82,51 @@ func (o *output) String() string {
 // bed is a Launcher of packs with what it says.
 type bed struct {
 	*Launcher
-	program string
-	warned  output
+	image  string
+	warned output
 }
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	processes, err := process.NewLauncher()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(processes.Close)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{program: filepath.Join(t.TempDir(), program)}
-	if err := os.Symlink(self, b.program); err != nil {
+	b := &bed{image: t.TempDir()}
+	if err := os.Symlink(self, filepath.Join(b.image, program)); err != nil {
 		t.Fatal(err)
 	}
-	directory := filepath.Join(t.TempDir(), "packs")
-	if err := poddir.Take(directory, 0o700); err != nil {
+	data := t.TempDir()
+	directory, err := poddir.Open(data, os.Geteuid() == 0)
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := directory.Close(); err != nil {
+			t.Error(err)
+		}
+		if left, err := poddir.Clean(data); err != nil || len(left) > 0 {
+			t.Errorf("left %v (%v)", left, err)
+		}
+	})
 	b.Launcher = New(Options{
-		Processes: processes, Directory: directory, Nodes: 3, LogLimit: 1 << 20, MovePause: time.Millisecond, KillTimeout: time.Second,
+		Directory: directory, Nodes: 3, User: map[bool]int{true: 65532}[os.Geteuid() == 0], LogLimit: 1 << 20, MovePause: time.Millisecond, KillTimeout: time.Second,
 		Warn: func(reason, message string) { fmt.Fprintln(&b.warned, reason, message) },
 	})
+	t.Cleanup(b.Close)
 	return b
 }
 
 // started is a node with its log.
 type started struct {
-	process.Running
+	*Node
 	log *output
 }
 
 func (b *bed) start(t *testing.T, name, script string) started {
 	t.Helper()
 	log := &output{}
-	running, err := b.Start(process.Spec{Name: name, Path: b.program, Argv: []string{program, script}, Dir: "/", Stdout: log, Stderr: log})
+	running, err := b.Start(Spec{Name: name, Image: b.image, Args: []string{script}, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +178,10 @@ func TestANodeThatEndsItsPackGetsAProcessOfItsOwn(t *testing.T) {
 	}
 	await(t, "the end of the pack is told", func() bool { return strings.Contains(b.warned.String(), "It was node c1/culprit") })
 	again := b.start(t, "c1/culprit", "panic")
-	await(t, "the node is started alone", func() bool { return again.place() == "alone" })
+	expectEnd(t, again, 2)
+	if log := again.log.String(); !strings.HasPrefix(log, "alone ") || !strings.Contains(log, "panic: a bug of this node") {
+		t.Errorf("once more it says %q", log)
+	}
 	for _, node := range others[:3] {
 		select {
 		case <-node.Done():
@@ -192,7 +199,7 @@ func TestAPackThatDiesInALoopIsNamed(t *testing.T) {
 		b.mu.Lock()
 		running := b.packs[0]
 		b.mu.Unlock()
-		running.process.Signal(syscall.SIGKILL)
+		_ = running.child.Signal(syscall.SIGKILL)
 		expectEnd(t, node, pack.ExitKilled)
 		await(t, "the end is told", func() bool { return strings.Count(b.warned.String(), "PackEnded") == i+1 })
 		if named := strings.Contains(b.warned.String(), "--nodes-per-pack 1"); named != (i == loopEnds-1) {
@@ -209,9 +216,9 @@ func TestANodeOfAPackThatHangsIsKilled(t *testing.T) {
 	b.mu.Lock()
 	running := b.packs[0]
 	b.mu.Unlock()
-	running.process.Signal(syscall.SIGSTOP)
+	_ = running.child.Signal(syscall.SIGSTOP)
 	await(t, "the pack is stopped", func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", running.process.PID()))
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", running.child.PID()))
 		return err == nil && strings.Contains(string(stat), ") T ")
 	})
 	node.Signal(syscall.SIGKILL)
@@ -225,7 +232,7 @@ func TestANodeOfAPackThatHangsIsKilled(t *testing.T) {
 func TestANodeThatNeedsAProcessOfItsOwnGetsOne(t *testing.T) {
 	b := newBed(t)
 	node := b.start(t, "c1/node", "alone")
-	await(t, "the node is started alone", func() bool { return node.place() == "alone" })
+	await(t, "the node is started alone", func() bool { return strings.HasPrefix(node.place(), "alone ") })
 	node.Signal(syscall.SIGTERM)
 	expectEnd(t, node, 0)
 }
@@ -265,5 +272,90 @@ func TestAPackIsReplacedNodeByNode(t *testing.T) {
 	}
 	if warned := b.warned.String(); warned != "" {
 		t.Errorf("an orderly replacement warns: %s", warned)
+	}
+}
+
+// Claim: Packs give way to others, and gain no privileges. Broken: niceness as it was; no_new_privs not set; root's groups kept.
+func TestProcessesGiveWayAndGainNothing(t *testing.T) {
+	b := newBed(t)
+	node := b.start(t, "c1/node", "status")
+	var log string
+	await(t, "the node has said all", func() bool {
+		log = node.log.String()
+		return strings.Contains(log, ") ")
+	})
+	fields := strings.Fields(log[strings.LastIndex(log, ")")+1:])
+	if nice := fields[19-3]; nice == "0" {
+		t.Error("the niceness is 0")
+	}
+	for _, want := range []string{"NoNewPrivs:\t1\n", "CapEff:\t0000000000000000\n", "CapPrm:\t0000000000000000\n", "CapAmb:\t0000000000000000\n"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("its status lacks %q: %s", want, log)
+		}
+	}
+	if os.Geteuid() == 0 && (!strings.Contains(log, "Uid:\t65532\t65532\t65532\t65532\n") || !strings.Contains(log, "Groups:\t \n")) {
+		t.Errorf("it runs as root: %s", log)
+	}
+}
+
+// Claim: A node alone that is killed ends at once. Broken: its pack is waited for.
+func TestANodeAloneThatHangsIsKilledAtOnce(t *testing.T) {
+	b := newBed(t)
+	b.options.KillTimeout = time.Hour
+	node := b.start(t, "c1/node", "alone")
+	await(t, "it runs", func() bool { return node.place() != "" })
+	b.mu.Lock()
+	running := b.packs[0]
+	b.mu.Unlock()
+	_ = running.child.Signal(syscall.SIGSTOP)
+	await(t, "the pack is stopped", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", running.child.PID()))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	})
+	node.Signal(syscall.SIGTERM)
+	node.Signal(syscall.SIGKILL)
+	expectEnd(t, node, pack.ExitKilled)
+}
+
+// Claim: A pack that does not answer is killed, and one that refuses its first node ends no other. Broken: the pack of a refused node ended with those that came meanwhile.
+func TestARefusedNodeEndsNoOther(t *testing.T) {
+	b := newBed(t)
+	var starting sync.WaitGroup
+	nodes := make([]started, 6)
+	for i := range nodes {
+		starting.Go(func() { nodes[i] = b.start(t, fmt.Sprintf("c1/node-%d", i), []string{"alone", "wait"}[i%2]) })
+	}
+	starting.Wait()
+	for i, node := range nodes {
+		await(t, "it runs", func() bool { return node.place() != "" })
+		if isAlone := strings.HasPrefix(node.place(), "alone "); isAlone != (i%2 == 0) {
+			t.Errorf("node %d runs as %q", i, node.place())
+		}
+	}
+	select {
+	case <-nodes[1].Done():
+		t.Error("a node ended with another that was refused")
+	case <-nodes[3].Done():
+		t.Error("a node ended with another that was refused")
+	case <-nodes[5].Done():
+		t.Error("a node ended with another that was refused")
+	case <-time.After(200 * time.Millisecond):
+	}
+	if warned := b.warned.String(); warned != "" {
+		t.Errorf("it warns: %s", warned)
+	}
+}
+
+func TestNothingStartsAfterClose(t *testing.T) {
+	b := newBed(t)
+	node := b.start(t, "c1/node", "wait")
+	await(t, "it runs", func() bool { return node.place() != "" })
+	b.Close()
+	expectEnd(t, node, pack.ExitKilled)
+	if _, err := b.Start(Spec{Name: "c1/late", Image: b.image, Args: []string{"wait"}, Log: &output{}}); err == nil {
+		t.Error("a node was started")
+	}
+	if warned := b.warned.String(); warned != "" {
+		t.Errorf("the end of the podhost warns: %s", warned)
 	}
 }

@@ -1,6 +1,5 @@
-// Package poddir keeps directories in which every pod has one of its own, named by the pod's UID: the directory for
-// volumes and that for logs. They carry the marker of package owneddir, and only a pod's directory in a marked one is
-// ever removed.
+// Package poddir keeps the directory in which each pod, and each pack of nodes, has one of its own, named by its UID. It carries the marker
+// of package owneddir, and nothing is removed from it but what has such a name.
 package poddir
 
 import (
@@ -11,7 +10,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,124 +17,176 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/owneddir"
 )
 
-const kind = "podhost"
+const (
+	kind = "podhost"
+	// insideName is the directory below the data directory.
+	insideName = "pods"
+	// ownerName is a file that earlier versions made.
+	ownerName = ".data-directory"
+	// mode lets other users pass but not list.
+	mode = 0o711
+)
 
-// pods matches the UIDs that an API server gives.
-var pods = func() string {
+// uids matches the UIDs that an API server gives.
+var uids = func() string {
 	digits := func(n int) string { return strings.Repeat("[0-9a-f]", n) }
 	return strings.Join([]string{digits(8), digits(4), digits(4), digits(4), digits(12)}, "-")
 }()
 
-// lock lets one goroutine at a time open a directory, because owneddir refuses the others.
-var lock sync.Mutex
-
-// Take marks a directory that is missing or empty, and accepts one that a podhost marked before. It refuses any other.
-func Take(path string, perm fs.FileMode) error {
-	return take(path, perm, func(*owneddir.Directory) error { return nil })
+// Directory is the directory of a podhost. No other podhost can have it before Close.
+type Directory struct {
+	owned   *owneddir.Directory
+	dataDir string
 }
 
-// TakeNew marks a directory that the caller has just made, so that Clean removes it too.
-func TakeNew(path string, perm fs.FileMode) error {
-	return take(path, perm, (*owneddir.Directory).CountAsMade)
-}
-
-func take(path string, perm fs.FileMode, then func(*owneddir.Directory) error) error {
-	lock.Lock()
-	defer lock.Unlock()
-	owned, err := owneddir.TakeOrOpen(path, kind, perm)
+// Open makes the directory, or opens the one that an earlier podhost made. It lies in the data directory, unless nodes run as a user who
+// cannot get there, for instance below a home directory. Then it lies in a directory for temporary files as long as the podhost runs.
+func Open(dataDir string, switchesUsers bool) (*Directory, error) {
+	dataDir, err := filepath.Abs(dataDir)
+	if err != nil {
+		return nil, fmt.Errorf("finding the data directory: %w", err)
+	}
+	owned, err := open(dataDir, switchesUsers)
 	if isForeign(err) || errors.Is(err, owneddir.ErrNotEmpty) {
-		return fmt.Errorf("%w; move it elsewhere", err)
+		err = fmt.Errorf("%w; move it elsewhere", err)
 	}
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("making the pods' directory: %w", err)
 	}
-	defer owned.Close()
+	return &Directory{owned, dataDir}, nil
+}
+
+func open(dataDir string, switchesUsers bool) (*owneddir.Directory, error) {
+	recorded, err := readRecord(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	if owned, err := recorded.open(dataDir); owned != nil || err != nil {
+		return owned, err // The last podhost was killed.
+	}
+	if switchesUsers && !reachable(dataDir) {
+		return moveOut(dataDir, recorded)
+	}
+	return take(filepath.Join(dataDir, insideName))
+}
+
+// take marks a directory that is missing or empty, and opens one that a podhost marked before. It refuses any other.
+func take(path string) (*owneddir.Directory, error) {
+	owned, err := owneddir.TakeOrOpen(path, kind, mode)
+	if err != nil {
+		return nil, err
+	}
 	// The permissions given when it is made are subject to the file creation mask.
-	if err := os.Chmod(path, perm); err != nil {
-		return fmt.Errorf("setting the permissions of a directory: %w", err)
+	if err := os.Chmod(path, mode); err != nil {
+		owned.Close()
+		return nil, fmt.Errorf("setting the permissions of a directory: %w", err)
 	}
-	return then(owned)
+	return owned, nil
 }
 
-// IsTaken reports whether a podhost marked the directory.
-func IsTaken(path string) (bool, error) {
-	lock.Lock()
-	defer lock.Unlock()
-	owned, err := owneddir.Open(path, kind)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), isForeign(err):
-		return false, nil
-	case err != nil:
-		return false, err
+// Path is where the directory is.
+func (d *Directory) Path() string { return d.owned.Path() }
+
+// Close gives the directory back, and moves it into the data directory, so that nothing is elsewhere while no podhost runs.
+func (d *Directory) Close() error {
+	defer d.owned.Close()
+	inside := filepath.Join(d.dataDir, insideName)
+	if d.Path() == inside {
+		return nil
 	}
-	owned.Close()
-	return true, nil
+	err := os.Rename(d.Path(), inside)
+	if errors.Is(err, unix.EXDEV) || errors.Is(err, fs.ErrExist) {
+		return nil // It is found again, or removed by Clean.
+	}
+	return err
 }
 
-// isForeign reports whether the error is that no podhost made the directory.
-func isForeign(err error) bool {
-	return errors.Is(err, owneddir.ErrNoMarker) || errors.Is(err, owneddir.ErrUnsafe) || errors.Is(err, unix.ENOTDIR)
-}
-
-// List lists the pods that have a directory, and the paths of what is not a pod's. Names that start with a dot are
-// those of the podhost's own files.
-func List(path string) (uids []types.UID, others []string, err error) {
-	entries, err := os.ReadDir(path)
+// List lists the UIDs that have a directory, and the paths of what has another name. Names that start with a dot are those of the
+// podhost's own files.
+func (d *Directory) List() (found []types.UID, others []string, err error) {
+	entries, err := os.ReadDir(d.Path())
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing the pods' directories: %w", err)
 	}
 	for _, entry := range entries {
 		name := entry.Name()
 		switch {
-		case entry.IsDir() && isPod(name):
-			uids = append(uids, types.UID(name))
+		case entry.IsDir() && isUID(name):
+			found = append(found, types.UID(name))
 		case !strings.HasPrefix(name, "."):
-			others = append(others, filepath.Join(path, name))
+			others = append(others, filepath.Join(d.Path(), name))
 		}
 	}
-	return uids, others, nil
+	return found, others, nil
 }
 
-func isPod(name string) bool {
-	matched, err := path.Match(pods, name)
+func isUID(name string) bool {
+	matched, err := path.Match(uids, name)
 	return err == nil && matched
 }
 
-// Remove removes a pod's directory with all that it holds. What it must leave is named by the error.
-func Remove(path string, uid types.UID) error {
-	if !isPod(string(uid)) {
-		return fmt.Errorf("removing the directory of a pod in %s: %q is not the UID of a pod", path, uid)
+// Remove removes the directory of a UID with all that it holds. What it must leave is named by the error.
+func (d *Directory) Remove(uid types.UID) error {
+	if !isUID(string(uid)) {
+		return fmt.Errorf("removing the directory of a pod in %s: %q is not the UID of a pod", d.Path(), uid)
 	}
-	lock.Lock()
-	defer lock.Unlock()
-	owned, err := owneddir.Open(path, kind)
-	if err != nil {
-		return err
-	}
-	defer owned.Close()
-	left, err := owned.RemoveTree(string(uid))
+	left, err := d.owned.RemoveTree(string(uid))
 	if err == nil && len(left) > 0 {
 		err = fmt.Errorf("removing the directory of pod %s: left in place, because no podhost made it, or another file system is mounted there: %s", uid, strings.Join(left, ", "))
 	}
 	return err
 }
 
-// Clean removes the directories of all pods, the files with these names, and the directory itself if it is empty then
-// and a podhost made it. It returns the paths of what it left because no podhost made it.
-func Clean(path string, files ...string) (left []string, err error) {
-	lock.Lock()
-	defer lock.Unlock()
+// Clean removes all that podhosts left for the data directory, inside it and outside. It returns the paths of what it left because no
+// podhost made it. No podhost may be using the data directory.
+func Clean(dataDir string) (left []string, err error) {
+	if dataDir, err = filepath.Abs(dataDir); err != nil {
+		return nil, fmt.Errorf("finding the data directory: %w", err)
+	}
+	recorded, err := readRecord(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	// An earlier version had logs and packs elsewhere.
+	for _, name := range []string{insideName, "logs", "packs"} {
+		leftThere, oneErr := clean(filepath.Join(dataDir, name))
+		left, err = append(left, leftThere...), errors.Join(err, oneErr)
+	}
+	owned, oneErr := recorded.open(dataDir)
+	err = errors.Join(err, oneErr)
+	if owned != nil {
+		leftThere, oneErr := remove(owned)
+		left, err = append(left, leftThere...), errors.Join(err, oneErr)
+	}
+	// Without the record the directory outside could not be found again, so it goes last.
+	path := filepath.Join(dataDir, recordName)
+	if info, statErr := os.Lstat(path); err == nil && statErr == nil && info.Mode().IsRegular() {
+		err = os.Remove(path)
+	}
+	return left, err
+}
+
+func clean(path string) (left []string, err error) {
 	owned, err := owneddir.Open(path, kind)
 	switch {
+	case err == nil:
+		return remove(owned)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, owneddir.ErrNoMarker) && isEmpty(path):
 		return nil, nil
 	case isForeign(err):
 		return []string{path}, nil
-	case err != nil:
-		return nil, err
 	}
+	return nil, err
+}
+
+func remove(owned *owneddir.Directory) (left []string, err error) {
 	defer owned.Close()
-	return owned.Remove(append(files, pods+"/**"))
+	return owned.Remove([]string{ownerName, "." + ownerName + "-[0-9]*", uids + "/**"})
+}
+
+// isForeign reports whether the error is that no podhost made the directory.
+func isForeign(err error) bool {
+	return errors.Is(err, owneddir.ErrNoMarker) || errors.Is(err, owneddir.ErrUnsafe) || errors.Is(err, unix.ENOTDIR)
 }
 
 func isEmpty(path string) bool {

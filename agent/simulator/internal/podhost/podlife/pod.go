@@ -1,92 +1,115 @@
+// Package podlife runs the hollow node of one pod, from the check of the pod over restarts and probes to the end.
+//
+// A Pod is driven by goroutines of its own. Everything that is known about it is in its status, which is written whenever it changed.
 package podlife
 
 import (
-	"fmt"
+	"context"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
 
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/process"
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/support"
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/volume"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/address"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/hollowpod"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/packs"
 )
+
+const (
+	// ReasonUnsupported is the reason of pods that are not hollow nodes as an agent makes them, and of the events about them.
+	ReasonUnsupported = "Unsupported"
+	// ReasonImageUnknown is the reason of pods with an unknown image. The kubelet uses the same if an image is missing and must not be pulled.
+	ReasonImageUnknown = "ErrImageNeverPull"
+
+	// firstRetry and lastRetry bound the time between attempts at something that may succeed later.
+	firstRetry = 250 * time.Millisecond
+	lastRetry  = 10 * time.Second
+)
+
+// Runtime is what all pods of a podhost have in common.
+type Runtime struct {
+	// Namespace is the one whose pods run.
+	Namespace string
+	Images    hollowpod.Images
+	Packs     *packs.Launcher
+	Addresses *address.Pool
+	Files     *Files
+	// LogLimit bounds a log file in bytes.
+	LogLimit int64
+	Backoff  Backoff
+	// RefreshPeriod is the time between two looks at the pods' Secrets.
+	RefreshPeriod time.Duration
+	Recorder      record.EventRecorder
+	// Write writes the pod's status. Calls for one pod do not overlap.
+	Write func(context.Context, *corev1.Pod) error
+}
 
 // Pod is one pod that runs, or is about to.
 type Pod struct {
 	runtime *Runtime
 	stop    *stopper
-	// done is closed when every process of the pod has ended for good.
+	// done is closed when the node has ended for good.
 	done chan struct{}
-	// dirty, readmit and refresh wake the goroutines of the pod. Each holds at
-	// most one wake-up.
+	// dirty and changed wake the goroutines of the pod, and restart takes the order to end the node and start it again.
 	dirty, readmit, refresh chan struct{}
+	restart                 chan order
 	startTime               metav1.Time
-	initial, regular        []*container
+	// preferred is the address that the pod had before.
+	preferred string
+	backoff   backoff
+	// writing ends with the pod, and when it is silenced. Writer is the goroutine that writes the status.
+	writing context.Context //nolint:containedctx // it bounds the requests of a goroutine
+	silence context.CancelFunc
+	writer  sync.WaitGroup
 
-	mu       sync.Mutex
-	pod      *corev1.Pod // its status is kept in the next field
-	status   corev1.PodStatus
-	admitted bool
-	ended    bool
-	silent   bool
-	ip       netip.Addr
+	mu   sync.Mutex
+	pod  *corev1.Pod // its status is kept in the next field
+	node hollowpod.Node
+	// container is the status of the node's container.
+	container       corev1.ContainerStatus
+	status          corev1.PodStatus
+	admitted, ended bool
+	ip              netip.Addr
 	// reason and message explain a pod that is refused.
 	reason, message string
-	// publishing is held while a status is handed out.
-	publishing sync.Mutex
 }
 
 // Start runs a pod. Its status tells what an earlier podhost did for it.
 func Start(runtime *Runtime, pod *corev1.Pod) *Pod {
 	p := &Pod{
-		runtime:   runtime,
-		stop:      newStopper(),
-		done:      make(chan struct{}),
-		dirty:     make(chan struct{}, 1),
-		readmit:   make(chan struct{}, 1),
-		refresh:   make(chan struct{}, 1),
+		runtime: runtime,
+		stop:    newStopper(),
+		done:    make(chan struct{}),
+		dirty:   make(chan struct{}, 1), readmit: make(chan struct{}, 1), refresh: make(chan struct{}, 1), restart: make(chan order, 1),
 		startTime: metav1.Now().Rfc3339Copy(),
+		preferred: pod.Status.PodIP,
+		backoff:   backoff{policy: runtime.Backoff},
 		pod:       pod.DeepCopy(),
+		container: restore(pod),
 		status:    *pod.Status.DeepCopy(),
 	}
+	p.writing, p.silence = context.WithCancel(context.Background())
 	if pod.Status.StartTime != nil {
 		p.startTime = *pod.Status.StartTime
 	}
-	for i := range pod.Spec.InitContainers {
-		p.initial = append(p.initial, newContainer(p, &pod.Spec.InitContainers[i], true, pod.Status.InitContainerStatuses, "PodInitializing"))
-	}
-	waiting := "ContainerCreating"
-	if len(p.initial) > 0 {
-		waiting = "PodInitializing"
-	}
-	for i := range pod.Spec.Containers {
-		p.regular = append(p.regular, newContainer(p, &pod.Spec.Containers[i], false, pod.Status.ContainerStatuses, waiting))
-	}
-	go p.publish()
+	p.writer.Go(p.writeStatuses)
 	go p.run()
 	return p
 }
 
-// Done is closed when every process of the pod has ended for good. That is
-// the case only after Terminate was called.
+// Done is closed when the node has ended for good. That is the case only after Terminate was called.
 func (p *Pod) Done() <-chan struct{} { return p.done }
 
-// Terminate ends the pod's processes within the grace period. A repeated call
-// can shorten the period.
+// Terminate ends the node within the grace period. A repeated call can shorten the period.
 func (p *Pod) Terminate(grace time.Duration) { p.stop.request(grace) }
 
-// Silence keeps the pod from publishing its status and events from now on.
+// Silence keeps the pod from writing its status, and from events, from now on.
 func (p *Pod) Silence() {
-	p.mu.Lock()
-	p.silent = true
-	p.mu.Unlock()
-	// Wait for a publication that is under way.
-	p.publishing.Lock()
-	defer p.publishing.Unlock()
+	p.silence()
+	p.writer.Wait()
 }
 
 // Address returns the pod's address, or the zero address.
@@ -105,79 +128,95 @@ func (p *Pod) Snapshot() *corev1.Pod {
 	return snapshot
 }
 
-// run takes the pod through its life. A pod that is complete, or cannot run,
-// stays until it is terminated.
+// run takes the pod through its life. A pod that cannot run stays until it is terminated.
 func (p *Pod) run() {
 	defer close(p.done)
 	if p.admit() && p.prepare() {
 		var refreshing sync.WaitGroup
-		refreshing.Go(p.refreshVolumes)
-		if p.runInitial() {
-			p.runRegular()
-		}
-		<-p.stop.requested
+		refreshing.Go(p.refreshFiles)
+		p.runNode()
 		refreshing.Wait()
 	}
 	<-p.stop.requested
 	p.change(func() { p.ended = true })
+	p.silence()
+	p.writer.Wait()
 }
 
-// prepare gives the pod an address and its volumes. It returns false if the
-// pod was terminated before that was possible.
+// check returns the node of a pod, or the reason and the message why it does not run.
+func (p *Pod) check(pod *corev1.Pod) (node hollowpod.Node, reason, message string) {
+	node, refusals := hollowpod.Read(pod, p.runtime.Namespace)
+	if len(refusals) > 0 {
+		return node, ReasonUnsupported, refusals.String()
+	}
+	if _, err := p.runtime.Images.Find(node.Image); err != nil {
+		return node, ReasonImageUnknown, err.Error()
+	}
+	return node, "", ""
+}
+
+// admit waits until the pod can run. One that cannot stays pending: if it failed, whoever made it would make another one, without end.
+// It returns false if the pod was terminated instead.
+func (p *Pod) admit() bool {
+	for {
+		node, reason, message := p.check(p.Snapshot())
+		p.change(func() {
+			p.node, p.admitted, p.reason, p.message = node, reason == "", reason, message
+			p.container.Image = node.Image
+		})
+		if reason == "" {
+			return true
+		}
+		p.warn(reason, message)
+		select {
+		case <-p.stop.requested:
+			return false
+		case <-p.readmit:
+		}
+	}
+}
+
+// Update takes a new version of the pod. A new image restarts the node. A change that cannot be honoured is refused with an event, and
+// the node continues as it is.
+func (p *Pod) Update(pod *corev1.Pod) {
+	node, reason, message := p.check(pod)
+	p.change(func() {
+		p.pod = pod.DeepCopy()
+		if !p.admitted || reason != "" {
+			return
+		}
+		changed := node.Image != p.node.Image
+		p.node = node
+		if changed && p.hasRun() {
+			p.orderRestart(order{"Container " + hollowpod.ContainerName + " definition changed, will be restarted", node.Grace})
+		}
+	})
+	p.mu.Lock()
+	admitted := p.admitted
+	p.mu.Unlock()
+	if admitted && reason != "" {
+		p.warn(reason, message)
+	}
+	wake(p.readmit)
+	wake(p.refresh)
+}
+
+// prepare gives the pod an address and its files. It returns false if the pod was terminated before that was possible.
 func (p *Pod) prepare() bool {
 	gotAddress := p.retry("FailedCreatePodSandBox", func() error {
-		ip, err := p.runtime.Addresses.Get(p.Snapshot().Status.PodIP)
+		ip, err := p.runtime.Addresses.Get(p.preferred)
 		if err == nil {
 			p.change(func() { p.ip = ip })
 		}
 		return err
 	})
 	return gotAddress && p.retry("FailedMount", func() error {
-		pod := p.Snapshot()
-		return p.runtime.Volumes.Prepare(pod, p.owner(pod))
+		return p.runtime.Files.Prepare(p.Snapshot())
 	})
 }
 
-// owner returns the user to whom the pod's files belong.
-func (p *Pod) owner(pod *corev1.Pod) volume.Owner {
-	var owner volume.Owner
-	for i, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		identity := p.identity(pod, &c)
-		own := volume.Owner{Change: identity.SwitchUser && identity.UID != p.runtime.Host.UID, UID: identity.UID, GID: identity.GID}
-		if i > 0 && own != owner {
-			return volume.Owner{Shared: true}
-		}
-		owner = own
-	}
-	return owner
-}
-
-// identity returns the user and privileges of a container.
-func (p *Pod) identity(pod *corev1.Pod, container *corev1.Container) process.Identity {
-	// The spec was admitted, which includes that its user can be honoured.
-	identity, _ := support.Identity(pod, container, p.runtime.Host)
-	return identity
-}
-
-func (p *Pod) runInitial() bool {
-	for _, c := range p.initial {
-		if !c.run() {
-			return false
-		}
-	}
-	return true
-}
-
-func (p *Pod) runRegular() {
-	var running sync.WaitGroup
-	for _, c := range p.regular {
-		running.Go(func() { c.run() })
-	}
-	running.Wait()
-}
-
-// refreshVolumes keeps the volumes up to date until the pod is terminated.
-func (p *Pod) refreshVolumes() {
+// refreshFiles keeps the files up to date until the pod is terminated.
+func (p *Pod) refreshFiles() {
 	ticker := time.NewTicker(p.runtime.RefreshPeriod)
 	defer ticker.Stop()
 	last := ""
@@ -188,22 +227,21 @@ func (p *Pod) refreshVolumes() {
 		case <-ticker.C:
 		case <-p.refresh:
 		}
-		pod := p.Snapshot()
-		err := p.runtime.Volumes.Refresh(pod, p.owner(pod))
-		if err != nil && err.Error() != last {
-			p.warn("FailedMount", err.Error())
+		message := ""
+		if err := p.runtime.Files.Prepare(p.Snapshot()); err != nil {
+			message = err.Error()
 		}
-		last = fmt.Sprint(err)
+		if message != "" && message != last {
+			p.warn("FailedMount", message)
+		}
+		last = message
 	}
 }
 
 // retry repeats an action until it succeeds or the pod is terminated.
 func (p *Pod) retry(eventReason string, action func() error) bool {
 	last := ""
-	for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
-		if p.stop.isRequested() {
-			return false
-		}
+	for delay := firstRetry; !p.stop.isRequested(); delay = min(2*delay, lastRetry) {
 		err := action()
 		if err == nil {
 			return true
@@ -212,26 +250,12 @@ func (p *Pod) retry(eventReason string, action func() error) bool {
 			last = err.Error()
 			p.warn(eventReason, last)
 		}
-		if !p.pause(delay) {
-			return false
+		select {
+		case <-p.stop.requested:
+		case <-time.After(delay):
 		}
 	}
-}
-
-// pause waits. It returns false as soon as the pod is terminated.
-func (p *Pod) pause(delay time.Duration) bool {
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-p.stop.requested:
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
-func (p *Pod) containers() []*container {
-	return slices.Concat(p.initial, p.regular)
+	return false
 }
 
 func wake(channel chan struct{}) {

@@ -22,31 +22,17 @@ func ended(code int32) corev1.ContainerStatus {
 }
 
 func TestPhase(t *testing.T) {
-	type list = []corev1.ContainerStatus
-	const always, onFailure, never = corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever
 	for name, test := range map[string]struct {
-		policy           corev1.RestartPolicy
-		initial, regular list
-		want             corev1.PodPhase
+		containers []corev1.ContainerStatus
+		want       corev1.PodPhase
 	}{
-		"new":                             {always, nil, list{creating}, corev1.PodPending},
-		"runs":                            {always, nil, list{running}, corev1.PodRunning},
-		"one of two runs":                 {always, nil, list{running, creating}, corev1.PodPending},
-		"crashes":                         {always, nil, list{crashing}, corev1.PodRunning},
-		"ended, is restarted":             {always, nil, list{succeeded}, corev1.PodRunning},
-		"succeeded":                       {never, nil, list{succeeded, succeeded}, corev1.PodSucceeded},
-		"one still runs":                  {never, nil, list{failed, running}, corev1.PodRunning},
-		"failed":                          {never, nil, list{succeeded, failed}, corev1.PodFailed},
-		"failed, is restarted":            {onFailure, nil, list{failed}, corev1.PodRunning},
-		"succeeded in the end":            {onFailure, nil, list{succeeded}, corev1.PodSucceeded},
-		"init runs":                       {always, list{running}, list{creating}, corev1.PodPending},
-		"init failed, is restarted":       {always, list{failed}, list{creating}, corev1.PodPending},
-		"init failed for good":            {never, list{failed}, list{creating}, corev1.PodFailed},
-		"second init waits":               {never, list{succeeded, creating}, list{creating}, corev1.PodPending},
-		"init is done, container is made": {always, list{succeeded}, list{creating}, corev1.PodPending},
-		"init is done, container runs":    {always, list{succeeded}, list{running}, corev1.PodRunning},
+		"new":                 {[]corev1.ContainerStatus{creating}, corev1.PodPending},
+		"runs":                {[]corev1.ContainerStatus{running}, corev1.PodRunning},
+		"one of two runs":     {[]corev1.ContainerStatus{running, creating}, corev1.PodPending},
+		"crashes":             {[]corev1.ContainerStatus{crashing}, corev1.PodRunning},
+		"ended, is restarted": {[]corev1.ContainerStatus{succeeded}, corev1.PodRunning},
 	} {
-		if got := Phase(&corev1.PodSpec{RestartPolicy: test.policy}, test.initial, test.regular); got != test.want {
+		if got := phase(Input{Containers: test.containers}); got != test.want {
 			t.Errorf("%s: the phase is %s, want %s", name, got, test.want)
 		}
 	}
@@ -60,8 +46,8 @@ func TestConditionsKeepTheirTime(t *testing.T) {
 	unready.Name = "main"
 	first, second := metav1.NewTime(time.Unix(100, 0)), metav1.NewTime(time.Unix(200, 0))
 
-	status := Compute(Input{Pod: pod, Previous: &corev1.PodStatus{}, Regular: []corev1.ContainerStatus{ready}, IP: "127.64.0.2", Now: first})
-	later := Compute(Input{Pod: pod, Previous: &status, Regular: []corev1.ContainerStatus{unready}, IP: "127.64.0.2", Now: second})
+	status := Compute(Input{Pod: pod, Previous: &corev1.PodStatus{}, Containers: []corev1.ContainerStatus{ready}, IP: "127.64.0.2", Now: first})
+	later := Compute(Input{Pod: pod, Previous: &status, Containers: []corev1.ContainerStatus{unready}, IP: "127.64.0.2", Now: second})
 	for kind, want := range map[corev1.PodConditionType]struct {
 		status corev1.ConditionStatus
 		time   metav1.Time
@@ -88,7 +74,7 @@ func TestTerminatedPodHasFinalPhase(t *testing.T) {
 		corev1.PodSucceeded: {succeeded},
 		corev1.PodFailed:    {succeeded, failed},
 	} {
-		if got := Compute(Input{Pod: pod, Previous: &corev1.PodStatus{}, Regular: regular, Terminated: true}).Phase; got != want {
+		if got := Compute(Input{Pod: pod, Previous: &corev1.PodStatus{}, Containers: regular, Terminated: true}).Phase; got != want {
 			t.Errorf("the phase is %s, want %s", got, want)
 		}
 	}
