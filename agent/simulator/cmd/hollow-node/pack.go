@@ -28,6 +28,7 @@ func newPackCommand() *cobra.Command {
 until the last of them has ended.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			go footprint.FollowLoad()
 			if err := pack.Serve(cmd.Context(), mostNodes, runPacked); err != nil {
 				return runError{err}
 			}

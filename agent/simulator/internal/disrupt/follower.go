@@ -11,10 +11,12 @@ import (
 	"k8s.io/utils/clock"
 
 	plan "github.com/hollowfleet/hollowfleet/apis/disrupt"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/rhythm"
 )
 
 const (
-	// pollPeriod is how often the plan's file is looked at.
+	// pollPeriod is how often the plan's file is looked at, at the latest.
 	pollPeriod = 2 * time.Second
 	// idlePeriod is how long a Follower without a file waits for a change for which it was not woken.
 	idlePeriod = time.Hour
@@ -155,7 +157,7 @@ func (f *Follower) takeStep(ctx context.Context) time.Duration {
 	wait := idlePeriod
 	if f.options.Path != "" {
 		f.readPlan(ctx, now)
-		wait = pollPeriod
+		wait = rhythm.Until(now, pollPeriod)
 	}
 	active, next := f.activeAt(now)
 	f.applyEntries(ctx, f.dieOnce(active), next)

@@ -19,8 +19,6 @@ const PackCommand = "pack"
 const ProfilingFlag = "--profiling"
 
 const (
-	// packProcessors is how many processors a pack uses: when its nodes start at once it has work for two.
-	packProcessors = 2
 	// startingGCPercent collects more often than usual while packages initialise, so that what they leave
 	// behind lies closer together: a third of a megabyte for ten milliseconds.
 	startingGCPercent = 50

@@ -83,22 +83,8 @@ func (h *health) checkReady(ctx context.Context) error {
 	return nil
 }
 
-// watchKubelet observes a kubelet that is about to run, until ctx ends.
-func (h *health) watchKubelet(ctx context.Context, k observed) {
-	h.kubelet.Store(k)
-	go func() {
-		ticker := time.NewTicker(checkPeriod)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-				h.checkSyncLoop()
-			}
-		}
-	}()
-}
+// useKubelet observes a kubelet that is about to run.
+func (h *health) useKubelet(k observed) { h.kubelet.Store(k) }
 
 // serveHealth answers /healthz, /readyz and /disruptions until stop is called, which returns when the port is free. It returns when it listens.
 func (h *health) serveHealth(options Options, disruptions http.HandlerFunc) (stop func(), err error) {

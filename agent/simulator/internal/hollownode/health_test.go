@@ -46,7 +46,7 @@ func TestHealth(t *testing.T) {
 	expect("waiting for the certificate", true, false)
 
 	k := &observedKubelet{err: errors.New("not found")}
-	h.watchKubelet(t.Context(), k)
+	h.useKubelet(k)
 	check(1)
 	expect("kubelet started", true, false)
 	k.err = nil
@@ -72,7 +72,7 @@ func TestHealth(t *testing.T) {
 // A process that gets no processor time makes few checks, however old its sync loop's last round is.
 func TestAStarvedKubeletIsAlive(t *testing.T) {
 	h := &health{gate: &fakecri.Gate{}}
-	h.watchKubelet(t.Context(), &observedKubelet{last: time.Now().Add(-time.Hour)})
+	h.useKubelet(&observedKubelet{last: time.Now().Add(-time.Hour)})
 	for range 2 {
 		h.checkSyncLoop()
 	}
@@ -83,7 +83,7 @@ func TestAStarvedKubeletIsAlive(t *testing.T) {
 
 func TestAKubeletThatNeverLoopsIsNotAliveForEver(t *testing.T) {
 	h := &health{gate: &fakecri.Gate{}}
-	h.watchKubelet(t.Context(), &observedKubelet{})
+	h.useKubelet(&observedKubelet{})
 	for range stuckChecks + 1 {
 		h.checkSyncLoop()
 	}

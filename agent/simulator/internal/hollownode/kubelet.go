@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	clientset "k8s.io/client-go/kubernetes"
+	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -104,12 +105,36 @@ func (n *node) makeClients(config *rest.Config) (clients, error) {
 	var made clients
 	var problems [3]error
 	made.main, problems[0] = clientset.NewForConfig(main)
-	made.heartbeat, problems[1] = clientset.NewForConfig(heartbeat)
+	made.heartbeat, problems[1] = newHeartbeatClient(made.main, heartbeat)
 	made.events, problems[2] = typedcorev1.NewForConfig(events)
 	if err := errors.Join(problems[:]...); err != nil {
 		return clients{}, fmt.Errorf("making the kubelet's clients: %w", err)
 	}
 	return made, nil
+}
+
+// heartbeatClient is a client for Nodes and Leases, and the main one for all else: clients for all groups of the API take 30 KiB.
+type heartbeatClient struct {
+	clientset.Interface
+	core         *typedcorev1.CoreV1Client
+	coordination *typedcoordinationv1.CoordinationV1Client
+}
+
+func newHeartbeatClient(main clientset.Interface, config *rest.Config) (clientset.Interface, error) {
+	core, err := typedcorev1.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	coordination, err := typedcoordinationv1.NewForConfig(config)
+	return heartbeatClient{main, core, coordination}, err
+}
+
+// CoreV1 returns the client for Nodes.
+func (c heartbeatClient) CoreV1() typedcorev1.CoreV1Interface { return c.core }
+
+// CoordinationV1 returns the client for Leases.
+func (c heartbeatClient) CoordinationV1() typedcoordinationv1.CoordinationV1Interface {
+	return c.coordination
 }
 
 // buildKubelet makes the kubelet. Nothing of it runs before start.

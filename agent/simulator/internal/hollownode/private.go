@@ -57,6 +57,10 @@ var (
 		"the sync loop is ended there with its node"}
 	deletedContainers = private{"containerDeletor.worker",
 		"the loop that deletes containers is ended there with its node"}
+	podsServer = private{"podsServer",
+		"it keeps room for 1,000 events of an API that is not served"}
+	podsServerQueue = private{"podsServer.broadcaster.incoming",
+		"the loop that keeps what serves the API ends with its queue"}
 	volumeCollector = private{"statsProvider",
 		"a collector of metrics that is not used any more would keep the kubelet of a node that has ended"}
 	logCollector = private{"podStats",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/identity"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/rhythm"
 )
 
 // settling is how long a kubelet takes to start, on a busy machine.
@@ -60,44 +61,57 @@ func (n *node) run(ctx context.Context) error {
 	}
 	logger := klog.FromContext(ctx)
 	logger.Info("Joining", "node", n.configuration.NodeName, "kubelet", kubeletversion.BuiltIn())
-	expired := make(chan error, 1)
-	config, err := identity.Join(joining, identity.Options{
+	own, err := identity.Join(joining, identity.Options{
 		NodeName:            n.configuration.NodeName,
 		BootstrapKubeconfig: n.options.bootstrapKubeconfig(),
 		Directory:           certificateDir(n.options.StateDir),
 		UserAgent:           "hollow-node/" + kubeletversion.BuiltIn(),
-		Expired:             func(err error) { expired <- err },
 	})
 	if err != nil {
 		return n.unlessEnded(ctx, err)
 	}
-	k, dependencies, err := n.buildKubelet(ctx, config)
+	k, dependencies, err := n.buildKubelet(ctx, own.Config)
 	if err != nil {
 		return err
 	}
 	if err := n.turnUnhealthy(follower); err != nil {
 		return err
 	}
-	monitor.watchKubelet(ctx, k)
+	monitor.useKubelet(k)
 	n.startKubelet(ctx, k, dependencies)
+	cancel()
+	return n.unlessEnded(ctx, n.watchKubelet(ctx, monitor, own))
+}
+
+// watchKubelet returns when the node has to end, with the reason for it if it is an error.
+func (n *node) watchKubelet(ctx context.Context, monitor *health, own *identity.Identity) error {
 	settled := time.After(settling)
+	check := time.NewTimer(rhythm.Until(time.Now(), checkPeriod))
+	defer check.Stop()
 	for {
 		select {
 		case now := <-settled:
 			shared.releaseMemory(now)
+		case <-check.C:
+			now := time.Now()
+			check.Reset(rhythm.Until(now, checkPeriod))
+			monitor.checkSyncLoop()
+			if err := own.CheckExpiry(now); err != nil {
+				return err
+			}
 		case err := <-n.registration.lost:
-			return n.unlessEnded(ctx, err)
-		case err := <-expired:
-			return n.unlessEnded(ctx, err)
+			return err
+		case <-n.options.Kill:
+			n.life.endNode()
 		case <-n.life.ended:
-			return ErrKilled
+			return nil
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// untilKilled returns a context that ends when the node is killed as well.
+// untilKilled returns a context that ends when the node is killed as well, for as long as the node does not watch for that itself.
 func (n *node) untilKilled(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

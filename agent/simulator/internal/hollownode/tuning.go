@@ -8,8 +8,11 @@ import (
 	"net"
 	"sync/atomic"
 
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet"
+	"k8s.io/kubernetes/pkg/kubelet/apis/pods"
 	"k8s.io/kubernetes/pkg/kubelet/config"
 	"k8s.io/kubernetes/pkg/kubelet/pluginmanager"
 	"k8s.io/kubernetes/pkg/kubelet/pluginmanager/cache"
@@ -28,7 +31,21 @@ func (n *node) tuneKubelet(k *kubelet.Kubelet) error {
 		paceVolumes(k),
 		orderSandboxStatus(k),
 		keepHooks(k),
+		dropPodsServer(k),
 	)
+}
+
+// dropPodsServer takes away what would serve an API of pods on a socket, if the feature gate of that API is off.
+func dropPodsServer(k *kubelet.Kubelet) error {
+	if utilfeature.DefaultFeatureGate.Enabled(features.PodsAPI) {
+		return nil
+	}
+	queue, err := getField[chan pods.PodWatchEvent](k, podsServerQueue)
+	if err != nil {
+		return err
+	}
+	close(queue)
+	return clearField(k, podsServer)
 }
 
 // disableLocked turns off a feature that gates refuse to turn off, because a real kubelet must have it.

@@ -10,6 +10,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet"
 	"k8s.io/kubernetes/pkg/kubelet/volumemanager"
 	"k8s.io/kubernetes/pkg/kubelet/volumemanager/populator"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/rhythm"
 )
 
 const (
@@ -85,7 +87,7 @@ func (p *pacer) useLoops() (done func()) {
 	}
 }
 
-// waitForUse returns at once while the loop is needed, else when it is needed or after the idle time.
+// waitForUse returns at once while the loop is needed, else when it is needed or after the idle time at the latest.
 func (p *pacer) waitForUse() {
 	p.mu.Lock()
 	running, woken := p.users > 0 || time.Now().Before(p.until), p.woken
@@ -93,7 +95,7 @@ func (p *pacer) waitForUse() {
 	if running {
 		return
 	}
-	timer := time.NewTimer(p.idle)
+	timer := time.NewTimer(rhythm.Until(time.Now(), p.idle))
 	defer timer.Stop()
 	select {
 	case <-woken:

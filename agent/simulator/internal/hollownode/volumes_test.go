@@ -23,8 +23,11 @@ func TestPacer(t *testing.T) {
 			t.Errorf("a new pacer held the loop back for %s", got)
 		}
 		pass(3 * time.Second)
+		if got := waited(p); got <= 0 || got > 5*time.Second {
+			t.Errorf("idle: want up to the idle time, got %s", got)
+		}
 		if got := waited(p); got != 5*time.Second {
-			t.Errorf("idle: want the idle time, got %s", got)
+			t.Errorf("idle: want the idle time after that, got %s", got)
 		}
 		done := p.useLoops()
 		if got := waited(p); got != 0 {
@@ -39,15 +42,15 @@ func TestPacer(t *testing.T) {
 			t.Errorf("just used: held back for %s", got)
 		}
 		pass(2 * time.Second)
-		if got := waited(p); got != 5*time.Second {
-			t.Errorf("idle again: want the idle time, got %s", got)
+		if got := waited(p); got <= 0 || got > 5*time.Second {
+			t.Errorf("idle again: want up to the idle time, got %s", got)
 		}
 	})
 }
 
 func TestPacerWakesEveryWaitingLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPacer(time.Hour, 0)
+		p := newPacer(100*365*24*time.Hour, 0) // Longer than any wait that follows from when the test runs.
 		pass(time.Second)
 		ended := make(chan time.Duration, 2)
 		for range 2 {

@@ -1,11 +1,8 @@
 package identity
 
 import (
-	"context"
 	"crypto/tls"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/util/certificate"
@@ -14,44 +11,39 @@ import (
 // fakeManager has a certificate or not, and an API server that answers or not.
 type fakeManager struct {
 	certificate.Manager
-	isValid, answers atomic.Bool
+	isValid, answers bool
 }
 
 func (m *fakeManager) Current() *tls.Certificate {
-	if m.isValid.Load() {
+	if m.isValid {
 		return &tls.Certificate{}
 	}
 	return nil
 }
 
-func (m *fakeManager) ServerHealthy() bool { return m.answers.Load() }
+func (m *fakeManager) ServerHealthy() bool { return m.answers }
 
 // Claim: A node whose certificate has expired ends alone, once the API server answers. Broken: it ends while the API server is away; the kubelet's own check ends the process with all its nodes.
 func TestANodeWithoutAValidCertificateEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		var expired atomic.Int32
-		manager := &fakeManager{}
-		manager.isValid.Store(true)
-		go Options{NodeName: "n", Expired: func(error) { expired.Add(1) }}.watchExpiry(ctx, manager)
-		expect := func(want int32, after time.Duration) {
-			t.Helper()
-			<-time.After(after)
-			synctest.Wait()
-			if got := expired.Load(); got != want {
-				t.Errorf("expired %d times, want %d", got, want)
-			}
+	manager := &fakeManager{isValid: true}
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	identity := &Identity{manager: manager, user: "system:node:n", valid: now}
+	expect := func(ends bool, after time.Duration) {
+		t.Helper()
+		now = now.Add(after)
+		if err := identity.CheckExpiry(now); (err != nil) != ends {
+			t.Errorf("after %s: %v", after, err)
 		}
-		expect(0, time.Hour)
-		manager.isValid.Store(false)
-		expect(0, time.Hour) // Nothing can be renewed while the API server does not answer.
-		manager.isValid.Store(true)
-		expect(0, time.Minute)
-		manager.isValid.Store(false)
-		manager.answers.Store(true)
-		expect(0, endAfterExpiry-expiryPeriod)
-		expect(1, time.Minute)
-		expect(1, time.Hour)
-	})
+	}
+	expect(false, time.Hour)
+	manager.isValid = false
+	expect(false, time.Hour) // Nothing can be renewed while the API server does not answer.
+	manager.isValid = true
+	expect(false, time.Minute)
+	manager.isValid, manager.answers = false, true
+	expect(false, endAfterExpiry)
+	expect(true, time.Second)
+	expect(true, time.Hour)
+	manager.isValid = true
+	expect(false, time.Second)
 }

@@ -44,10 +44,8 @@ const (
 	// attemptTimeout bounds one wait for a certificate. After it the bootstrap kubeconfig is read again:
 	// it may have been renewed because its token ran out.
 	attemptTimeout = 2 * time.Minute
-	// endAfterExpiry is how long a node continues without a valid certificate while the API server answers, and
-	// expiryPeriod the time between two looks.
+	// endAfterExpiry is how long a node continues without a valid certificate while the API server answers.
 	endAfterExpiry = 5 * time.Minute
-	expiryPeriod   = 10 * time.Second
 	// noExit keeps the kubelet's own check of the same from ending the process, which may have other nodes.
 	noExit = 0
 )
@@ -63,15 +61,20 @@ type Options struct {
 	Directory string
 	// UserAgent is sent with every request.
 	UserAgent string
-	// Expired is called once if the certificate has expired and is not renewed although the API server answers. The node has to end
-	// then, and to start again with the bootstrap kubeconfig.
-	Expired func(error)
 }
 
-// Join returns a client configuration that carries the node's identity, and keeps carrying it when the
-// certificate is renewed. Without a valid certificate in the directory it asks for one and waits, however
+// Identity is that of a node that has joined.
+type Identity struct {
+	// Config is a client configuration that carries the identity, and keeps carrying it when the certificate is renewed.
+	Config  *rest.Config
+	manager certificate.Manager
+	user    string
+	valid   time.Time
+}
+
+// Join returns the identity of a node. Without a valid certificate in the directory it asks for one and waits, however
 // long that takes, until ctx ends. It fails at once if the bootstrap kubeconfig cannot be used at all.
-func Join(ctx context.Context, options Options) (*rest.Config, error) {
+func Join(ctx context.Context, options Options) (*Identity, error) {
 	target, err := options.bootstrapConfig()
 	if err != nil {
 		return nil, err
@@ -88,7 +91,7 @@ func Join(ctx context.Context, options Options) (*rest.Config, error) {
 			return nil, err
 		}
 	}
-	return options.rotatingConfig(ctx, target)
+	return options.startRenewal(ctx, target)
 }
 
 // CheckBootstrap reports what keeps the bootstrap kubeconfig from being used.
@@ -228,9 +231,9 @@ func requestName(key crypto.PublicKey, nodeName string) (string, error) {
 	return "node-csr-" + hex.EncodeToString(sum[:16]), nil
 }
 
-// rotatingConfig returns a configuration for the API server of target whose connections use the newest
+// startRenewal returns an identity for the API server of target whose connections use the newest
 // certificate of the directory, and starts renewing that certificate.
-func (o Options) rotatingConfig(ctx context.Context, target *rest.Config) (*rest.Config, error) {
+func (o Options) startRenewal(ctx context.Context, target *rest.Config) (*Identity, error) {
 	config := rest.AnonymousClientConfig(target)
 	config.UserAgent = o.UserAgent
 	config.ContentType = "application/vnd.kubernetes.protobuf"
@@ -263,31 +266,24 @@ func (o Options) rotatingConfig(ctx context.Context, target *rest.Config) (*rest
 	renewal.Transport = config.Transport
 	renewal.TLSClientConfig = config.TLSClientConfig
 	manager.Start()
-	go o.watchExpiry(ctx, manager)
 	// Other nodes of the process live on when this one ends: it must not renew its certificate then.
 	context.AfterFunc(ctx, func() {
 		manager.Stop()
 		closeConnections()
 	})
-	return config, nil
+	return &Identity{Config: config, manager: manager, user: o.commonName(), valid: time.Now()}, nil
 }
 
-// watchExpiry looks whether there is a valid certificate until ctx ends.
-func (o Options) watchExpiry(ctx context.Context, manager certificate.Manager) {
-	for valid := time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(expiryPeriod):
-		}
-		if manager.Current() != nil {
-			valid = time.Now()
-			continue
-		}
-		if without := time.Since(valid); without > endAfterExpiry && manager.ServerHealthy() {
-			o.Expired(fmt.Errorf("the node's certificate has expired and was not renewed within %s, although the API server answers; are the requests of %s approved?",
-				without.Round(time.Second), o.commonName()))
-			return
-		}
+// CheckExpiry has to be called about every ten seconds. It returns an error if the certificate has expired and is not renewed although
+// the API server answers. The node has to end then, and to start again with the bootstrap kubeconfig.
+func (i *Identity) CheckExpiry(now time.Time) error {
+	if i.manager.Current() != nil {
+		i.valid = now
+		return nil
 	}
+	if without := now.Sub(i.valid); without > endAfterExpiry && i.manager.ServerHealthy() {
+		return fmt.Errorf("the node's certificate has expired and was not renewed within %s, although the API server answers; are the requests of %s approved?",
+			without.Round(time.Second), i.user)
+	}
+	return nil
 }

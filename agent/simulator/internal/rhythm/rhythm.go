@@ -1,0 +1,17 @@
+// Package rhythm lets periodic work of all nodes of a process fall on the same moments. Each wake-up of an idle process costs more than
+// the work that is waiting for it.
+package rhythm
+
+import "time"
+
+// began is where the periods of this process start. They are not those of the wall clock, so that the processes of a machine differ.
+var began = time.Now()
+
+// Until returns how long it is from now to the next moment for work of a period: more than nothing, and no longer than the period.
+func Until(now time.Time, period time.Duration) time.Duration {
+	since := now.Sub(began) % period
+	if since < 0 {
+		since += period
+	}
+	return period - since
+}
