@@ -74,6 +74,7 @@ SIMULATOR_PACKAGES := ./cmd/simcluster ./cmd/hollow-node
 KEEP ?=
 CLUSTERS ?= 3
 MACHINES ?= 20
+NODES ?= 20
 SURGE ?= 10%
 FOR ?= 2m
 SEED ?= 0
@@ -91,7 +92,7 @@ help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: KEEP=1 (demo, e2e), KIND_NODE_IMAGE= CERT_MANAGER_SOURCE= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts), KIND=kind ONLY= (images-load), TESTFLAGS= for go test (test*).\n'
+	@printf '\nSettings: KEEP=1 (demo, e2e), KIND_NODE_IMAGE= CERT_MANAGER_SOURCE= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), NODES=20 (bench-scale), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts), KIND=kind ONLY= (images-load), TESTFLAGS= for go test (test*).\n'
 
 .PHONY: demo
 demo: build ## Build everything, start a fleet on this machine, show that it works. KEEP=1 leaves it running.
@@ -111,6 +112,10 @@ bench: build ## Measure a fleet: CLUSTERS clusters with MACHINES machines each, 
 bench-load: build ## Measure a load test and what it costs: 10 clusters with 20 machines and 100 pods each, and one cluster whose machine keeps up.
 	@go run ./test/bench load --profile=Realistic --clusters=10 --machines=20 --pods=100 --portion=4 --every=10s
 	@go run ./test/bench load --profile=Realistic --clusters=1 --machines=5 --pods=200 --qps=2
+
+.PHONY: bench-scale
+bench-scale: build ## Measure control planes, nodes and whole fleets of CLUSTERS × NODES in each way to run them, one of them as before packs, in one table.
+	@go run ./test/bench scale --clusters=$(CLUSTERS) --machines=$(NODES) --timeout=2h
 
 .PHONY: chaos
 chaos: build ## Break a fleet at random and check that nothing is lost. FOR=10m sets how long, SEED=7 repeats a run.

@@ -84,7 +84,7 @@ measured until then and says what was not reached, with status 0; if not even th
 	cmd.PersistentFlags().DurationVar(&opts.timeout, "timeout", 30*time.Minute, "end after this time, with what has been measured until then")
 	cmd.PersistentFlags().StringVarP(&opts.output, "output", "o", "text", "text or json")
 	cmd.PersistentFlags().StringVar(&opts.binDir, "bin-dir", defaultBin, "directory with the built programs")
-	cmd.AddCommand(loadCommand(&opts))
+	cmd.AddCommand(loadCommand(&opts), scaleCommand(&opts))
 	return cmd
 }
 

@@ -32,6 +32,7 @@ type processFigures struct {
 type usage struct {
 	role              string
 	rssKiB, privateKB float64
+	anonymousKiB      float64
 	cpuSeconds        float64
 }
 
@@ -181,6 +182,8 @@ func readUsage(pid int, role string) (usage, error) {
 		switch name {
 		case "Rss:":
 			result.rssKiB = kib
+		case "Anonymous:":
+			result.anonymousKiB = kib
 		case "Private_Clean:", "Private_Dirty:":
 			result.privateKB += kib
 		}
