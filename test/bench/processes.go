@@ -2,15 +2,14 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 )
 
 // ticksPerSecond is the unit of CPU time in /proc on every Linux that Go runs on.
@@ -58,9 +57,9 @@ func readProcesses(fleet *localfleet.Fleet) map[int]usage {
 			}
 		}
 	}
-	for _, pid := range descendants(os.Getpid()) {
+	for _, pid := range process.Descendants(os.Getpid()) {
 		if _, known := roles[pid]; !known {
-			roles[pid] = program(pid)
+			roles[pid] = process.Program(pid)
 		}
 	}
 	result := map[int]usage{}
@@ -110,53 +109,9 @@ func controllersCPU(before, after map[int]usage, opts options) map[string]float6
 	return used
 }
 
-func descendants(root int) []int {
-	children := map[int][]int{}
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return nil
-	}
-	for _, path := range stats {
-		if fields, err := statFields(path); err == nil {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			parent, parentErr := strconv.Atoi(fields[1])
-			if err == nil && parentErr == nil {
-				children[parent] = append(children[parent], pid)
-			}
-		}
-	}
-	var all []int
-	for queue := children[root]; len(queue) > 0; queue = queue[1:] {
-		all = append(all, queue[0])
-		queue = append(queue, children[queue[0]]...)
-	}
-	return all
-}
-
-// statFields returns the fields of a stat file after the program's name, which start with state and parent.
-func statFields(path string) ([]string, error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
-	if len(fields) < 20 {
-		return nil, fmt.Errorf("reading %s: too few fields", path)
-	}
-	return fields, nil
-}
-
-func program(pid int) string {
-	target, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
-		return "ended"
-	}
-	return filepath.Base(target)
-}
-
 func readUsage(pid int, role string) (usage, error) {
 	result := usage{role: role}
-	fields, err := statFields(fmt.Sprintf("/proc/%d/stat", pid))
+	fields, err := process.Stat(pid)
 	if err != nil {
 		return result, err
 	}

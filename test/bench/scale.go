@@ -22,6 +22,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
@@ -33,9 +34,10 @@ type scaleMode struct {
 
 // scaleModes are what the table compares. The first is how every fleet ran before hollow nodes and control planes could share processes.
 var scaleModes = []scaleMode{
-	{"processes", []string{"--nodes-per-pack=1"}},
-	{"packs", nil},
-	{"packs, slow heartbeats", []string{"--heartbeats=slow"}},
+	{"processes", []string{"--isolation=process", "--nodes-per-pack=1"}},
+	{"packs", []string{"--isolation=process"}},
+	{"shared", []string{"--isolation=shared"}},
+	{"shared, slow heartbeats", []string{"--isolation=shared", "--heartbeats=slow"}},
 }
 
 // scaleOptions are what "bench scale" takes beside options.
@@ -81,7 +83,7 @@ func scaleCommand(opts *options) *cobra.Command {
 memory (smaps_rollup) and processor time (/proc/PID/stat). Each mode is a column of one table.
 Exit status: 0 measured, 1 could not measure. A mode that this machine does not hold is left out and named.`,
 		Example: `  bench scale --clusters 3 --machines 20
-  bench scale --clusters 50 --machines 20 --scale-to 0 --mode packs`,
+  bench scale --clusters 50 --machines 20 --scale-to 0 --mode shared`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -221,18 +223,18 @@ const (
 // sides returns the processes of the fleet, with the side of each.
 func (f *upFleet) sides() map[int]string {
 	found := map[int]string{}
-	for _, process := range f.report.Processes { // The keeper is the first.
+	for _, running := range f.report.Processes { // The keeper is the first.
 		switch {
-		case process.Name == localfleet.KeeperName:
-			for _, pid := range descendants(process.PID) {
+		case running.Name == localfleet.KeeperName:
+			for _, pid := range process.Descendants(running.PID) {
 				found[pid] = sidePlane
-				if program(pid) == "hollow-node" {
+				if process.Program(pid) == "hollow-node" {
 					found[pid] = sideNode
 				}
 			}
-			found[process.PID] = sideAll
-		case process.Name == "hub", process.Name == "cluster hub", strings.HasPrefix(process.Name, "agent "):
-			for _, pid := range append(descendants(process.PID), process.PID) {
+			found[running.PID] = sideAll
+		case running.Name == "hub", running.Name == "cluster hub", strings.HasPrefix(running.Name, "agent "):
+			for _, pid := range append(process.Descendants(running.PID), running.PID) {
 				found[pid] = sideAll
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/cli/local/preflight"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 )
 
 // defaultTimeout is more than a fleet takes on a machine that has what it needs.
@@ -19,6 +20,9 @@ func defaultTimeout(clusters, machines int) time.Duration {
 // checkNeeds prints what the fleet needs and what this machine has, and refuses a fleet that does not fit.
 func (o *upOptions) checkNeeds() error {
 	fleet := preflight.Fleet{Clusters: o.clusters, Machines: o.workers.machines, NodesPerPack: o.NodesPerPack}
+	if o.Isolation == localfleet.IsolationShared {
+		fleet.ClustersPerGroup = localfleet.ClustersPerGroup
+	}
 	report := preflight.Check(fleet, preflight.ThisMachine.Available(o.dir), o.ignored...)
 	if o.dryRun && o.output.isStructured() {
 		if err := printStructured(o.hub.Out, report, o.output); err != nil {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -89,7 +90,11 @@ func printStructured(out io.Writer, object any, output format) error {
 }
 
 func showTables(ctx context.Context, out io.Writer, report localfleet.Report, wide bool) error {
-	fmt.Fprintf(out, "Fleet in %s\n\n", report.Dir)
+	fmt.Fprintf(out, "Fleet in %s\n", report.Dir)
+	if report.NodesPerPack > 0 {
+		fmt.Fprintf(out, "Up to %s of a cluster to a process\n", plural.Count(report.NodesPerPack, "node"))
+	}
+	fmt.Fprintln(out)
 	if err := printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(processTable(report), out); err != nil {
 		return err
 	}
@@ -119,9 +124,12 @@ func processTable(report localfleet.Report) *metav1.Table {
 }
 
 func clusterTable(report localfleet.Report, clusters map[string]v1alpha1.Cluster) *metav1.Table {
-	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Cluster", "Kubernetes", "Ready", "Machines", "Isolation", "Server", "Kubeconfig", "+Agent", "+Message")}
+	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Cluster", "Kubernetes", "Ready", "Machines", "Node processes", "Isolation", "Server", "Kubeconfig", "+Agent", "+Message")}
 	for _, plane := range append([]localfleet.ControlPlane{report.Hub}, report.Clusters...) {
-		ready, machines, agent, message := "-", "-", "-", ""
+		ready, machines, nodes, agent, message := "-", "-", "-", "-", ""
+		if plane.NodeProcesses > 0 {
+			nodes = strconv.Itoa(plane.NodeProcesses)
+		}
 		if cluster, known := clusters[plane.Name]; known {
 			if condition := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ReadyCondition); condition != nil {
 				ready = string(condition.Status)
@@ -135,7 +143,7 @@ func clusterTable(report localfleet.Report, clusters map[string]v1alpha1.Cluster
 			}
 		}
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			plane.Name, cmp.Or(plane.Version, "-"), ready, machines, cmp.Or(plane.Group, string(localfleet.IsolationProcess)), cmp.Or(plane.Server, "-"), cmp.Or(plane.Kubeconfig, "-"), agent, message,
+			plane.Name, cmp.Or(plane.Version, "-"), ready, machines, nodes, cmp.Or(plane.Group, string(localfleet.IsolationProcess)), cmp.Or(plane.Server, "-"), cmp.Or(plane.Kubeconfig, "-"), agent, message,
 		}})
 	}
 	return table

@@ -1,8 +1,11 @@
 package localfleet_test
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -49,4 +52,33 @@ func TestTheDefaultIsolationGrowsWithTheFleet(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(localfleet.DefaultIsolation(localfleet.SharedFrom - 1)).To(Equal(localfleet.IsolationProcess))
 	g.Expect(localfleet.DefaultIsolation(localfleet.SharedFrom)).To(Equal(localfleet.IsolationShared))
+}
+
+// Claim: `local status` counts the processes of hollow nodes. Broken: new.
+func TestTheReportCountsProcessesOfNodes(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "fleet")
+	mark(g, dir, localfleet.State{Clusters: []string{"hub", "c1", "c2"}, NodesPerPack: 25})
+	node := filepath.Join(t.TempDir(), "hollow-node")
+	shell, err := exec.LookPath("sleep")
+	g.Expect(err).NotTo(HaveOccurred())
+	program, err := os.ReadFile(shell)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(node, program, 0o755)).To(Succeed())
+	podhost := exec.Command("/bin/sh", "-c", node+" 60 & (exec "+node+" 60) & sleep 60 & wait")
+	podhost.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	g.Expect(podhost.Start()).To(Succeed())
+	t.Cleanup(func() {
+		_ = syscall.Kill(-podhost.Process.Pid, syscall.SIGKILL)
+		_ = podhost.Wait()
+	})
+	for name, pid := range map[string]int{"c1": podhost.Process.Pid, "c2": 0} {
+		g.Expect(os.MkdirAll(filepath.Join(dir, name), 0o700)).To(Succeed())
+		g.Expect(os.WriteFile(filepath.Join(dir, name, "ready.json"), fmt.Appendf(nil, `{"name":%q,"components":{"podhost":{"pid":%d}}}`, name, pid), 0o600)).To(Succeed())
+	}
+	g.Eventually(func() ([]localfleet.ControlPlane, error) {
+		report, err := localfleet.ReadReport(dir)
+		g.Expect(report.NodesPerPack).To(Equal(25))
+		return report.Clusters, err
+	}).Should(ConsistOf(And(HaveField("Name", "c1"), HaveField("NodeProcesses", 2)), And(HaveField("Name", "c2"), HaveField("NodeProcesses", 0))))
 }

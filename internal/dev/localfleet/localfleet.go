@@ -113,7 +113,7 @@ func Up(ctx context.Context, options Options) (*Fleet, error) {
 	if options.Isolation == "" {
 		fleet.options.Isolation = IsolationProcess
 	}
-	fleet.state = State{Isolation: fleet.options.Isolation, Owner: owner, Simcluster: fleet.binaryPath("simcluster"), Clusters: slices.Concat([]string{hubName}, options.Clusters)}
+	fleet.state = State{Isolation: fleet.options.Isolation, NodesPerPack: max(options.NodesPerPack, 1), Owner: owner, Simcluster: fleet.binaryPath("simcluster"), Clusters: slices.Concat([]string{hubName}, options.Clusters)}
 	if options.Kept {
 		fleet.state.Keeper = &self
 	}

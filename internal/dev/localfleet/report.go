@@ -21,6 +21,8 @@ type Report struct {
 	Isolation Isolation `json:"isolation"`
 	// Groups are those whose process they share, if they do.
 	Groups []Group `json:"groups,omitempty"`
+	// NodesPerPack is how many hollow nodes of a cluster share a process at most.
+	NodesPerPack int `json:"nodesPerPack,omitempty"`
 	// Processes are those that run the fleet.
 	Processes []Running `json:"processes"`
 }
@@ -39,6 +41,8 @@ type ControlPlane struct {
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// Group is the name of the group whose process it shares, empty for processes of its own.
 	Group string `json:"group,omitempty"`
+	// NodeProcesses is how many processes its hollow nodes run in.
+	NodeProcesses int `json:"nodeProcesses,omitempty"`
 }
 
 // Running is one process of a fleet.
@@ -57,7 +61,7 @@ func ReadReport(dir string) (Report, error) {
 	if err != nil {
 		return report, err
 	}
-	report.Ready = state.Ready
+	report.Ready, report.NodesPerPack = state.Ready, state.NodesPerPack
 	report.Isolation = cmp.Or(state.Isolation, IsolationProcess)
 	for _, name := range state.Clusters {
 		plane := controlPlane(filepath.Join(dir, name))
@@ -87,11 +91,25 @@ func controlPlane(dir string) ControlPlane {
 	// A control plane that is not ready, or has ended, has no such file.
 	if ready, err := process.ReadReady(dir); err == nil {
 		plane.Server, plane.Version, plane.Kubeconfig = ready.Server, ready.Version, ready.AdminKubeconfig
+		plane.NodeProcesses = countNodeProcesses(ready.Components["podhost"].PID)
 		if ready.Group != "" {
 			plane.Group = groupPrefix + filepath.Base(ready.Group)
 		}
 	}
 	return plane
+}
+
+// countNodeProcesses counts the processes of hollow nodes below a podhost.
+func countNodeProcesses(podhost int) (count int) {
+	if podhost == 0 {
+		return 0
+	}
+	for _, pid := range process.Descendants(podhost) {
+		if process.Program(pid) == "hollow-node" {
+			count++
+		}
+	}
+	return count
 }
 
 func findRunning(dir string, identity process.Identity, name string) Running {

@@ -41,6 +41,8 @@ type State struct {
 	Simcluster string `json:"simcluster"`
 	// Isolation is what the workload clusters' control planes share. A fleet of an earlier version has none, and shares nothing.
 	Isolation Isolation `json:"isolation,omitempty"`
+	// NodesPerPack is how many hollow nodes of a cluster share a process at most. A fleet of an earlier version has none.
+	NodesPerPack int `json:"nodesPerPack,omitempty"`
 	// Clusters are the names of the control planes, the hub's first. Each has a directory of that name.
 	Clusters []string `json:"clusters"`
 	// Processes in the order of their start.

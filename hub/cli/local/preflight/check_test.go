@@ -18,10 +18,11 @@ func TestWhatAFleetNeeds(t *testing.T) {
 		want  Resources
 	}{
 		"hub alone": {Fleet{NodesPerPack: 25}, Resources{Memory: 400 * mib, Disk: 50 * mib, MilliCPU: 35, Inotify: 9, Tasks: 70, OpenFiles: 256}},
-		"packs":     {Fleet{3, 20, 25}, Resources{Memory: (400 + 3*350 + 60*3 + 3*8) * mib, Disk: (50 + 3*40 + 30) * mib, MilliCPU: 35 + 90 + 60, Inotify: 42, Tasks: 70 + 3*75 + 3*14, OpenFiles: 256}},
-		"one each":  {Fleet{1, 26, 1}, Resources{Memory: (400 + 350 + 26*12) * mib, Disk: (50 + 40 + 13) * mib, MilliCPU: 35 + 30 + 52, Inotify: 20, Tasks: 70 + 75 + 26*9, OpenFiles: 256}},
-		"two packs": {Fleet{1, 26, 25}, Resources{Memory: (400 + 350 + 26*3 + 2*8) * mib, Disk: (50 + 40 + 13) * mib, MilliCPU: 35 + 30 + 26, Inotify: 20, Tasks: 70 + 75 + 28, OpenFiles: 256}},
-		"many":      {Fleet{1, 1000, 25}, Resources{Memory: (400 + 350 + 3000 + 40*8) * mib, Disk: (50 + 40 + 500) * mib, MilliCPU: 35 + 30 + 1000, Inotify: 20, Tasks: 70 + 75 + 40*14, OpenFiles: 4000}},
+		"packs":     {Fleet{Clusters: 3, Machines: 20, NodesPerPack: 25}, Resources{Memory: (400 + 3*350 + 60*3 + 3*8) * mib, Disk: (50 + 3*40 + 30) * mib, MilliCPU: 35 + 90 + 60, Inotify: 42, Tasks: 70 + 3*75 + 3*14, OpenFiles: 256}},
+		"one each":  {Fleet{Clusters: 1, Machines: 26, NodesPerPack: 1}, Resources{Memory: (400 + 350 + 26*12) * mib, Disk: (50 + 40 + 13) * mib, MilliCPU: 35 + 30 + 52, Inotify: 20, Tasks: 70 + 75 + 26*9, OpenFiles: 256}},
+		"two packs": {Fleet{Clusters: 1, Machines: 26, NodesPerPack: 25}, Resources{Memory: (400 + 350 + 26*3 + 2*8) * mib, Disk: (50 + 40 + 13) * mib, MilliCPU: 35 + 30 + 26, Inotify: 20, Tasks: 70 + 75 + 28, OpenFiles: 256}},
+		"many":      {Fleet{Clusters: 1, Machines: 1000, NodesPerPack: 25}, Resources{Memory: (400 + 350 + 3000 + 40*8) * mib, Disk: (50 + 40 + 500) * mib, MilliCPU: 35 + 30 + 1000, Inotify: 20, Tasks: 70 + 75 + 40*14, OpenFiles: 4000}},
+		"shared":    {Fleet{11, 20, 25, 10}, Resources{Memory: (400 + 11*250 + 2*50 + 220*3 + 11*8) * mib, Disk: (50 + 11*40 + 110) * mib, MilliCPU: 35 + 220 + 4 + 220, Inotify: 9 + 77, Tasks: 70 + 275 + 80 + 154, OpenFiles: 1900 + 800}},
 	} {
 		NewWithT(t).Expect(test.fleet.Needs()).To(Equal(test.want), name)
 	}

@@ -7,6 +7,8 @@ type Fleet struct {
 	Clusters, Machines int
 	// NodesPerPack is how many hollow nodes of a cluster share a process.
 	NodesPerPack int
+	// ClustersPerGroup is how many control planes share a process. 0 gives each component a process of its own.
+	ClustersPerGroup int
 }
 
 // Resources are what a fleet needs at rest, or what a machine has left.
@@ -32,6 +34,9 @@ var (
 	costOfHub = Resources{Memory: 400 * mib, Disk: 50 * mib, MilliCPU: 35, Inotify: 9, Tasks: 70}
 	// costOfCluster is a control plane of processes of its own, its podhost and its agent.
 	costOfCluster = Resources{Memory: 350 * mib, Disk: 40 * mib, MilliCPU: 30, Inotify: 11, Tasks: 75}
+	// costOfShared is the same for a control plane that shares a process, costOfGroup that process itself.
+	costOfShared = Resources{Memory: 250 * mib, Disk: 40 * mib, MilliCPU: 20, Inotify: 7, Tasks: 25}
+	costOfGroup  = Resources{Memory: 50 * mib, MilliCPU: 2, Tasks: 40}
 	// costOfNode has the part of the API server in it.
 	costOfNode = Resources{Memory: 3 * mib, Disk: mib / 2, MilliCPU: 1}
 	// costOfPack is a process of hollow nodes, costOfLone what a hollow node costs more in one of its own.
@@ -42,6 +47,8 @@ var (
 const (
 	// leastOpenFiles is what an API server has open without nodes, most of them connections to etcd.
 	leastOpenFiles = 256
+	// sharedOpenFiles is what each control plane of a group has open.
+	sharedOpenFiles = 190
 	// openFilesPerNode are connections to the API server, and in a pack also listeners and logs.
 	openFilesPerNode = 4
 )
@@ -50,14 +57,22 @@ const (
 func (f Fleet) Needs() Resources {
 	nodes, packs, lone := f.Clusters*f.Machines, 0, 0
 	if f.NodesPerPack > 1 {
-		packs = f.Clusters * ((f.Machines + f.NodesPerPack - 1) / f.NodesPerPack)
+		packs = f.Clusters * divideUp(f.Machines, f.NodesPerPack)
 	} else {
 		lone = nodes
 	}
-	needs := costOfHub.plus(costOfCluster, f.Clusters).plus(costOfNode, nodes).plus(costOfPack, packs).plus(costOfLone, lone)
-	needs.OpenFiles = max(leastOpenFiles, int64(openFilesPerNode*max(f.Machines, f.Clusters)))
+	needs, together := costOfHub.plus(costOfCluster, f.Clusters), 1
+	if f.ClustersPerGroup > 0 {
+		together = min(f.Clusters, f.ClustersPerGroup)
+		needs = costOfHub.plus(costOfShared, f.Clusters).plus(costOfGroup, divideUp(f.Clusters, f.ClustersPerGroup))
+		needs.OpenFiles = int64(together * sharedOpenFiles)
+	}
+	needs = needs.plus(costOfNode, nodes).plus(costOfPack, packs).plus(costOfLone, lone)
+	needs.OpenFiles = max(leastOpenFiles, needs.OpenFiles+int64(openFilesPerNode*max(together*f.Machines, f.Clusters)))
 	return needs
 }
+
+func divideUp(n, size int) int { return (n + size - 1) / size }
 
 // plus adds a cost that is there count times. OpenFiles are of one process, and not added.
 func (r Resources) plus(cost Resources, count int) Resources {
