@@ -226,7 +226,7 @@ func (f *env) frozen() freeze.State {
 	return state
 }
 
-func (f *env) waitThawed() {
+func (f *env) expectThawed() {
 	f.t.Helper()
 	f.Eventually(f.frozen).WithTimeout(agenttest.Wait).Should(And(HaveField("Frozen", false), HaveField("Endpoints", Not(BeEmpty()))), "the agent does not thaw")
 }
@@ -246,7 +246,7 @@ func (f *env) exists(o client.Object, namespace, name string) func() error {
 	}
 }
 
-func (f *env) goes(o client.Object, namespace, name string) {
+func (f *env) expectGone(o client.Object, namespace, name string) {
 	f.t.Helper()
 	f.Eventually(func() bool { return apierrors.IsNotFound(f.exists(o, namespace, name)()) }).
 		WithTimeout(agenttest.Wait).Should(BeTrue(), "%T %s/%s stays", o, namespace, name)
@@ -298,7 +298,7 @@ func (f *env) identity(bootstrap *rest.Config, name string) *rest.Config {
 	return own
 }
 
-func (f *env) nodeReady(c client.Client, name string) {
+func (f *env) markNodeReady(c client.Client, name string) {
 	f.t.Helper()
 	f.Eventually(func() error {
 		node := &corev1.Node{}
@@ -311,7 +311,7 @@ func (f *env) nodeReady(c client.Client, name string) {
 	}).WithTimeout(agenttest.Wait).Should(Succeed())
 }
 
-func (f *env) podReady(name string) {
+func (f *env) markPodReady(name string) {
 	f.t.Helper()
 	// The scheduler writes the pod's status too.
 	f.Eventually(func() error {
@@ -325,7 +325,7 @@ func (f *env) podReady(name string) {
 	}).WithTimeout(agenttest.Wait).Should(Succeed())
 }
 
-func (f *env) waitReady(machine *v1alpha1.Machine) {
+func (f *env) expectReady(machine *v1alpha1.Machine) {
 	f.t.Helper()
 	f.Eventually(func() (bool, error) {
 		err := f.admin.Get(context.Background(), client.ObjectKeyFromObject(machine), machine)

@@ -28,7 +28,7 @@ func (f *env) clusterNow() *v1alpha1.Cluster {
 }
 
 // waitFinding waits until the agent says on its Cluster that it has found something, and returns the finding.
-func (f *env) waitFinding(reason string) string {
+func (f *env) expectFinding(reason string) string {
 	f.t.Helper()
 	var cluster *v1alpha1.Cluster
 	f.Eventually(func(g Gomega) {
@@ -80,9 +80,9 @@ func (f *env) turnBack() {
 }
 
 // waitKnown waits until the agent works for a hub that it knows.
-func (f *env) waitKnown() {
+func (f *env) expectKnown() {
 	f.t.Helper()
-	f.waitThawed()
+	f.expectThawed()
 	f.Eventually(func() map[string]string { return f.lease().Annotations }).WithTimeout(agenttest.Wait).
 		ShouldNot(HaveKey(v1alpha1.ShownRenewalAnnotation))
 }
@@ -100,10 +100,10 @@ func TestAHubThatWasRestoredIsAcknowledged(t *testing.T) {
 	f := start(t, "known-1", nil)
 	f.accept()
 	f.beat()
-	f.waitThawed()
+	f.expectThawed()
 	machine := f.instance("known-1-m")
 	f.turnBack()
-	finding := f.waitFinding(v1alpha1.ReasonHubRestored)
+	finding := f.expectFinding(v1alpha1.ReasonHubRestored)
 	f.Expect(f.frozen()).To(And(HaveField("Frozen", true), HaveField("Reason", v1alpha1.ReasonHubRestored)))
 	code, _ := f.get("/readyz")
 	f.Expect(code).To(Equal(200))
@@ -118,12 +118,12 @@ func TestAHubThatWasRestoredIsAcknowledged(t *testing.T) {
 	f.stop()
 	again := start(t, "known-1", nil)
 	again.Eventually(again.frozen).WithTimeout(agenttest.Wait).Should(HaveField("Reason", v1alpha1.ReasonHubRestored))
-	again.Expect(again.waitFinding(v1alpha1.ReasonHubRestored)).To(Equal(finding))
+	again.Expect(again.expectFinding(v1alpha1.ReasonHubRestored)).To(Equal(finding))
 	again.podStays(machine.Name)
 	again.acknowledge(finding)
-	again.waitThawed()
-	again.goes(&corev1.Pod{}, hostNamespace, machine.Name)
-	again.goes(&v1alpha1.Machine{}, again.cluster, machine.Name)
+	again.expectThawed()
+	again.expectGone(&corev1.Pod{}, hostNamespace, machine.Name)
+	again.expectGone(&v1alpha1.Machine{}, again.cluster, machine.Name)
 	again.Eventually(again.exists(&corev1.Pod{}, hostNamespace, "known-1-n")).WithTimeout(agenttest.Wait).Should(Succeed())
 	again.Eventually(func() string { return again.clusterNow().Status.UnacknowledgedHub }).WithTimeout(agenttest.Wait).Should(BeEmpty())
 	again.Expect(again.log.String()).To(ContainSubstring("user=alice"))
@@ -131,7 +131,7 @@ func TestAHubThatWasRestoredIsAcknowledged(t *testing.T) {
 	// What was acknowledged is the hub that the next process knows.
 	again.stop()
 	third := start(t, "known-1", nil)
-	third.waitThawed()
+	third.expectThawed()
 	third.Expect(third.log.String()).NotTo(ContainSubstring(v1alpha1.ReasonHubRestored))
 }
 
@@ -139,7 +139,7 @@ func TestTheVerdictIsToldBeforeTheLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
 	f := start(t, "known-2", nil)
 	f.accept()
-	f.waitKnown()
+	f.expectKnown()
 	f.instance("known-2-m")
 	f.stop()
 	f.turnBack()
@@ -161,7 +161,7 @@ func TestTheVerdictIsToldBeforeTheLeaseIsRenewed(t *testing.T) {
 	}
 	// The hub cannot have seen the renewal any sooner.
 	again.Expect(meta.IsStatusConditionTrue(again.clusterNow().Status.Conditions, v1alpha1.ClusterAgentFrozenCondition)).To(BeTrue())
-	again.waitFinding(v1alpha1.ReasonHubRestored)
+	again.expectFinding(v1alpha1.ReasonHubRestored)
 	again.podStays("known-2-m")
 }
 
@@ -170,7 +170,7 @@ func TestWhatTheLeaseShowedIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	f := start(t, "known-3", nil)
 	f.accept()
-	f.waitKnown()
+	f.expectKnown()
 	f.instance("known-3-m")
 	f.stop()
 	f.turnBack()
@@ -188,8 +188,8 @@ func TestWhatTheLeaseShowedIsNotForgotten(t *testing.T) {
 	}))
 	blind.stop()
 	again := start(t, "known-3", nil)
-	again.acknowledge(again.waitFinding(v1alpha1.ReasonHubRestored))
-	again.waitKnown()
+	again.acknowledge(again.expectFinding(v1alpha1.ReasonHubRestored))
+	again.expectKnown()
 }
 
 func TestAClusterThatWasMadeAnew(t *testing.T) {
@@ -197,7 +197,7 @@ func TestAClusterThatWasMadeAnew(t *testing.T) {
 	f := start(t, "known-4", nil)
 	f.accept()
 	f.beat()
-	f.waitThawed()
+	f.expectThawed()
 	remake := func() {
 		f.Expect(f.admin.Delete(context.Background(), f.clusterNow())).To(Succeed())
 		f.accept()
@@ -205,15 +205,15 @@ func TestAClusterThatWasMadeAnew(t *testing.T) {
 	}
 	remake()
 	f.Eventually(f.log.String).WithTimeout(agenttest.Wait).Should(ContainSubstring("the cluster has no instance to lose"))
-	f.waitThawed()
+	f.expectThawed()
 	f.Expect(f.clusterNow().Status.UnacknowledgedHub).To(BeEmpty())
 
 	f.instance("known-4-m")
 	remake()
-	finding := f.waitFinding(v1alpha1.ReasonHubChanged)
+	finding := f.expectFinding(v1alpha1.ReasonHubChanged)
 	f.podStays("known-4-m")
 	f.acknowledge(finding)
-	f.waitThawed()
+	f.expectThawed()
 	f.podStays("known-4-m")
 }
 
@@ -222,7 +222,7 @@ func TestMachinesThatAreAllGoneAtOnce(t *testing.T) {
 	f := start(t, "known-5", nil)
 	f.accept()
 	f.beat()
-	f.waitThawed()
+	f.expectThawed()
 	machine := f.instance("known-5-m")
 	wipe := func(machine *v1alpha1.Machine) {
 		f.Eventually(func() error {
@@ -238,18 +238,18 @@ func TestMachinesThatAreAllGoneAtOnce(t *testing.T) {
 	f.Expect(f.admin.Update(context.Background(), order)).To(Succeed())
 	f.Eventually(f.frozen).WithTimeout(agenttest.Wait).Should(HaveField("Reason", v1alpha1.ReasonManualFreeze))
 	wipe(machine)
-	f.goes(&v1alpha1.Machine{}, f.cluster, machine.Name)
+	f.expectGone(&v1alpha1.Machine{}, f.cluster, machine.Name)
 	f.Eventually(func() error {
 		order := f.clusterNow()
 		delete(order.Annotations, v1alpha1.FreezeAnnotation)
 		return f.admin.Update(context.Background(), order)
 	}).WithTimeout(agenttest.Wait).Should(Succeed())
-	finding := f.waitFinding(v1alpha1.ReasonHubEmpty)
+	finding := f.expectFinding(v1alpha1.ReasonHubEmpty)
 	f.podStays("known-5-m")
 
 	// A person knows, and from then on it is no news.
 	f.acknowledge(finding)
-	f.waitThawed()
+	f.expectThawed()
 	f.podStays("known-5-m")
 	f.Consistently(f.frozen).WithTimeout(12 * time.Second).Should(HaveField("Frozen", false))
 	f.instance("known-5-n")

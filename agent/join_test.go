@@ -92,7 +92,7 @@ func TestJoinWithASecret(t *testing.T) {
 	f.Expect(f.frozen().Frozen).To(BeTrue())
 	f.Expect(f.exists(csr, "", csr.Name)()).To(Succeed())
 	f.approve(csr)
-	f.waitThawed()
+	f.expectThawed()
 	f.Expect(f.exists(secret, secret.Namespace, secret.Name)()).To(Succeed())
 	f.Expect(secret.Data).To(And(HaveKey("tls.key"), HaveKey("tls.crt"), HaveKey("kubeconfig")))
 	_, metrics := f.get("/metrics")
@@ -106,7 +106,7 @@ func TestJoinWithASecret(t *testing.T) {
 	again := run(t, cluster, func(o *agent.Options) {
 		o.BootstrapKubeconfig, o.CredentialSecret = path, hostNamespace+"/hub-credential"
 	})
-	again.waitThawed()
+	again.expectThawed()
 }
 
 func (f *env) lease() *coordinationv1.Lease {
@@ -133,7 +133,7 @@ func TestAnAgentKnowsWhenTheOneBeforeItCouldAct(t *testing.T) {
 	intervals := func() freeze.Uptime {
 		return freeze.ParseUptime(first.lease().Annotations[v1alpha1.ActedAnnotation])
 	}
-	first.waitThawed()
+	first.expectThawed()
 	first.Eventually(func() time.Duration {
 		known := intervals()
 		if len(known) != 1 {
@@ -146,7 +146,7 @@ func TestAnAgentKnowsWhenTheOneBeforeItCouldAct(t *testing.T) {
 	first.Expect(handed).To(HaveLen(1))
 
 	second := start(t, "restart-1", nil)
-	second.waitThawed()
+	second.expectThawed()
 	second.Eventually(intervals).WithTimeout(agenttest.Wait).Should(HaveLen(2), "it continues where the other one ended")
 	now := intervals()
 	second.Expect(now[0]).To(Equal(handed[0]))
@@ -156,7 +156,7 @@ func TestAnAgentKnowsWhenTheOneBeforeItCouldAct(t *testing.T) {
 func TestOfTwoAgentsOneStandsBy(t *testing.T) {
 	first := start(t, "pair-1", nil)
 	first.accept()
-	first.waitThawed()
+	first.expectThawed()
 	second := start(t, "pair-1", nil)
 	second.Eventually(second.frozen).WithTimeout(agenttest.Wait).Should(HaveField("Reason", v1alpha1.ReasonAnotherAgent))
 	holder := ptr.Deref(first.lease().Spec.HolderIdentity, "?")
@@ -168,13 +168,13 @@ func TestOfTwoAgentsOneStandsBy(t *testing.T) {
 	// A clean stop gives the Lease up, so that the other need not wait for its end: 40 s.
 	stopped := time.Now()
 	first.cancel()
-	second.waitThawed()
+	second.expectThawed()
 	second.Expect(time.Since(stopped)).To(BeNumerically("<", 30*time.Second))
 	second.Expect(second.lease().Spec.HolderIdentity).NotTo(HaveValue(Equal(holder)))
 	machine := second.machine("pair-m1")
 	second.Eventually(second.exists(&corev1.Pod{}, hostNamespace, machine.Name)).WithTimeout(agenttest.Wait).Should(Succeed())
 	second.Expect(second.admin.Delete(context.Background(), machine)).To(Succeed())
-	second.goes(&v1alpha1.Machine{}, second.cluster, machine.Name)
+	second.expectGone(&v1alpha1.Machine{}, second.cluster, machine.Name)
 }
 
 func TestTheSameDirectoryIsForOneProcess(t *testing.T) {
@@ -182,13 +182,13 @@ func TestTheSameDirectoryIsForOneProcess(t *testing.T) {
 	inDir := func(o *agent.Options) { o.CredentialDir = dir }
 	first := start(t, "pair-2", inDir)
 	first.accept()
-	first.waitThawed()
+	first.expectThawed()
 	holder := first.lease().Spec.HolderIdentity
 	second := start(t, "pair-2", inDir)
 	second.Eventually(second.frozen).WithTimeout(agenttest.Wait).Should(And(
 		HaveField("Reason", v1alpha1.ReasonAnotherAgent), HaveField("Message", ContainSubstring("another agent process uses directory "+dir))))
 	first.cancel()
-	second.waitThawed()
+	second.expectThawed()
 	second.Expect(second.lease().Spec.HolderIdentity).NotTo(Equal(holder), "each process has an identity of its own")
 }
 
@@ -196,7 +196,7 @@ func TestAnAgentThatHasLostItsLeaseEnds(t *testing.T) {
 	f := start(t, "pair-3", nil)
 	f.accept()
 	f.beat()
-	f.waitThawed()
+	f.expectThawed()
 	f.Eventually(func() error {
 		lease := f.lease()
 		lease.Spec.HolderIdentity = ptr.To("thief")

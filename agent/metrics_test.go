@@ -54,7 +54,7 @@ func TestThePageHasTheMetricsOfAnAgent(t *testing.T) {
 		f.Expect(found).To(BeTrue(), "%s %v is there from the start", name, labels)
 	}
 	f.accept()
-	f.waitThawed()
+	f.expectThawed()
 	f.Eventually(func(g Gomega) {
 		told := scrape(g, metrics)
 		g.Expect(told.Own()).To(ContainElements("hollowfleet_agent_orphaned_instances", "hollowfleet_agent_undecodable_objects"))

@@ -59,7 +59,7 @@ func TestRun(t *testing.T) {
 	f.Expect(f.frozen().Reason).To(Equal(v1alpha1.ReasonStarting))
 
 	f.accept()
-	f.waitThawed()
+	f.expectThawed()
 	f.Eventually(func() bool {
 		cluster := &v1alpha1.Cluster{}
 		f.Expect(f.exists(cluster, "", f.cluster)()).To(Succeed())
@@ -75,9 +75,9 @@ func TestRun(t *testing.T) {
 		err := f.exists(machine, f.cluster, machine.Name)()
 		return machine.Spec.ProviderID, err
 	}).WithTimeout(agenttest.Wait).Should(HaveValue(Equal("hollowfleet://run-1/run-m1")))
-	f.podReady(machine.Name)
-	f.nodeReady(kubelet, machine.Name)
-	f.waitReady(machine)
+	f.markPodReady(machine.Name)
+	f.markNodeReady(kubelet, machine.Name)
+	f.expectReady(machine)
 	// On a slow host a step takes so long that the agent tells the hub of the wait.
 	stalls := int(time.Since(begun) / machinecontroller.DefaultStallAfter)
 	f.Expect(f.machineWrites()-before).To(And(BeNumerically(">=", 3), BeNumerically("<=", 3+stalls)), "hub writes per machine from creation to Ready: create, providerID, status")
@@ -96,10 +96,10 @@ func TestRun(t *testing.T) {
 	}).WithTimeout(agenttest.Wait).Should(BeTrue(), "the pod does not come back")
 
 	f.Expect(f.admin.Delete(context.Background(), machine)).To(Succeed())
-	f.goes(&v1alpha1.Machine{}, f.cluster, machine.Name)
-	f.goes(&corev1.Node{}, "", machine.Name)
-	f.goes(&corev1.Pod{}, hostNamespace, machine.Name)
-	f.goes(&corev1.Secret{}, hostNamespace, machine.Name)
+	f.expectGone(&v1alpha1.Machine{}, f.cluster, machine.Name)
+	f.expectGone(&corev1.Node{}, "", machine.Name)
+	f.expectGone(&corev1.Pod{}, hostNamespace, machine.Name)
+	f.expectGone(&corev1.Secret{}, hostNamespace, machine.Name)
 	requests := &certificatesv1.CertificateSigningRequestList{}
 	f.Expect(f.admin.List(context.Background(), requests, ofKubelets)).To(Succeed())
 	f.Expect(requests.Items).To(BeEmpty(), "the node's certificate requests are left")
@@ -113,7 +113,7 @@ func TestRun(t *testing.T) {
 func TestAnotherMachinesTokenGetsNoIdentity(t *testing.T) {
 	f := start(t, "run-2", nil)
 	f.accept()
-	f.waitThawed()
+	f.expectThawed()
 	f.machine("theft-1")
 	f.machine("theft-2")
 	secret := &corev1.Secret{}
@@ -150,7 +150,7 @@ func TestFreezeAndThaw(t *testing.T) {
 		o.FreezeAfter = 2 * time.Second
 	})
 	f.accept()
-	f.waitThawed()
+	f.expectThawed()
 	machine := f.machine("freeze-m1")
 	pod := &corev1.Pod{}
 	f.Eventually(f.exists(pod, hostNamespace, machine.Name)).WithTimeout(agenttest.Wait).Should(Succeed())
@@ -161,11 +161,11 @@ func TestFreezeAndThaw(t *testing.T) {
 	code, body := f.get("/readyz")
 	f.Expect(code).To(Equal(http.StatusOK), "a frozen agent must not be restarted: %s", body)
 	f.Expect(f.admin.Delete(context.Background(), pod)).To(Succeed())
-	f.goes(&corev1.Pod{}, hostNamespace, machine.Name)
+	f.expectGone(&corev1.Pod{}, hostNamespace, machine.Name)
 	f.Consistently(func() bool { return apierrors.IsNotFound(f.exists(&corev1.Pod{}, hostNamespace, machine.Name)()) }).
 		WithTimeout(3*time.Second).Should(BeTrue(), "a pod was made while frozen")
 	hub.set(false)
-	f.waitThawed()
+	f.expectThawed()
 	f.Eventually(f.exists(pod, hostNamespace, machine.Name)).WithTimeout(agenttest.Wait).Should(Succeed(), "the thaw wakes the machine")
 
 	// Without the target: the hub is told, and a deletion waits.
@@ -180,8 +180,8 @@ func TestFreezeAndThaw(t *testing.T) {
 	f.Expect(f.admin.Delete(context.Background(), machine)).To(Succeed())
 	f.Consistently(f.exists(pod, hostNamespace, machine.Name)).WithTimeout(2 * time.Second).Should(Succeed())
 	target.set(false)
-	f.goes(&v1alpha1.Machine{}, f.cluster, machine.Name)
-	f.goes(&corev1.Pod{}, hostNamespace, machine.Name)
+	f.expectGone(&v1alpha1.Machine{}, f.cluster, machine.Name)
+	f.expectGone(&corev1.Pod{}, hostNamespace, machine.Name)
 }
 
 func TestRunRefusesBadOptions(t *testing.T) {
@@ -282,7 +282,7 @@ func TestAnotherIdentityIsNotTakenWhileTheAgentRuns(t *testing.T) {
 	var path string
 	f := start(t, "run-5", func(o *agent.Options) { path = o.HubKubeconfig })
 	f.accept()
-	f.waitThawed()
+	f.expectThawed()
 	admin, err := os.ReadFile(f.env.Cluster.AdminKubeconfig())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(os.WriteFile(path, admin, 0o600)).To(Succeed())

@@ -29,7 +29,7 @@ func TestVersionSkew(t *testing.T) {
 	f := start(t, "run-skew", func(o *agent.Options) { o.Version = "v0.3.2" })
 	f.accept()
 	f.hubVersion("v0.4.0")
-	f.waitThawed()
+	f.expectThawed()
 	machine := f.machine("skew-m1")
 	f.Eventually(f.exists(&corev1.Pod{}, hostNamespace, machine.Name)).WithTimeout(agenttest.Wait).Should(Succeed())
 
@@ -54,9 +54,9 @@ func TestVersionSkew(t *testing.T) {
 	second.Expect(second.log.String()).To(MatchRegexp(`msg=Stopped was=.*agent v0\.6\.0 does not work for hub v0\.4\.9`))
 
 	// The right one carries out what was ordered meanwhile.
-	start(t, "run-skew", func(o *agent.Options) { o.Version = "v0.5.0" }).waitThawed()
-	f.goes(&v1alpha1.Machine{}, f.cluster, machine.Name)
-	f.goes(&corev1.Pod{}, hostNamespace, machine.Name)
+	start(t, "run-skew", func(o *agent.Options) { o.Version = "v0.5.0" }).expectThawed()
+	f.expectGone(&v1alpha1.Machine{}, f.cluster, machine.Name)
+	f.expectGone(&corev1.Pod{}, hostNamespace, machine.Name)
 }
 
 // hubVersion does what a hub of that version does.

@@ -60,7 +60,7 @@ func TestAfterAFreezeTheAgentListsItsWorldAndTakesItsTime(t *testing.T) {
 		o.ThawDeletionsPerMinute, o.ThawPeriod = 1, time.Hour
 	})
 	f.accept()
-	f.waitThawed()
+	f.expectThawed()
 	// On a busy machine a probe may be late, and then the agent lists again.
 	listed := metric(f, metrics, "hollowfleet_agent_relist_duration_seconds")
 	f.Expect(listed).To(BeNumerically(">=", 1), "the start lists too")
@@ -93,7 +93,7 @@ func TestAfterAFreezeTheAgentListsItsWorldAndTakesItsTime(t *testing.T) {
 		f.Expect(f.admin.Delete(context.Background(), machine)).To(Succeed())
 	}
 	hub.set(false)
-	f.waitThawed()
+	f.expectThawed()
 	f.Expect(metric(f, metrics, "hollowfleet_agent_relist_duration_seconds")).To(BeNumerically(">", listed))
 	left := func() (left int) {
 		for _, machine := range machines {

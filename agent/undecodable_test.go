@@ -35,12 +35,12 @@ func (f *env) merge(object client.Object, patch string) {
 func TestAMachineThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	f := start(t, "undecodable-1", nil)
 	f.accept()
-	f.waitThawed()
+	f.expectThawed()
 	bad, good := f.machine("undecodable-bad"), f.machine("undecodable-good")
 	badPod, goodPod := &corev1.Pod{}, &corev1.Pod{}
 	f.Eventually(f.exists(badPod, hostNamespace, bad.Name)).WithTimeout(agenttest.Wait).Should(Succeed())
 	f.Eventually(f.exists(goodPod, hostNamespace, good.Name)).WithTimeout(agenttest.Wait).Should(Succeed())
-	f.nodeReady(f.kubelet(bad.Name), bad.Name)
+	f.markNodeReady(f.kubelet(bad.Name), bad.Name)
 	f.loosely(bad, "machines.hollowfleet.io", `{"spec":{"timeouts":{"drain":"1 week"}}}`)
 
 	f.Eventually(func() (string, error) {
@@ -66,7 +66,7 @@ func TestAMachineThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	f.merge(cluster, `{"metadata":{"annotations":{"`+v1alpha1.FreezeAnnotation+`":"a test"}}}`)
 	f.Eventually(f.frozen).WithTimeout(agenttest.Wait).Should(HaveField("Reason", v1alpha1.ReasonManualFreeze))
 	f.merge(cluster, `{"metadata":{"annotations":{"`+v1alpha1.FreezeAnnotation+`":null}}}`)
-	f.waitThawed()
+	f.expectThawed()
 
 	// Others are changed, made and removed as always.
 	f.merge(good, `{"spec":{"versions":{"kubelet":"v1.36.0"}}}`)
@@ -78,8 +78,8 @@ func TestAMachineThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	f.machine("undecodable-young")
 	f.Eventually(f.exists(&corev1.Pod{}, hostNamespace, "undecodable-young")).WithTimeout(agenttest.Wait).Should(Succeed())
 	f.Expect(f.admin.Delete(context.Background(), good)).To(Succeed())
-	f.goes(&v1alpha1.Machine{}, f.cluster, good.Name)
-	f.goes(&corev1.Pod{}, hostNamespace, good.Name)
+	f.expectGone(&v1alpha1.Machine{}, f.cluster, good.Name)
+	f.expectGone(&corev1.Pod{}, hostNamespace, good.Name)
 
 	pod := &corev1.Pod{}
 	f.Expect(f.exists(pod, hostNamespace, bad.Name)()).To(Succeed())
@@ -88,8 +88,8 @@ func TestAMachineThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	f.Expect(f.exists(&corev1.Node{}, "", bad.Name)()).To(Succeed())
 
 	f.loosely(bad, "machines.hollowfleet.io", `{"spec":{"timeouts":{"drain":"2h"}}}`)
-	f.goes(&v1alpha1.Machine{}, f.cluster, bad.Name)
-	f.goes(&corev1.Pod{}, hostNamespace, bad.Name)
+	f.expectGone(&v1alpha1.Machine{}, f.cluster, bad.Name)
+	f.expectGone(&corev1.Pod{}, hostNamespace, bad.Name)
 	f.Eventually(func() int { code, _ := f.get("/readyz"); return code }).WithTimeout(agenttest.Wait).Should(Equal(http.StatusOK))
 }
 
@@ -97,7 +97,7 @@ func TestAMachineThatCannotBeDecodedStopsNoOther(t *testing.T) {
 func TestAnAgentThatCannotDecodeItsOwnClusterFreezes(t *testing.T) {
 	f := start(t, "undecodable-2", func(o *agent.Options) { o.FreezeAfter = 2 * time.Second })
 	f.accept()
-	f.waitThawed()
+	f.expectThawed()
 	machine := f.machine("undecodable-cluster-m")
 	f.Eventually(f.exists(&corev1.Pod{}, hostNamespace, machine.Name)).WithTimeout(agenttest.Wait).Should(Succeed())
 	cluster := &v1alpha1.Cluster{ObjectMeta: f.accepted()[0].(*v1alpha1.Cluster).ObjectMeta}
@@ -112,7 +112,7 @@ func TestAnAgentThatCannotDecodeItsOwnClusterFreezes(t *testing.T) {
 	f.Expect(f.exists(&corev1.Pod{}, hostNamespace, late.Name)()).To(Satisfy(apierrors.IsNotFound), "nothing is made")
 
 	f.loosely(cluster, "clusters.hollowfleet.io", `{"spec":{"heartbeat":{"graceSeconds":null}}}`)
-	f.waitThawed()
-	f.goes(&v1alpha1.Machine{}, f.cluster, machine.Name)
+	f.expectThawed()
+	f.expectGone(&v1alpha1.Machine{}, f.cluster, machine.Name)
 	f.Eventually(f.exists(&corev1.Pod{}, hostNamespace, late.Name)).WithTimeout(agenttest.Wait).Should(Succeed())
 }

@@ -174,10 +174,10 @@ func (b *env) budget(app string, minAvailable int32, allows int32) {
 	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 	budget.Spec.MinAvailable = ptr.To(intstr.FromInt32(minAvailable))
 	b.create(budget)
-	b.waitFor(app, allows)
+	b.expectBudget(app, allows)
 }
 
-func (b *env) waitFor(app string, allows int32) {
+func (b *env) expectBudget(app string, allows int32) {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
 		budget := &policyv1.PodDisruptionBudget{}
@@ -199,7 +199,7 @@ func TestABudgetThatNeverAllowsADisruptionIsNamedAtOnce(t *testing.T) {
 	b.Expect(found).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonInsufficientPods)))
 	b.Expect(found.Message).To(Equal("PodDisruptionBudget " + b.namespace + "/web allows no disruption at all (it requires 1 healthy pods of 1)"))
 	b.pod(node, "web-1", "web", true, nil)
-	b.waitFor("web", 1)
+	b.expectBudget("web", 1)
 	b.Expect(b.budgets(0).Status).To(Equal(metav1.ConditionTrue), "it allows one")
 }
 
@@ -218,10 +218,10 @@ func TestABudgetThatIsUsedUpIsNamedWhenItStaysSo(t *testing.T) {
 	b.Expect(found.Message).To(Equal("PodDisruptionBudget " + b.namespace + "/web allows no disruption for now"))
 
 	b.setReady("web-1", true)
-	b.waitFor("web", 1)
+	b.expectBudget("web", 1)
 	b.Expect(b.budgets(0).Status).To(Equal(metav1.ConditionTrue), "at once when it allows one")
 	b.setReady("web-1", false)
-	b.waitFor("web", 0)
+	b.expectBudget("web", 0)
 	b.Expect(b.budgets(time.Second).Status).To(Equal(metav1.ConditionTrue), "what was before the break does not count")
 }
 

@@ -200,7 +200,7 @@ func (b *env) soon(check func() bool, what string, args ...any) {
 	b.pass(30*time.Second, 200*time.Millisecond, check, what, args...)
 }
 
-func (b *env) waits(text string) {
+func (b *env) expectWaiting(text string) {
 	b.t.Helper()
 	b.soon(func() bool { return bytes.Contains([]byte(b.manager.Waiting()), []byte(text)) }, "the manager waits for %q", text)
 }

@@ -55,11 +55,11 @@ func storedIn(workload client.Client, key client.ObjectKey) func(*Options) {
 	return func(o *Options) { o.Store = NewSecret(workload, key) }
 }
 
-// waitsForTheStore fails unless the manager waits for what every text names, and for nothing of the hub.
-func (b *env) waitsForTheStore(texts ...string) {
+// expectWaitingForTheStore fails unless the manager waits for what every text names, and for nothing of the hub.
+func (b *env) expectWaitingForTheStore(texts ...string) {
 	b.t.Helper()
 	for _, text := range texts {
-		b.waits(text)
+		b.expectWaiting(text)
 	}
 	b.Expect(b.manager.Waiting()).NotTo(Or(ContainSubstring("the hub"), ContainSubstring("join token"), ContainSubstring("the token at")))
 }
@@ -74,7 +74,7 @@ func TestARefusalByTheWorkloadClusterIsNotTheHubs(t *testing.T) {
 				b.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.cluster, Name: b.secret().Name}})
 			}
 			b.run(storedIn(workload, b.secret()))
-			b.waitsForTheStore("permission to "+verb+" Secret "+b.secret().String()+" in the workload cluster: Role hollowfleet-agent",
+			b.expectWaitingForTheStore("permission to "+verb+" Secret "+b.secret().String()+" in the workload cluster: Role hollowfleet-agent",
 				"apply config/rbac/agent-workload", "target.namespace", `cannot `+verb+` resource "secrets"`)
 		})
 	}
@@ -101,7 +101,7 @@ func TestTheNamespaceOfAPodhost(t *testing.T) {
 		}, client.DryRunAll)
 	}).WithTimeout(agenttest.Wait).Should(MatchError(ContainSubstring("hollowfleet-podhost")), "the policy counts")
 	b.run(storedIn(workload, b.secret()))
-	b.waitsForTheStore("permission to create Secret "+b.secret().String()+" in the workload cluster: it is a simulated one",
+	b.expectWaitingForTheStore("permission to create Secret "+b.secret().String()+" in the workload cluster: it is a simulated one",
 		"simcluster kubeconfig --user hollowfleet-agent --group hollowfleet:agents", "target.kubeconfigSecret")
 }
 
@@ -123,7 +123,7 @@ func TestAWorkloadClusterThatDoesNotKnowItsAgent(t *testing.T) {
 	anonymous.BearerToken = "nobody"
 	store := &loadable{Secret: NewSecret(b.clientOf(anonymous), b.secret())}
 	b.run(func(o *Options) { o.Store = store })
-	b.waitsForTheStore("access to the workload cluster, which rejects the agent's user", "target.kubeconfigSecret")
+	b.expectWaitingForTheStore("access to the workload cluster, which rejects the agent's user", "target.kubeconfigSecret")
 	b.stop()
 	b.Expect(b.manager.spent).To(BeEmpty(), "the hub has not refused the join token")
 }
@@ -139,7 +139,7 @@ func TestANamespaceThatTheWorkloadClusterDoesNotHave(t *testing.T) {
 	direct, err := clients.NewDirect(b.env.Config)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.run(storedIn(direct.Ungated(clients.Keeping("Secret", key)), key))
-	b.waitsForTheStore("the namespace of Secret "+key.String()+" in the workload cluster", "--credential-secret; chart value target.namespace")
+	b.expectWaitingForTheStore("the namespace of Secret "+key.String()+" in the workload cluster", "--credential-secret; chart value target.namespace")
 }
 
 func TestADirectoryThatFails(t *testing.T) {
@@ -150,7 +150,7 @@ func TestADirectoryThatFails(t *testing.T) {
 		b.Expect(os.Remove(b.dir)).To(Succeed())
 		o.Store = dir
 	})
-	b.waitsForTheStore("the store of its credential, which --credential-dir names: directory " + b.dir)
+	b.expectWaitingForTheStore("the store of its credential, which --credential-dir names: directory " + b.dir)
 }
 
 // Each refusal of the hub names verb, object and the role that is missing.
@@ -168,7 +168,7 @@ func TestARefusalByTheHubNamesTheRole(t *testing.T) {
 		b.Expect(b.admin.Update(context.Background(), role)).To(Succeed())
 		b.Eventually(func() bool { return b.mayRequest(c.verb) }).WithTimeout(agenttest.Wait).Should(BeFalse())
 		b.run()
-		b.waits("permission to " + c.verb + " " + request + " on the hub: ClusterRole hollowfleet:join:" + b.cluster)
+		b.expectWaiting("permission to " + c.verb + " " + request + " on the hub: ClusterRole hollowfleet:join:" + b.cluster)
 		b.Expect(b.manager.Waiting()).NotTo(ContainSubstring("is not for Cluster"))
 	}
 }

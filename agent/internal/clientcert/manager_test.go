@@ -29,7 +29,7 @@ func TestJoin(t *testing.T) {
 	b.run()
 	_, _, err := b.manager.Current()
 	b.Expect(err).To(MatchError(ContainSubstring("no credential for the hub yet: waiting for ")))
-	b.waits("acceptance: Cluster " + b.cluster + " is Pending; accept it with 'kubectl hollow cluster accept " + b.cluster + "'")
+	b.expectWaiting("acceptance: Cluster " + b.cluster + " is Pending; accept it with 'kubectl hollow cluster accept " + b.cluster + "'")
 
 	csr := b.request()
 	b.Expect(csr.Spec.SignerName).To(Equal("kubernetes.io/kube-apiserver-client"))
@@ -43,7 +43,7 @@ func TestJoin(t *testing.T) {
 	b.Expect(parsed.Extensions).To(BeEmpty(), "no names, no extensions")
 
 	b.accept()
-	b.waits("approval of CertificateSigningRequest hollowfleet-agent-" + b.cluster + " by the hub")
+	b.expectWaiting("approval of CertificateSigningRequest hollowfleet-agent-" + b.cluster + " by the hub")
 	b.approve()
 	b.soon(b.ready, "a credential")
 	config, _, err := b.manager.Current()
@@ -83,10 +83,10 @@ func TestJoin(t *testing.T) {
 func TestARestartGoesOnWithItsRequest(t *testing.T) {
 	b := newEnv(t)
 	b.run()
-	b.waits("acceptance")
+	b.expectWaiting("acceptance")
 	before := b.request().UID
 	b.run()
-	b.waits("acceptance")
+	b.expectWaiting("acceptance")
 	b.Expect(b.request().UID).To(Equal(before), "the request of the process before is its own")
 	b.approve()
 	b.soon(b.ready, "a credential")
@@ -97,7 +97,7 @@ func TestADeniedRequestIsMadeAgainLater(t *testing.T) {
 	b.run()
 	b.decide(certificatesv1.CertificateDenied, "WrongGroup", "the group is not that of the cluster")
 	denied := b.request()
-	b.waits("was denied: WrongGroup: the group is not that of the cluster")
+	b.expectWaiting("was denied: WrongGroup: the group is not that of the cluster")
 	b.Expect(b.counted(resultDenied)).To(Equal(1.0))
 	b.Expect(b.request().UID).To(Equal(denied.UID), "not at once")
 	b.pass(2*time.Minute, 5*time.Second, func() bool {
@@ -120,7 +120,7 @@ func TestAnothersPendingRequestIsLeftAloneForAMinute(t *testing.T) {
 	foreign.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature}
 	b.create(foreign)
 	b.run()
-	b.waits("another agent: CertificateSigningRequest")
+	b.expectWaiting("another agent: CertificateSigningRequest")
 	began := b.clock.Now()
 	b.pass(2*time.Minute, time.Second, func() bool {
 		csr := b.request()
@@ -135,7 +135,7 @@ func TestATokenThatHasExpired(t *testing.T) {
 	b := newEnv(t)
 	b.bootstrap(b.token(time.Now().Add(-time.Minute)))
 	b.run()
-	b.waits("the hub rejects the one at " + b.path + "; it has expired, was removed, or is for another hub: create a new one with 'kubectl hollow cluster join " + b.cluster + " --again'")
+	b.expectWaiting("the hub rejects the one at " + b.path + "; it has expired, was removed, or is for another hub: create a new one with 'kubectl hollow cluster join " + b.cluster + " --again'")
 	b.Expect(b.counted(resultError)).To(BeNumerically(">", 0))
 
 	// A new one is taken without a restart.
@@ -148,7 +148,7 @@ func TestATokenForAnotherCluster(t *testing.T) {
 	b, other := newEnv(t), newEnv(t)
 	b.bootstrap(other.token(time.Now().Add(time.Hour)))
 	b.run()
-	b.waits("the token at " + b.path + " is not for Cluster " + b.cluster + ", or that Cluster is denied or does not exist")
+	b.expectWaiting("the token at " + b.path + " is not for Cluster " + b.cluster + ", or that Cluster is denied or does not exist")
 	b.Expect(b.request()).To(BeNil())
 }
 
@@ -160,7 +160,7 @@ func TestTokensThatAreNone(t *testing.T) {
 	} {
 		b.bootstrap(token)
 		b.run()
-		b.waits(want)
+		b.expectWaiting(want)
 	}
 	b.Expect(b.request()).To(BeNil())
 }
@@ -189,7 +189,7 @@ func TestALapsedCertificateAndAnExpiredToken(t *testing.T) {
 	b.bootstrap(b.token(time.Now().Add(-time.Minute)))
 	b.clock.SetTime(time.Now().Add(2 * time.Hour))
 	b.run()
-	b.waits("create a new one with 'kubectl hollow cluster join " + b.cluster + " --again' and put it at " + b.path)
+	b.expectWaiting("create a new one with 'kubectl hollow cluster join " + b.cluster + " --again' and put it at " + b.path)
 	// It keeps asking, and takes a new token without a restart.
 	b.bootstrap(b.token(time.Now().Add(time.Hour)))
 	b.approveAll()
@@ -234,7 +234,7 @@ func TestAnotherClustersCredentialIsNotUsed(t *testing.T) {
 	other.stop()
 	b.dir = other.dir
 	b.run()
-	b.waits("acceptance")
+	b.expectWaiting("acceptance")
 	b.Expect(b.log.String()).To(ContainSubstring("Ignoring the credential in directory"))
 }
 

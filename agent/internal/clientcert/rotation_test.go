@@ -216,7 +216,7 @@ func TestRotatedAuthorityOfTheHub(t *testing.T) {
 	b.bootstrapWith(token, second.pem)
 	b.dir = filepath.Join(t.TempDir(), "another")
 	b.run()
-	b.waits("certificate signed by unknown authority")
+	b.expectWaiting("certificate signed by unknown authority")
 	b.bootstrapWith(token, oldCA)
 	b.approveAll()
 	b.soon(b.ready, "a credential")

@@ -25,12 +25,21 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// frozenWorld is a Checker that is always frozen.
-type frozenWorld struct{}
+// freezeSwitch is a Checker that is frozen while a test says so.
+type freezeSwitch struct{ frozen atomic.Bool }
 
-func (frozenWorld) Check() error { return &Error{Reason: v1alpha1.ReasonHubUnreachable} }
+func (s *freezeSwitch) Check() error {
+	if s.frozen.Load() {
+		return &Error{Reason: v1alpha1.ReasonHubUnreachable}
+	}
+	return nil
+}
 
-func frozenGate() *Gate { return NewGate(frozenWorld{}, NewMetrics(prometheus.NewRegistry())) }
+func frozenGate() *Gate {
+	frozen := &freezeSwitch{}
+	frozen.frozen.Store(true)
+	return NewGate(frozen, NewMetrics(prometheus.NewRegistry()))
+}
 
 // These are all the methods that change nothing. A method that is not among them, such as one that a new version
 // of a library adds, counts as one that changes something, and must refuse while frozen.
@@ -140,7 +149,7 @@ func TestADriverIsReadWhileFrozenAndUsedWhenThawed(t *testing.T) {
 	if all, err := frozenGate().Driver(inner).List(context.Background()); err != nil || len(all) != 1 {
 		t.Errorf("driver List: %v, %v", all, err)
 	}
-	gate := NewGate(thawedWorld{}, NewMetrics(prometheus.NewRegistry()))
+	gate := NewGate(&freezeSwitch{}, NewMetrics(prometheus.NewRegistry()))
 	machine := &v1alpha1.Machine{}
 	machine.Name = "m2"
 	if _, err := gate.Driver(inner).Create(context.Background(), driver.Request{Machine: machine}); err != nil {
@@ -153,8 +162,8 @@ func TestADriverIsReadWhileFrozenAndUsedWhenThawed(t *testing.T) {
 func TestARepetitionIsRefusedWhenTheAgentHasFrozenMeanwhile(t *testing.T) {
 	for name, answer := range map[string]int{"too many requests": http.StatusTooManyRequests, "an API server that stops": http.StatusServiceUnavailable} {
 		t.Run(name, func(t *testing.T) {
-			world := &switchedWorld{}
-			gate := NewGate(world, NewMetrics(prometheus.NewRegistry()))
+			checker := &freezeSwitch{}
+			gate := NewGate(checker, NewMetrics(prometheus.NewRegistry()))
 			var sent atomic.Int64
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if sent.Add(1) > 1 {
@@ -162,7 +171,7 @@ func TestARepetitionIsRefusedWhenTheAgentHasFrozenMeanwhile(t *testing.T) {
 					_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
 					return
 				}
-				world.frozen.Store(true)
+				checker.frozen.Store(true)
 				w.Header().Set("Retry-After", "0")
 				w.WriteHeader(answer)
 			}))
@@ -179,16 +188,6 @@ func TestARepetitionIsRefusedWhenTheAgentHasFrozenMeanwhile(t *testing.T) {
 			}
 		})
 	}
-}
-
-// switchedWorld is frozen when a test says so.
-type switchedWorld struct{ frozen atomic.Bool }
-
-func (w *switchedWorld) Check() error {
-	if w.frozen.Load() {
-		return frozenWorld{}.Check()
-	}
-	return nil
 }
 
 func TestOnlyReportsGoToTheHubWhileFrozen(t *testing.T) {
@@ -233,7 +232,7 @@ func TestOnlyReportsGoToTheHubWhileFrozen(t *testing.T) {
 
 // net/http repeats a request whose body it can get again, such as one that an API server that is being stopped did not take.
 func TestAChangeIsNotRepeatedBelowTheGate(t *testing.T) {
-	gate := NewGate(thawedWorld{}, NewMetrics(prometheus.NewRegistry()))
+	gate := NewGate(&freezeSwitch{}, NewMetrics(prometheus.NewRegistry()))
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, "http://localhost/", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
@@ -251,10 +250,6 @@ func TestAChangeIsNotRepeatedBelowTheGate(t *testing.T) {
 		t.Error("the caller's request was changed")
 	}
 }
-
-type thawedWorld struct{}
-
-func (thawedWorld) Check() error { return nil }
 
 // served is a RoundTripper that answers everything and counts.
 type served struct {

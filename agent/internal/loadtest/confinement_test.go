@@ -55,7 +55,7 @@ func TestWhatReachesBeyondTheRunIsRefusedBeforeTheFirstRequest(t *testing.T) {
 			}
 			b.start()
 			run := b.create("reach", test.object, nil, creates(10))
-			status := b.over(run)
+			status := b.expectEnded(run)
 			b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestRunPhaseFailed))
 			b.Expect(status.Failure).To(And(HavePrefix("template thing of step a: "), ContainSubstring(test.want)))
 			b.Expect(b.namespaces(run)).To(BeEmpty())
@@ -70,7 +70,7 @@ func TestAnObjectThatReachesFurtherLaterEndsTheRun(t *testing.T) {
 	churn.ChurnPercent = 100
 	run := b.create("later", "apiVersion: v1\nkind: Pod\nspec: {terminationGracePeriodSeconds: {{add .Index 591}}, containers: [{name: c, image: i}]}", nil,
 		[]v1alpha1.LoadPhase{{Action: v1alpha1.LoadCreate, Template: "thing", Replicas: 4, Tuning: v1alpha1.LoadTuning{QPS: 100}}}, []v1alpha1.LoadPhase{churn})
-	status := b.over(run)
+	status := b.expectEnded(run)
 	b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestRunPhaseFailed))
 	b.Expect(status.Failure).To(ContainSubstring("template thing: spec.terminationGracePeriodSeconds"))
 	b.Expect(measuredIn(status, v1alpha1.LoadAPIRequest, "POST")).To(BeNumerically("<=", 10), "objects 0 to 9 are allowed")
@@ -79,7 +79,7 @@ func TestAnObjectThatReachesFurtherLaterEndsTheRun(t *testing.T) {
 func TestTheNamespacesOfARunEnforcePodSecurity(t *testing.T) {
 	b := newEnv(t)
 	run := b.create("secure", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime, spec.Namespaces = true, 2 }, creates(1))
-	b.reaches(run, v1alpha1.LoadTestRunPhasePrepared)
+	b.expectPhase(run, v1alpha1.LoadTestRunPhasePrepared)
 	b.Expect(b.namespaces(run)).To(HaveLen(2))
 	for _, namespace := range b.namespaces(run) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p"}}
@@ -97,10 +97,10 @@ func TestAnAdministratorChoosesTheStandard(t *testing.T) {
 		b.Expect(err).NotTo(HaveOccurred())
 	}
 	b.start()
-	b.Expect(b.over(b.create("plain", "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: c, image: i}]}", nil, creates(1)))).To(
+	b.Expect(b.expectEnded(b.create("plain", "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: c, image: i}]}", nil, creates(1)))).To(
 		HaveField("Failure", ContainSubstring(`violates the Pod Security Standard "restricted"`)))
 	run := b.create("well", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(1))
-	b.reaches(run, v1alpha1.LoadTestRunPhasePrepared)
+	b.expectPhase(run, v1alpha1.LoadTestRunPhasePrepared)
 	namespace := &corev1.Namespace{}
 	b.Expect(b.admin.Get(t.Context(), client.ObjectKey{Name: namespaceName(run, 0)}, namespace)).To(Succeed())
 	b.Expect(namespace.Labels).To(HaveKeyWithValue("pod-security.kubernetes.io/enforce", "restricted"))
@@ -112,7 +112,7 @@ func TestWhatARunMakesGoesToHollowNodesAndCanBeRemoved(t *testing.T) {
 	run := b.create("pinned", "apiVersion: apps/v1\nkind: Deployment\n"+own+"\nspec: {selector: {matchLabels: {a: b}}, template: {"+own+", spec: {containers: [{name: c, image: i}]}}}\n",
 		func(spec *v1alpha1.LoadTestRunSpec) { spec.CleanupPolicy = v1alpha1.LoadCleanupKeep },
 		[]v1alpha1.LoadPhase{{Action: v1alpha1.LoadCreate, Template: "thing", Replicas: 1, Tuning: v1alpha1.LoadTuning{QPS: 100}}})
-	b.Expect(b.over(run)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), run.Status.Message)
+	b.Expect(b.expectEnded(run)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), run.Status.Message)
 	made := &appsv1.Deployment{}
 	b.Expect(b.admin.Get(t.Context(), client.ObjectKey{Namespace: namespaceName(run, 0), Name: "thing-0"}, made)).To(Succeed())
 	b.Expect(made.Finalizers).To(BeEmpty())

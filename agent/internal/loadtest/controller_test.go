@@ -29,7 +29,7 @@ func TestARunIsCarriedOutAndLeavesNothing(t *testing.T) {
 	}, creates(5), []v1alpha1.LoadPhase{
 		repeats(v1alpha1.LoadGet, time.Second), repeats(v1alpha1.LoadList, time.Second), repeats(v1alpha1.LoadPatch, time.Second),
 	}, []v1alpha1.LoadPhase{{Action: v1alpha1.LoadDelete, Template: "thing", Replicas: 3, Tuning: v1alpha1.LoadTuning{QPS: 100}, Wait: v1alpha1.LoadWaitGone}})
-	status := b.over(run)
+	status := b.expectEnded(run)
 	b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted), status.Message)
 	b.Expect(status.Verdict).To(Equal(v1alpha1.LoadPassed), status.Message)
 	b.Expect(status.StartTime).NotTo(BeNil())
@@ -68,7 +68,7 @@ func TestAChangeOfRunsIsNotWaitedForInVain(t *testing.T) {
 			b.timing, b.refuse = test.timing, test.refuse
 			b.start()
 			for _, name := range []string{"first", "second"} {
-				b.Expect(b.over(b.create(name, configMap, nil, creates(1))).Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted))
+				b.Expect(b.expectEnded(b.create(name, configMap, nil, creates(1))).Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted))
 			}
 		})
 	}
@@ -92,7 +92,7 @@ func TestWhatIsRefused(t *testing.T) {
 			b.timing = func(c *Controller) { c.Limits.Kinds = []string{"Node", "Nothing", "Pod.nothing.example.com"} }
 			b.start()
 			run := b.create("refused", test.object, nil, creates(1))
-			status := b.over(run)
+			status := b.expectEnded(run)
 			b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestRunPhaseFailed))
 			b.Expect(status.Failure).To(ContainSubstring(test.want))
 			b.Expect(status.Message).To(ContainSubstring(test.want))
@@ -131,11 +131,11 @@ func TestAQuotaIsHit(t *testing.T) {
 		none := int32(0)
 		spec.Thresholds = []v1alpha1.LoadThreshold{{Measurement: v1alpha1.LoadErrors, MaxPercent: &none}}
 	}, creates(20))
-	b.reaches(run, v1alpha1.LoadTestRunPhasePrepared)
+	b.expectPhase(run, v1alpha1.LoadTestRunPhasePrepared)
 	b.limit(run, "count/configmaps", "6")
 	b.Consistently(b.status(run), time.Second).Should(HaveField("Phase", v1alpha1.LoadTestRunPhasePrepared), "the time has not come")
 	begin := b.begin(run)
-	status := b.over(run)
+	status := b.expectEnded(run)
 	b.Expect(status.StartTime.Time).To(BeTemporally(">=", begin), "not before the time")
 	b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted), "all steps were done: %s", status.Message)
 	b.Expect(status.Verdict).To(Equal(v1alpha1.LoadMissed))
@@ -149,15 +149,15 @@ func TestAQuotaIsHit(t *testing.T) {
 func TestRunsTakeTurns(t *testing.T) {
 	b := newEnv(t)
 	first := b.create("first", configMap, nil, waits(4*time.Second))
-	b.reaches(first, v1alpha1.LoadTestRunPhaseRunning)
+	b.expectPhase(first, v1alpha1.LoadTestRunPhaseRunning)
 	second := b.create("second", configMap, nil, creates(1))
 	b.Eventually(b.status(second)).Should(HaveField("Message", ContainSubstring("waiting for load test run first")))
 	b.Expect(second.Status.Phase).To(Equal(v1alpha1.LoadTestRunPhasePending))
 	b.Expect(second.Finalizers).To(BeEmpty(), "it has made nothing")
 	third := b.create("third", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.Stopped = true }, creates(1))
-	b.Expect(b.over(third)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed), HaveField("Failure", ContainSubstring("stopped"))))
-	b.Expect(b.over(first)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted))
-	b.Expect(b.over(second)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted))
+	b.Expect(b.expectEnded(third)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed), HaveField("Failure", ContainSubstring("stopped"))))
+	b.Expect(b.expectEnded(first)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted))
+	b.Expect(b.expectEnded(second)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted))
 	b.Expect(second.Status.StartTime.Before(first.Status.EndTime)).To(BeFalse())
 }
 
@@ -178,7 +178,7 @@ func TestWhatEndsARun(t *testing.T) {
 			if test.end != nil {
 				test.end(b, run)
 			}
-			status := b.over(run)
+			status := b.expectEnded(run)
 			b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestRunPhaseFailed))
 			b.Expect(status.Failure).To(ContainSubstring(test.want))
 			b.Expect(status.Verdict).To(Equal(v1alpha1.LoadMissed))
@@ -197,7 +197,7 @@ func TestABreachEndsARun(t *testing.T) {
 		spec.AbortOnBreach = true
 		spec.Thresholds = []v1alpha1.LoadThreshold{{Measurement: v1alpha1.LoadAPIRequest, Max: &metav1.Duration{Duration: time.Millisecond}}}
 	}, creates(150), waits(time.Hour))
-	b.Expect(b.over(run)).To(And(HaveField("Failure", ContainSubstring("thresholds[0] is crossed")), HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed)))
+	b.Expect(b.expectEnded(run)).To(And(HaveField("Failure", ContainSubstring("thresholds[0] is crossed")), HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed)))
 }
 
 // Claim: A freeze ends a run and keeps its objects. Broken: nothing ends it; what it made is removed while frozen.
@@ -213,7 +213,7 @@ func TestAFreezeEndsARunAndKeepsWhatItMadeUntilTheThaw(t *testing.T) {
 	b.start()
 	b.Consistently(func() []string { return b.namespaces(run) }, 2*time.Second).Should(HaveLen(1), "an agent that is frozen removes nothing")
 	b.freeze(nil)
-	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed), HaveField("Failure", HavePrefix("frozen"))))
+	b.Expect(b.expectEnded(run)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed), HaveField("Failure", HavePrefix("frozen"))))
 	b.Expect(b.namespaces(run)).To(BeEmpty())
 }
 
@@ -224,7 +224,7 @@ func TestAFrozenAgentBeginsNothing(t *testing.T) {
 	b.Eventually(b.status(run)).Should(HaveField("Message", ContainSubstring("for a reason")))
 	b.Expect(run.Status.Phase).To(Equal(v1alpha1.LoadTestRunPhasePending))
 	b.freeze(nil)
-	b.Expect(b.over(run)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted))
+	b.Expect(b.expectEnded(run)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted))
 }
 
 func TestADeletedRunLeavesNothing(t *testing.T) {
@@ -245,13 +245,13 @@ func TestOnlyWhatTheRunMadeIsRemoved(t *testing.T) {
 	run := b.create("keeper", configMap, func(spec *v1alpha1.LoadTestRunSpec) {
 		spec.WithStartTime, spec.CleanupPolicy = true, v1alpha1.LoadCleanupKeep
 	}, creates(1))
-	b.reaches(run, v1alpha1.LoadTestRunPhasePrepared)
+	b.expectPhase(run, v1alpha1.LoadTestRunPhasePrepared)
 	foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(run, 1), Labels: map[string]string{v1alpha1.LoadTestRunUIDLabel: "another"}}}
 	b.Expect(b.admin.Create(t.Context(), foreign)).To(Succeed())
 	copied := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-copied", Labels: map[string]string{v1alpha1.LoadTestRunUIDLabel: string(run.UID)}}}
 	b.Expect(b.admin.Create(t.Context(), copied)).To(Succeed())
 	b.merge(run, `{"spec":{"startTime":"2026-01-01T00:00:00Z"}}`)
-	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), HaveField("Message", ContainSubstring("kept"))))
+	b.Expect(b.expectEnded(run)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), HaveField("Message", ContainSubstring("kept"))))
 	b.Expect(b.namespaces(run)).To(HaveLen(2), "they are kept until the run is deleted")
 	uid := run.UID
 	b.Expect(b.admin.Delete(t.Context(), run)).To(Succeed())
@@ -269,7 +269,7 @@ func TestChurnKeepsTheNumberOfObjects(t *testing.T) {
 	churn := repeats(v1alpha1.LoadChurn, 2*time.Second)
 	churn.ChurnPercent = 50
 	run := b.create("churn", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.CleanupPolicy = v1alpha1.LoadCleanupKeep }, creates(6), []v1alpha1.LoadPhase{churn})
-	status := b.over(run)
+	status := b.expectEnded(run)
 	b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted), status.Message)
 	deleted := measuredIn(status, v1alpha1.LoadAPIRequest, "DELETE")
 	b.Expect(deleted).To(BeNumerically(">=", 10))
@@ -287,9 +287,9 @@ func TestAnAgentWithoutRightsSaysSo(t *testing.T) {
 	restricted.Impersonate = rest.ImpersonationConfig{UserName: "nobody", Groups: []string{"system:authenticated"}}
 	run := b.create("rights", configMap, nil, creates(1))
 	b.startWith(restricted)
-	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed), HaveField("Failure", And(ContainSubstring("listing the namespaces"), ContainSubstring("config/rbac/agent-load-tests")))))
+	b.Expect(b.expectEnded(run)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed), HaveField("Failure", And(ContainSubstring("listing the namespaces"), ContainSubstring("config/rbac/agent-load-tests")))))
 	b.Expect(run.Finalizers).To(BeEmpty(), "it could never be taken off")
-	b.Expect(b.over(b.create("next", configMap, nil, creates(1)))).To(HaveField("Failure", ContainSubstring("config/rbac/agent-load-tests")), "it does not wait for the first")
+	b.Expect(b.expectEnded(b.create("next", configMap, nil, creates(1)))).To(HaveField("Failure", ContainSubstring("config/rbac/agent-load-tests")), "it does not wait for the first")
 }
 
 // Creation times are whole seconds, and a run may be unreadable for a moment: an older one may turn up while a run continues.
@@ -309,8 +309,8 @@ func TestARunGoesOnWhenAnOlderOneTurnsUp(t *testing.T) {
 	b.Eventually(b.status(older)).Should(HaveField("Message", ContainSubstring("waiting for load test run "+run.Name)))
 	b.Expect(b.status(run)()).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseRunning))
 	b.merge(run, `{"spec":{"stopped":true}}`)
-	b.Expect(b.over(run)).To(HaveField("Failure", ContainSubstring("stopped")))
-	b.Expect(b.over(older)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted))
+	b.Expect(b.expectEnded(run)).To(HaveField("Failure", ContainSubstring("stopped")))
+	b.Expect(b.expectEnded(older)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted))
 }
 
 func TestARunThatVanishesEndsAndIsNotCleanedUp(t *testing.T) {
@@ -320,7 +320,7 @@ func TestARunThatVanishesEndsAndIsNotCleanedUp(t *testing.T) {
 	b.merge(run, `{"metadata":{"finalizers":null}}`)
 	b.Expect(b.admin.Delete(t.Context(), run)).To(Succeed())
 	next := b.create("next", configMap, nil, creates(1))
-	b.Expect(b.over(next).Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted), "the one before has ended, because one runs at a time")
+	b.Expect(b.expectEnded(next).Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted), "the one before has ended, because one runs at a time")
 	run.UID = uid
 	b.Expect(b.namespaces(run)).To(HaveLen(1), "that a run is not there is no order to remove anything")
 }

@@ -196,14 +196,14 @@ func (b *env) status(run *v1alpha1.LoadTestRun) func() (v1alpha1.LoadTestRunStat
 	}
 }
 
-// over waits until nothing of a run changes any more.
-func (b *env) over(run *v1alpha1.LoadTestRun) v1alpha1.LoadTestRunStatus {
+// expectEnded waits until nothing of a run changes any more.
+func (b *env) expectEnded(run *v1alpha1.LoadTestRun) v1alpha1.LoadTestRunStatus {
 	b.t.Helper()
 	b.Eventually(b.status(run)).Should(HaveField("Phase", BeElementOf(v1alpha1.LoadTestRunPhaseCompleted, v1alpha1.LoadTestRunPhaseFailed)), "the run ends")
 	return run.Status
 }
 
-func (b *env) reaches(run *v1alpha1.LoadTestRun, phase v1alpha1.LoadTestRunPhase) {
+func (b *env) expectPhase(run *v1alpha1.LoadTestRun, phase v1alpha1.LoadTestRunPhase) {
 	b.t.Helper()
 	b.Eventually(b.status(run)).Should(HaveField("Phase", phase))
 }

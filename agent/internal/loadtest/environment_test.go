@@ -31,7 +31,7 @@ func TestARunSaysWhatItWasMadeOn(t *testing.T) {
 		}
 		b.Expect(b.admin.Create(t.Context(), pod)).To(Succeed())
 	}
-	status := b.over(b.create("environment", configMap, nil, creates(1)))
+	status := b.expectEnded(b.create("environment", configMap, nil, creates(1)))
 	b.Expect(status.Environment).NotTo(BeNil())
 	// Other tests of the package have Nodes too.
 	b.Expect(status.Environment.KubeletVersions).To(ContainElement(And(HaveField("Value", "v1.37.1"), HaveField("Nodes", BeNumerically(">=", 2)))))

@@ -28,10 +28,10 @@ func TestPodsOfADeploymentThatAQuotaRefusesAreUnready(t *testing.T) {
 			b := newEnv(t)
 			run := b.create("lacking", object, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true },
 				[]v1alpha1.LoadPhase{{Action: v1alpha1.LoadCreate, Template: "thing", Replicas: 1, Tuning: v1alpha1.LoadTuning{QPS: 100}}}, waits(measurement.NeverReadyAfter+2*time.Second))
-			b.reaches(run, v1alpha1.LoadTestRunPhasePrepared)
+			b.expectPhase(run, v1alpha1.LoadTestRunPhasePrepared)
 			b.limit(run, "count/pods", "2")
 			b.begin(run)
-			status := b.over(run)
+			status := b.expectEnded(run)
 			b.Expect(measuredIn(status, v1alpha1.LoadPodReady, "")).To(BeEquivalentTo(6), status.Message)
 			b.Expect(status.Progress.PodsCreated).To(BeEquivalentTo(2))
 			lacking := And(HaveField("Reason", "NotCreated"), HaveField("Count", BeEquivalentTo(4)))
@@ -67,7 +67,7 @@ func TestObjectsThatVanishAreNotReadAgain(t *testing.T) {
 				return false
 			}
 			b.start()
-			status := b.over(b.create("vanished", configMap, nil, creates(3), []v1alpha1.LoadPhase{repeats(action, 2*time.Second)}))
+			status := b.expectEnded(b.create("vanished", configMap, nil, creates(3), []v1alpha1.LoadPhase{repeats(action, 2*time.Second)}))
 			b.Expect(status.Shortfalls).To(ConsistOf(ContainSubstring("requests were not made, because there was no object for them")), status.Message)
 			b.Expect(status.Progress.Skipped).To(BeNumerically(">", 20))
 			b.Expect(status.Verdict).To(BeElementOf(v1alpha1.LoadMissed, v1alpha1.LoadInvalid))

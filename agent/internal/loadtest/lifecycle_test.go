@@ -28,7 +28,7 @@ func TestARemovalThatIsStuckKeepsNobodyWaiting(t *testing.T) {
 			b.timing = func(c *Controller) { c.removalTurn = time.Second }
 			b.start()
 			run := b.create("jam", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(1))
-			b.reaches(run, v1alpha1.LoadTestRunPhasePrepared)
+			b.expectPhase(run, v1alpha1.LoadTestRunPhasePrepared)
 			held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceName(run, 0), Name: "held", Finalizers: []string{"example.com/held"}}}
 			b.Expect(b.admin.Create(t.Context(), held)).To(Succeed())
 			t.Cleanup(func() {
@@ -36,7 +36,7 @@ func TestARemovalThatIsStuckKeepsNobodyWaiting(t *testing.T) {
 			})
 			end(b, run)
 			next := b.create("next", configMap, nil, creates(1))
-			b.Expect(b.over(next)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), next.Status.Message)
+			b.Expect(b.expectEnded(next)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), next.Status.Message)
 			b.Expect(b.status(run)()).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCleaningUp), "it is still being removed")
 		})
 	}
@@ -52,9 +52,9 @@ func TestARunThatEndsItsAgentIsNotBegunForEver(t *testing.T) {
 		b.brokenOff(run)
 		b.start()
 	}
-	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed), HaveField("Failure", ContainSubstring("has ended 2 times"))))
+	b.Expect(b.expectEnded(run)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed), HaveField("Failure", ContainSubstring("has ended 2 times"))))
 	b.Expect(b.namespaces(run)).To(BeEmpty())
-	b.Expect(b.over(b.create("next", configMap, nil, creates(1)))).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted))
+	b.Expect(b.expectEnded(b.create("next", configMap, nil, creates(1)))).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted))
 }
 
 // brokenOff lets a run be as an agent leaves it that has ended while it prepared the run.
@@ -87,7 +87,7 @@ func TestARunThatIsPreparedOutlivesRestarts(t *testing.T) {
 		}).Should(prepared)
 	}
 	b.merge(run, `{"spec":{"startTime":"2026-01-01T00:00:00Z"}}`)
-	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), HaveField("Failure", BeEmpty())), run.Status.Message)
+	b.Expect(b.expectEnded(run)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), HaveField("Failure", BeEmpty())), run.Status.Message)
 	b.Expect(measuredIn(run.Status, v1alpha1.LoadAPIRequest, "POST")).To(BeEquivalentTo(3))
 }
 
@@ -120,7 +120,7 @@ func TestARunThatTheHubRefusesToChangeKeepsNobodyWaiting(t *testing.T) {
 	}).Should(MatchError(ContainSubstring("denied")))
 	next := b.create("next", configMap, nil, creates(1))
 	b.start()
-	b.Expect(b.over(next)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), next.Status.Message)
+	b.Expect(b.expectEnded(next)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), next.Status.Message)
 	b.Expect(b.status(bad)()).To(HaveField("Phase", v1alpha1.LoadTestRunPhasePending))
 	b.Expect(b.namespaces(bad)).To(BeEmpty(), "nothing is made for a run that cannot be written")
 }

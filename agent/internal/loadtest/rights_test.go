@@ -59,7 +59,7 @@ func TestAnAgentMayMakeReadChangeAndDeleteTheKindsOfItsRole(t *testing.T) {
 			spec.Templates = append(spec.Templates, v1alpha1.LoadTemplate{Name: name, Object: object})
 		}
 	}, append(steps, creates(1))...)
-	b.Expect(b.over(run)).To(And(HaveField("Failure", ""), HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), HaveField("Progress.Failed", BeZero()), HaveField("Errors", BeEmpty())))
+	b.Expect(b.expectEnded(run)).To(And(HaveField("Failure", ""), HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), HaveField("Progress.Failed", BeZero()), HaveField("Errors", BeEmpty())))
 	b.Expect(run.Status.Progress.Requests).To(BeNumerically(">", 4*len(ofTheRole)))
 }
 
@@ -76,7 +76,7 @@ func TestAKindThatIsNotInTheRoleIsRefusedWithTheWayToIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newEnv(t)
 			b.startAsAgent("Role.rbac.authorization.k8s.io", "RoleBinding.rbac.authorization.k8s.io", "ServiceAccount", "Lease.coordination.k8s.io", "Endpoints")
-			status := b.over(b.create(name, object, nil, creates(1)))
+			status := b.expectEnded(b.create(name, object, nil, creates(1)))
 			b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestRunPhaseFailed))
 			b.Expect(status.Failure).NotTo(BeEmpty())
 			b.Expect(status.Failure).To(And(ContainSubstring(name), ContainSubstring("bind a ClusterRole of your own to the agent: see Rights in docs/load-tests.md")))

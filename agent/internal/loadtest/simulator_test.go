@@ -76,7 +76,7 @@ func TestAHeartbeatThatIsLateAtTheEndOfAShortRunIsSeen(t *testing.T) {
 	before := metav1.NewMicroTime(now.Add(-time.Hour))
 	lease.Spec.RenewTime = &before
 	b.Expect(b.admin.Update(t.Context(), lease)).To(Succeed())
-	b.Expect(b.over(run).Simulator).To(HaveValue(HaveField("LateHeartbeats", BeEquivalentTo(1))))
+	b.Expect(b.expectEnded(run).Simulator).To(HaveValue(HaveField("LateHeartbeats", BeEquivalentTo(1))))
 }
 
 // A run is Invalid if no heartbeats of its hollow Nodes were seen, for example by an agent without the right to read Leases.

@@ -31,7 +31,7 @@ func TestRequestsWithoutAnObjectAreNotSilent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newEnv(t)
-			status := b.over(b.create("silent", configMap, nil, test.steps...))
+			status := b.expectEnded(b.create("silent", configMap, nil, test.steps...))
 			b.Expect(status.Shortfalls).To(HaveLen(len(test.want)), status.Message)
 			for i, want := range test.want {
 				b.Expect(status.Shortfalls[i]).To(ContainSubstring(want))
@@ -62,7 +62,7 @@ func TestARunWithFailedRequestsHasNotSucceeded(t *testing.T) {
 					time.Now().UnixMilli()%2 == 0
 			}
 			b.start()
-			status := b.over(b.create("failing", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.Thresholds = thresholds },
+			status := b.expectEnded(b.create("failing", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.Thresholds = thresholds },
 				[]v1alpha1.LoadPhase{{Action: v1alpha1.LoadCreate, Template: "thing", Replicas: 60, Tuning: v1alpha1.LoadTuning{QPS: 37}}}))
 			p := status.Progress
 			b.Expect(p.Failed).To(And(BeNumerically(">", 0), BeNumerically("<", 60)), status.Message)
@@ -101,7 +101,7 @@ func TestRequestsThatCouldNotBeSentInTimeAreNotFast(t *testing.T) {
 	b.start()
 	get := repeats(v1alpha1.LoadGet, 4*time.Second)
 	get.Tuning.QPS = 200
-	status := b.over(b.create("outage", configMap, nil, creates(3), []v1alpha1.LoadPhase{get}))
+	status := b.expectEnded(b.create("outage", configMap, nil, creates(3), []v1alpha1.LoadPhase{get}))
 	for _, one := range status.Histograms {
 		switch {
 		case one.Measurement == v1alpha1.LoadAPIRequest && one.Verb == "GET":

@@ -82,13 +82,13 @@ func TestWentBack(t *testing.T) {
 	}
 }
 
-// world is the history of one kind: what there was at each version.
-type world struct {
+// history is that of one kind: what there was at each version.
+type history struct {
 	at      []map[string]string
 	objects map[string]string
 }
 
-func (w *world) change(t *rapid.T) {
+func (w *history) change(t *rapid.T) {
 	next := maps.Clone(w.objects)
 	key := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "key")
 	if _, there := next[key]; there && rapid.Bool().Draw(t, "delete") {
@@ -99,7 +99,7 @@ func (w *world) change(t *rapid.T) {
 	w.objects, w.at = next, append(w.at, next)
 }
 
-func (w *world) list() Listing {
+func (w *history) list() Listing {
 	return Listing{Version: strconv.Itoa(len(w.at) - 1), Objects: w.objects}
 }
 
@@ -109,7 +109,7 @@ func (w *world) list() Listing {
 // the last list.
 func TestACacheThatIsBehindInNothingHasCaughtUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{objects: map[string]string{}, at: []map[string]string{{}, {}}}
+		w := &history{objects: map[string]string{}, at: []map[string]string{{}, {}}}
 		for range rapid.IntRange(0, 20).Draw(t, "changes") {
 			w.change(t)
 		}
@@ -141,7 +141,7 @@ func TestACacheThatIsBehindInNothingHasCaughtUp(t *testing.T) {
 
 // expectCaughtUp fails if the state at position shows something that is older than the state at first, or not yet what
 // is still there at last.
-func (w *world) expectCaughtUp(t *rapid.T, first, last, position int) {
+func (w *history) expectCaughtUp(t *rapid.T, first, last, position int) {
 	for key, version := range w.at[first] {
 		if shown, there := w.at[position][key]; there && isOlder(shown, version) {
 			t.Fatalf("%s is at %s and was listed at %s", key, shown, version)

@@ -189,7 +189,7 @@ func (b *env) pass(n int) {
 	b.Eventually(b.clock.HasWaiters).WithTimeout(time.Minute).Should(BeTrue(), "it waits for the clock")
 }
 
-func (b *env) waitThawed(freezes ...uint64) {
+func (b *env) expectThawed(freezes ...uint64) {
 	b.Eventually(b.monitor.thawed).WithTimeout(time.Minute).Should(Equal(freezes))
 }
 
@@ -208,10 +208,10 @@ func TestRelister(t *testing.T) {
 		b.changes <- struct{}{}
 		b.Expect(b.listed()).To(BeZero())
 		b.due()
-		b.waitThawed(1)
+		b.expectThawed(1)
 		b.changes <- struct{}{}
 		b.due()
-		b.waitThawed(1, 2)
+		b.expectThawed(1, 2)
 		b.Expect(b.listed()).To(Equal(2))
 		b.Expect(testutil.ToFloat64(b.metrics.behind)).To(BeZero())
 	})
@@ -231,7 +231,7 @@ func TestRelister(t *testing.T) {
 		b.Expect(b.monitor.thawed()).To(BeEmpty(), "a pod is still there that is gone")
 		b.Expect(b.store.Delete(object("deleted", "50"))).To(Succeed())
 		b.clock.Step(pollInterval)
-		b.waitThawed(1)
+		b.expectThawed(1)
 		b.Expect(b.listed()).To(Equal(1))
 		b.Expect(testutil.ToFloat64(b.metrics.behind)).To(Equal(3.0))
 	})
@@ -250,7 +250,7 @@ func TestRelister(t *testing.T) {
 		b.pass(int(2*againStart/pollInterval) - 1)
 		b.Expect(b.listed()).To(Equal(2))
 		b.clock.Step(pollInterval)
-		b.waitThawed(1)
+		b.expectThawed(1)
 		b.Expect(b.listed()).To(Equal(3))
 	})
 	t.Run("should get through although the world changes all the time", func(t *testing.T) {
@@ -271,7 +271,7 @@ func TestRelister(t *testing.T) {
 		b.Expect(b.monitor.thawed()).To(BeEmpty())
 		b.cache("pod-0", old)
 		b.clock.Step(pollInterval)
-		b.waitThawed(1)
+		b.expectThawed(1)
 	})
 	t.Run("should read page by page, the whole of it in one state", func(t *testing.T) {
 		b := newEnv(t)
@@ -281,7 +281,7 @@ func TestRelister(t *testing.T) {
 		}
 		b.start(t)
 		b.due()
-		b.waitThawed(1)
+		b.expectThawed(1)
 		b.Expect(b.pages).To(HaveLen(3))
 		for _, page := range b.pages {
 			b.Expect(page.Limit).To(BeEquivalentTo(pageSize))
@@ -300,7 +300,7 @@ func TestRelister(t *testing.T) {
 		b.err = nil
 		b.mu.Unlock()
 		b.clock.Step(againStart)
-		b.waitThawed(1)
+		b.expectThawed(1)
 	})
 	t.Run("should have the hub told before the freeze ended, by caches that are right", func(t *testing.T) {
 		b := newEnv(t)
@@ -325,7 +325,7 @@ func TestRelister(t *testing.T) {
 		b.Expect(b.monitor.said()).To(Equal("2 machines must still be reported to the hub"))
 		b.Expect(b.monitor.thawed()).To(BeEmpty())
 		b.clock.Step(pollInterval)
-		b.waitThawed(1)
+		b.expectThawed(1)
 		b.Expect(said).To(Equal([]string{
 			"1 the cache of Pods is behind in 1 object []", "1 no list []", "1 2 machines must still be reported to the hub []",
 		}))
@@ -358,7 +358,7 @@ func TestRelister(t *testing.T) {
 		b.Eventually(b.clock.HasWaiters).WithTimeout(time.Minute).Should(BeFalse(), "it waits for changes only")
 		b.cache("a", b.objects["a"])
 		b.due()
-		b.waitThawed(3)
+		b.expectThawed(3)
 	})
 	t.Run("should want new caches when the API server has gone back", func(t *testing.T) {
 		b := newEnv(t)

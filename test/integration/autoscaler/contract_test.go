@@ -13,9 +13,9 @@ import (
 )
 
 var _ = Describe("cluster-autoscaler with the clusterapi provider", func() {
-	var w *world
+	var w *env
 
-	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+	BeforeEach(func(ctx SpecContext) { w = newEnv(ctx) })
 
 	hidden := func() {
 		GinkgoHelper()
@@ -200,7 +200,7 @@ var _ = Describe("cluster-autoscaler with the clusterapi provider", func() {
 })
 
 // joinAll lets every Machine join that has not.
-func (w *world) joinAll(ctx context.Context) {
+func (w *env) joinAll(ctx context.Context) {
 	GinkgoHelper()
 	for _, machine := range w.machines(ctx, "pool") {
 		if machine.Status.NodeRef == nil {

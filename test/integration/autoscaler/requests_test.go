@@ -11,9 +11,9 @@ import (
 )
 
 var _ = Describe("cluster-autoscaler at work", func() {
-	var w *world
+	var w *env
 
-	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+	BeforeEach(func(ctx SpecContext) { w = newEnv(ctx) })
 
 	// known waits until the autoscaler sees that a Machine is a node.
 	known := func(machines ...v1alpha1.Machine) {

@@ -16,9 +16,9 @@ import (
 )
 
 var _ = Describe("the role of cluster-autoscaler", func() {
-	var w *world
+	var w *env
 
-	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+	BeforeEach(func(ctx SpecContext) { w = newEnv(ctx) })
 
 	// Claim: cluster-autoscaler needs each right of its role, and no other. Broken: each of the twelve rights taken away, one at a time; one added. Also: "should let it do nothing else".
 	It("should hold every right that the requests need, and no other", func(ctx SpecContext) {

@@ -52,15 +52,15 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 }, NodeTimeout(fleettest.StartTimeout))
 
-// world is one accepted cluster with a class, and the autoscaler that looks after it.
-type world struct {
+// env is one accepted cluster with a class, and the autoscaler that looks after it.
+type env struct {
 	cluster    *v1alpha1.Cluster
 	autoscaler *autoscaler
 }
 
-func newWorld(ctx context.Context) *world {
+func newEnv(ctx context.Context) *env {
 	GinkgoHelper()
-	w := &world{cluster: &v1alpha1.Cluster{
+	w := &env{cluster: &v1alpha1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "c-" + rand.String(8)},
 		Spec:       v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted},
 	}}
@@ -81,7 +81,7 @@ func newWorld(ctx context.Context) *world {
 }
 
 // group waits until the autoscaler has a group in its cache.
-func (w *world) group(kind, name string) nodeGroup {
+func (w *env) group(kind, name string) nodeGroup {
 	GinkgoHelper()
 	var found nodeGroup
 	Eventually(func(g Gomega) {
@@ -95,13 +95,13 @@ func (w *world) group(kind, name string) nodeGroup {
 }
 
 // pool is the group of the deployment "pool".
-func (w *world) pool() nodeGroup {
+func (w *env) pool() nodeGroup {
 	GinkgoHelper()
 	return w.group("MachineDeployment", "pool")
 }
 
 // deployLone creates the MachineSet "lone", without a deployment and without Machines.
-func (w *world) deployLone(ctx context.Context, annotations map[string]string) {
+func (w *env) deployLone(ctx context.Context, annotations map[string]string) {
 	GinkgoHelper()
 	labels := map[string]string{"pool": "lone"}
 	Expect(environment.Client.Create(ctx, &v1alpha1.MachineSet{
@@ -131,7 +131,7 @@ func sizes(least, most string) map[string]string {
 }
 
 // deploy creates a MachineDeployment and waits for its Machines.
-func (w *world) deploy(ctx context.Context, name string, replicas int32, annotations map[string]string) *v1alpha1.MachineDeployment {
+func (w *env) deploy(ctx context.Context, name string, replicas int32, annotations map[string]string) *v1alpha1.MachineDeployment {
 	GinkgoHelper()
 	labels := map[string]string{"pool": name}
 	deployment := &v1alpha1.MachineDeployment{
@@ -147,7 +147,7 @@ func (w *world) deploy(ctx context.Context, name string, replicas int32, annotat
 }
 
 // machines lists the Machines of a pool that are not being deleted.
-func (w *world) machines(ctx context.Context, pool string) []v1alpha1.Machine {
+func (w *env) machines(ctx context.Context, pool string) []v1alpha1.Machine {
 	GinkgoHelper()
 	list := &v1alpha1.MachineList{}
 	Expect(environment.Client.List(ctx, list, client.InNamespace(w.cluster.Name), client.MatchingLabels{"pool": pool})).To(Succeed())
@@ -173,7 +173,7 @@ func providerID(machine *v1alpha1.Machine) string {
 }
 
 // agent returns a client that is the agent of the cluster, which alone may set a Machine's provider ID.
-func (w *world) agent(ctx context.Context) client.Client {
+func (w *env) agent(ctx context.Context) client.Client {
 	GinkgoHelper()
 	config := rest.CopyConfig(environment.Config)
 	config.Impersonate = rest.ImpersonationConfig{
@@ -189,7 +189,7 @@ func (w *world) agent(ctx context.Context) client.Client {
 }
 
 // join does what the agent does when a Machine's Node is Ready.
-func (w *world) join(ctx context.Context, machines ...v1alpha1.Machine) {
+func (w *env) join(ctx context.Context, machines ...v1alpha1.Machine) {
 	GinkgoHelper()
 	for i := range machines {
 		machine := &machines[i]
@@ -207,7 +207,7 @@ func (w *world) join(ctx context.Context, machines ...v1alpha1.Machine) {
 }
 
 // finish does what the agent does last with what is being deleted.
-func (w *world) finish(ctx context.Context) {
+func (w *env) finish(ctx context.Context) {
 	GinkgoHelper()
 	list := &v1alpha1.MachineList{}
 	Expect(environment.Client.List(ctx, list, client.InNamespace(w.cluster.Name))).To(Succeed())

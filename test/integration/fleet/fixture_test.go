@@ -21,7 +21,7 @@ import (
 )
 
 // glance is how often to look for a phase that is over soon.
-const glance = 20 * time.Millisecond
+const glance = fleettest.Glance / 2
 
 // workers is the fleet, as it was read last.
 var workers = &v1alpha1.MachineFleet{}

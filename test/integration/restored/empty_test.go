@@ -83,7 +83,7 @@ func install(ctx context.Context) {
 
 // expectShutOut waits until the agent has frozen, and asks that for a while nothing comes or goes in the cluster. An API
 // server that knows the agent's certificate and no right of any user says 403, as one does whose cluster is denied.
-func expectShutOut(ctx context.Context, was world) {
+func expectShutOut(ctx context.Context, was snapshot) {
 	GinkgoHelper()
 	shutOut := fleettest.Frozenz{Frozen: true, Reason: v1alpha1.ReasonDenied}
 	Eventually(ctx, func(g Gomega, ctx context.Context) {

@@ -189,12 +189,12 @@ func acknowledge(ctx context.Context, hub *fleettest.Fleet, name string) {
 	Expect(code).To(Equal(4), output)
 }
 
-// world is what there is in busy, by UID: the name, and whether it goes.
-type world map[types.UID]string
+// snapshot is what there is in busy, by UID: the name, and whether it goes.
+type snapshot map[types.UID]string
 
 // look sees the pods and Nodes of all Machines.
-func look(ctx context.Context, g Gomega) world {
-	seen := world{}
+func look(ctx context.Context, g Gomega) snapshot {
+	seen := snapshot{}
 	note := func(object client.Object, kind string) {
 		seen[object.GetUID()] = kind + " " + object.GetName()
 		if object.GetDeletionTimestamp() != nil {
@@ -215,8 +215,8 @@ func look(ctx context.Context, g Gomega) world {
 }
 
 // machines sees the Machines of busy on a hub.
-func machines(ctx context.Context, g Gomega, hub *fleettest.Fleet) world {
-	seen, list := world{}, &v1alpha1.MachineList{}
+func machines(ctx context.Context, g Gomega, hub *fleettest.Fleet) snapshot {
+	seen, list := snapshot{}, &v1alpha1.MachineList{}
 	g.Expect(hub.HubClient.List(ctx, list, client.InNamespace(busy.Name))).To(Succeed())
 	for i := range list.Items {
 		seen[list.Items[i].UID] = list.Items[i].Name
@@ -228,7 +228,7 @@ func machines(ctx context.Context, g Gomega, hub *fleettest.Fleet) world {
 }
 
 // expectStill asks that for a while nothing comes or goes, in the cluster and on the hub.
-func expectStill(ctx context.Context, hub *fleettest.Fleet, was world) {
+func expectStill(ctx context.Context, hub *fleettest.Fleet, was snapshot) {
 	GinkgoHelper()
 	known := machines(ctx, NewWithT(GinkgoT()), hub)
 	Consistently(ctx, func(g Gomega, ctx context.Context) {

@@ -207,7 +207,7 @@ func loseMachines(ctx context.Context, deployment *v1alpha1.MachineDeployment) {
 }
 
 // stays asks that nothing of what was there has gone.
-func stays(ctx context.Context, was world) {
+func stays(ctx context.Context, was snapshot) {
 	GinkgoHelper()
 	now := look(ctx, NewWithT(GinkgoT()))
 	for uid, what := range was {
