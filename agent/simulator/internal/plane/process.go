@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/klog/v2"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/queuemetrics"
 )
 
 const (
@@ -33,6 +35,10 @@ var processFlags = []string{"feature-gates", "emulated-version", "min-compatibil
 var featureGates = []string{
 	// There is no other API server to pass requests on to, and looking for one costs a write every ten seconds.
 	"UnknownVersionInteroperabilityProxy=false",
+	// It compares caches with etcd every few minutes, by listing all objects of both.
+	"DetectCacheInconsistency=false",
+	// It decodes the events of each resource in goroutines of its own, for many thousand writes a second.
+	"ConcurrentWatchObjectDecode=false",
 }
 
 // shared is what the clusters of this process have in common.
@@ -81,6 +87,9 @@ func Setup(minor string) error {
 	}
 	if err := errors.Join(registry.Validate()...); err != nil {
 		return fmt.Errorf("emulating Kubernetes %s: %w", minor, err)
+	}
+	if err := queuemetrics.TurnOff(); err != nil {
+		return err
 	}
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 	if err := os.Setenv("GODEBUG", strings.TrimPrefix(os.Getenv("GODEBUG")+","+traceLabels, ",")); err != nil {
