@@ -3,6 +3,7 @@ package conditions
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -38,7 +39,11 @@ func Conclude(list *[]metav1.Condition, facts []metav1.Condition, table []Part, 
 		meta.RemoveStatusCondition(&all, fact.Type)
 		all = append(all, fact)
 	}
-	Set(list, Summarize(all, table, generation), now)
+	ready := Summarize(all, table, generation)
+	for _, fact := range facts { // Its type is no condition that a reader could look up.
+		ready.Message = strings.TrimPrefix(ready.Message, fact.Type+": ")
+	}
+	Set(list, ready, now)
 	setCondition(list, progressCondition(all, table, generation), now)
 }
 

@@ -3,7 +3,6 @@ package reader
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -61,9 +60,6 @@ func Report(s *Scope, d Decision, now time.Time) {
 	status.Message = progress.Message
 	if ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ReadyCondition); ready.Status != metav1.ConditionTrue {
 		status.Message = ready.Message
-		for _, fact := range facts {
-			status.Message = strings.TrimPrefix(status.Message, fact.Type+": ")
-		}
 	}
 }
 
