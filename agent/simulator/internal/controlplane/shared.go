@@ -45,6 +45,17 @@ func (o *Options) isShared(component string) bool {
 	return o.Shared != nil && component != Podhost
 }
 
+// sharedKillWait is how long a component that runs as a function may take to end when nothing of it is waited for any more.
+const sharedKillWait = 30 * time.Second
+
+// killWait is how long to wait for the end of a component that was killed, 0 for the usual time.
+func (o *Options) killWait(component string) time.Duration {
+	if o.isShared(component) {
+		return sharedKillWait
+	}
+	return 0
+}
+
 // isolation is what the cluster's components share.
 func (o *Options) isolation() string {
 	if o.Shared == nil {

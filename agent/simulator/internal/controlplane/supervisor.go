@@ -251,6 +251,7 @@ func (s *supervisor) makeUnits() error {
 			Healthy:  s.checks[component],
 			OnChange: s.writeReady,
 			Grace:    graces[component],
+			KillWait: s.options.killWait(component),
 		})
 	}
 	return nil

@@ -32,8 +32,7 @@ const (
 	// would be the collector's.
 	garbagePercentage = "75"
 	hostGrace         = 5 * time.Second
-	// statusMode lets other users read what "local status" shows.
-	statusMode = 0o600
+	statusMode        = 0o600
 )
 
 // Options say what group to run. Dir, Executable and ChildArg are needed.

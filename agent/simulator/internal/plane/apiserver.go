@@ -33,7 +33,7 @@ func runAPIServer(ctx context.Context, run *Run) error {
 	defer listener.endConnections()
 	run.onSever(listener.endConnections)
 	server.SecureServing.Listener = listener
-	name, err := cache.NewInformerName(run.id())
+	name, err := cache.NewInformerName(run.label)
 	if err != nil {
 		return fmt.Errorf("naming informers: %w", err)
 	}

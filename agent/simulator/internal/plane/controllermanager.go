@@ -64,7 +64,7 @@ func runControllerManager(ctx context.Context, run *Run) error {
 	completed.EventBroadcaster.StartStructuredLogging(0)
 	completed.EventBroadcaster.StartRecordingToSink(&v1core.EventSinkImpl{Interface: completed.Client.CoreV1().Events("")})
 	defer completed.EventBroadcaster.Shutdown()
-	name, err := cache.NewInformerName(run.id())
+	name, err := cache.NewInformerName(run.label)
 	if err != nil {
 		return fmt.Errorf("naming informers: %w", err)
 	}

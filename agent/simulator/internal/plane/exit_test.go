@@ -1,9 +1,11 @@
 package plane
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	"k8s.io/klog/v2"
@@ -66,5 +68,36 @@ func TestATraceTellsWhoHasPanicked(t *testing.T) {
 	}
 	if got := FailedComponent("goroutine 1 {\"component\": \"c3/kube-scheduler#17\"}:\n"); got != "" {
 		t.Errorf("without a panic: %q", got)
+	}
+}
+
+func TestWhatAComponentSaysIsInItsLog(t *testing.T) {
+	if err := Setup(""); err != nil {
+		t.Fatal(err)
+	}
+	functions["talks"] = func(ctx context.Context, _ *Run) error {
+		klog.Info("without a logger")
+		klog.FromContext(ctx).Info("with a logger")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			klog.Background().Error(nil, "in a goroutine")
+		}()
+		<-done
+		return nil
+	}
+	t.Cleanup(func() { delete(functions, "talks") })
+	var log bytes.Buffer
+	run, err := Start(Component{Cluster: "c1", Name: "talks", Log: &log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"without a logger", "with a logger", "in a goroutine"} {
+		if got := strings.Count(log.String(), want); got != 1 {
+			t.Errorf("%q is %d times in\n%s", want, got, &log)
+		}
 	}
 }

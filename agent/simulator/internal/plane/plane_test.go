@@ -3,9 +3,12 @@ package plane_test
 import (
 	"context"
 	"errors"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"net"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -122,6 +125,7 @@ func TestPlanes(t *testing.T) {
 		}
 		controlsPods(t, clusters[0])
 	})
+	t.Run("one that holds its requests does not hold up the others", func(t *testing.T) { holdsRequests(t, clusters) })
 	for _, c := range clusters {
 		c.end(t)
 	}
@@ -250,4 +254,55 @@ func listsOf(t *testing.T, c *cluster) int {
 		}
 	}
 	return count
+}
+
+const (
+	// heldRequests is more than an API server works on at once, max-mutating-requests-inflight.
+	heldRequests = 120
+	// neighbourBound is how long a write and its watch may take beside a cluster whose requests are all held, and heldStopBound how
+	// long that cluster may take to stop: the graces of its components together.
+	neighbourBound = 5 * time.Second
+	heldStopBound  = 20 * time.Second
+)
+
+// holdsRequests lets all requests to the first cluster wait for a webhook that never answers, and stops the cluster.
+func holdsRequests(t *testing.T, clusters []*cluster) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	url, fail, none, seconds := "https://"+silent.Addr().String(), admissionv1.Fail, admissionv1.SideEffectClassNone, int32(30)
+	client := clusters[0].client(t)
+	hook := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "silent"}, Webhooks: []admissionv1.ValidatingWebhook{{
+		Name: "silent.example.com", FailurePolicy: &fail, SideEffects: &none, TimeoutSeconds: &seconds, AdmissionReviewVersions: []string{"v1"},
+		ClientConfig: admissionv1.WebhookClientConfig{URL: &url},
+		Rules: []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{admissionv1.Create}, Rule: admissionv1.Rule{
+			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
+		}}},
+	}}}
+	if _, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), hook, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var held sync.WaitGroup
+	for range heldRequests {
+		held.Go(func() {
+			_, _ = client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "held-"}}, metav1.CreateOptions{})
+		})
+	}
+	if conn, err := silent.Accept(); err == nil {
+		defer conn.Close() // The first one is held.
+	}
+	neighbour := beat(t, clusters[1])
+	began := time.Now()
+	clusters[0].end(t)
+	if took := time.Since(began); took > heldStopBound {
+		t.Errorf("the stop of %s took %s", clusters[0].name, took)
+	}
+	held.Wait()
+	neighbour.finish(t, clusters[1].name)
+	if neighbour.slowest > neighbourBound {
+		t.Errorf("a write to %s took %s", clusters[1].name, neighbour.slowest)
+	}
+	clusters[0] = start(t, clusters[0].name, clusters[0].dir)
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -97,7 +98,37 @@ func Setup(minor string) error {
 	}
 	klog.OsExit = exitComponent
 	process.minor = minor
+	return routeLogs()
+}
+
+// routeLogs lets what components say without a logger of their own go to their logs too.
+func routeLogs() error {
+	flags := flag.NewFlagSet("logs", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	for name, value := range map[string]string{"logtostderr": "false", "one_output": "true", "stderrthreshold": "FATAL"} {
+		if err := flags.Set(name, value); err != nil {
+			return fmt.Errorf("routing logs: %w", err)
+		}
+	}
+	klog.SetOutput(logRouter{})
 	return nil
+}
+
+// logRouter writes to the log of the component whose goroutine calls it.
+type logRouter struct{}
+
+func (logRouter) Write(content []byte) (int, error) {
+	if run := process.findRun(ownLabel()); run != nil {
+		return run.component.Log.Write(content)
+	}
+	return os.Stderr.Write(content)
+}
+
+// findRun returns the run with the label, if it has not ended.
+func (s *shared) findRun(label string) *Run {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.runs[label]
 }
 
 // Minor is the Kubernetes minor of the code, such as 1.37.
@@ -137,10 +168,7 @@ func exitComponent(code int) {
 	if caller == "" {
 		os.Exit(code)
 	}
-	process.mutex.Lock()
-	run := process.runs[caller]
-	process.mutex.Unlock()
-	if run != nil {
+	if run := process.findRun(caller); run != nil {
 		run.exitRun(fmt.Sprintf("code %d", code))
 	}
 	fmt.Fprintf(os.Stderr, "%s has ended, and wanted to exit the process with code %d\n", caller, code)

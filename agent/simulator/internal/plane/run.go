@@ -44,7 +44,7 @@ type Component struct {
 	Name string
 	// Args is the command line.
 	Args []string
-	// Log takes what the component says with a logger of its own. What it says without goes to the log of the process.
+	// Log takes what the component says.
 	Log io.Writer
 }
 

@@ -20,7 +20,7 @@ func runScheduler(ctx context.Context, run *Run) error {
 	if err := parseFlags(*scheduler.Flags, run.component.Args); err != nil {
 		return err
 	}
-	name, err := cache.NewInformerName(run.id())
+	name, err := cache.NewInformerName(run.label)
 	if err != nil {
 		return fmt.Errorf("naming informers: %w", err)
 	}

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,10 +48,11 @@ func (u *Unit) Stop(ctx context.Context) error {
 	if err := u.signalRun(syscall.SIGKILL); err != nil {
 		return err
 	}
-	killCtx, cancelKill := context.WithTimeout(context.WithoutCancel(ctx), killWait)
+	patience := cmp.Or(u.options.KillWait, killWait)
+	killCtx, cancelKill := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancelKill()
 	if err := u.waitGone(killCtx); err != nil {
-		return fmt.Errorf("stopping %s: it did not end within %s of being killed", u.options.Name, killWait)
+		return fmt.Errorf("stopping %s: it did not end within %s of being killed", u.options.Name, patience)
 	}
 	return nil
 }

@@ -47,6 +47,8 @@ type Options struct {
 	OnChange func()
 	// Grace is the time that a run has to end after SIGTERM before SIGKILL.
 	Grace time.Duration
+	// KillWait is how long a stop waits after SIGKILL, default 5 seconds. What runs as a function takes longer to end than a process.
+	KillWait time.Duration
 }
 
 // Status is what is known of a unit.
