@@ -32,7 +32,7 @@ import (
 
 var environment *testenv.Environment
 
-func TestMain(m *testing.M) { testenv.Main(m, &environment, testenv.WithoutWatchCache...) }
+func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
 
 const testLabel = "test"
 

@@ -25,8 +25,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
-	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
-	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
 // ErrRefused is what Refuse answers.
@@ -78,20 +76,6 @@ func RunInParallel(t *testing.T) {
 
 // Name is a name that no other test has.
 func Name() string { return "c-" + rand.String(8) }
-
-// Client is a direct client of an administrator. The hub's own namespace is there.
-func Client(t testing.TB, environment *testenv.Environment) client.WithWatch {
-	t.Helper()
-	c, err := client.NewWithWatch(environment.Config, client.Options{Scheme: scheme.New(), Mapper: environment.Client.RESTMapper()})
-	if err != nil {
-		t.Fatalf("making a client: %v", err)
-	}
-	own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubNamespace}}
-	if err := c.Create(context.Background(), own); client.IgnoreAlreadyExists(err) != nil {
-		t.Fatalf("creating the hub's namespace: %v", err)
-	}
-	return c
-}
 
 // Writes counts writes by what they are, such as "create Machine" or "patch Machine/status".
 type Writes struct {

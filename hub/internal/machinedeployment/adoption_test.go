@@ -51,11 +51,8 @@ func TestAdoptsSetsThatItsSelectorMatches(t *testing.T) {
 	f.Expect(same.Labels).To(HaveKeyWithValue(v1alpha1.AutoscalerDeploymentNameLabel, "pool"))
 }
 
-// aware has the garbage collector started again, once. It looks only every 30 seconds which kinds there are, and this
-// package's were installed after its start.
-var aware = sync.OnceValue(func() error {
-	return environment.Cluster.Component(context.Background(), "kill", "kube-controller-manager")
-})
+// aware has the garbage collector know this package's kinds.
+var aware = sync.OnceValue(func() error { return environment.AwareCollector(context.Background()) })
 
 // recreate deletes the deployment without its sets, as kubectl delete --cascade=orphan does, and makes another one of the
 // same name.

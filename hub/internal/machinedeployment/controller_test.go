@@ -28,7 +28,7 @@ import (
 
 var environment *testenv.Environment
 
-func TestMain(m *testing.M) { testenv.Main(m, &environment, testenv.WithoutWatchCache...) }
+func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
 
 // env is both controllers, and a deployment in a cluster of its own.
 type env struct {

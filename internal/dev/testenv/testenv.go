@@ -117,13 +117,25 @@ func (e *Environment) installKindsOnce(ctx context.Context) error {
 	if err := config.InstallCRDs(ctx, e.Client, config.CRDs, "crd"); err != nil {
 		return err
 	}
+	if err := e.restartCollector(ctx); err != nil {
+		return err
+	}
 	_, err = note.WriteString("installed\n")
 	return err
 }
 
-// WithoutWatchCache has the API server answer each list from etcd. A list from the watch cache waits until that has seen the last write to
-// any kind, which it asks for every 100 ms: tests that write one kind and list another would wait again and again.
-var WithoutWatchCache = []string{"--apiserver-arg", "watch-cache=false"}
+// AwareCollector returns when the garbage collector knows Hollowfleet's kinds, or is about to: it looks only every 30 seconds which kinds
+// there are. That of a shared control plane has been started since they were installed.
+func (e *Environment) AwareCollector(ctx context.Context) error {
+	if e.shared {
+		return nil
+	}
+	return e.restartCollector(ctx)
+}
+
+func (e *Environment) restartCollector(ctx context.Context) error {
+	return e.Cluster.Component(ctx, "kill", "kube-controller-manager")
+}
 
 // Start starts a control plane without scheduler and podhost, which are of no use to controllers of the hub. Args are for the program
 // simcluster. The caller must Stop it.
