@@ -38,7 +38,7 @@ type env struct {
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	f := &env{WithT: NewWithT(t), t: t, client: hubtest.Client(t, environment)}
+	f := &env{WithT: NewWithT(t), t: t, client: hubtest.CachedClient(t, environment)}
 	namespace := hubtest.Name()
 	hubtest.Create(t, f.client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	f.class = &v1alpha1.MachineClass{

@@ -62,7 +62,7 @@ type fixture struct {
 func newFixture(t *testing.T, clusters int, change func(*v1alpha1.MachineFleet)) *fixture {
 	t.Helper()
 	hubtest.RunInParallel(t)
-	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), agents: &freeze.Agents{}, events: events.NewFakeRecorder(1000)}
+	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.CachedClient(t, environment), agents: &freeze.Agents{}, events: events.NewFakeRecorder(1000)}
 	f.clock = testclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 123456789, time.UTC))
 	name := hubtest.Name()
 	for range clusters {

@@ -19,27 +19,35 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
-// clients are those that Client returned, by their environment: all tests of a package have the same one.
-var clients sync.Map
-
-// Client is a client of an administrator. Like the hub's, it reads the kinds that tests read most from a cache, but a write returns only
-// when the cache has it: it reads nothing as it was before a write of its own. What others write, such as the garbage collector, and
-// what DeleteAllOf deletes, it reads a moment later.
+// Client is a direct client of an administrator.
 func Client(t testing.TB, environment *testenv.Environment) client.WithWatch {
 	t.Helper()
-	made, _ := clients.LoadOrStore(environment, sync.OnceValues(func() (client.WithWatch, error) { return newClient(environment) }))
-	c, err := made.(func() (client.WithWatch, error))()
+	c, err := client.NewWithWatch(environment.Config, client.Options{Scheme: scheme.New(), Mapper: environment.Client.RESTMapper()})
 	if err != nil {
 		t.Fatalf("making a client: %v", err)
 	}
 	return c
 }
 
-func newClient(environment *testenv.Environment) (client.WithWatch, error) {
-	direct, err := client.NewWithWatch(environment.Config, client.Options{Scheme: scheme.New(), Mapper: environment.Client.RESTMapper()})
+// clients are those that CachedClient returned, by their environment: all tests of a package have the same one.
+var clients sync.Map
+
+// CachedClient is Client for tests whose controllers write with it and nobody else does. Like the hub's, it reads the kinds that tests read
+// most from a cache, but a write returns only when the cache has it: it reads nothing as it was before a write of its own. What others
+// write, such as the garbage collector, and what DeleteAllOf deletes, it reads a moment later.
+func CachedClient(t testing.TB, environment *testenv.Environment) client.WithWatch {
+	t.Helper()
+	made, _ := clients.LoadOrStore(environment, sync.OnceValues(func() (client.WithWatch, error) {
+		return newCachedClient(Client(t, environment), environment)
+	}))
+	c, err := made.(func() (client.WithWatch, error))()
 	if err != nil {
-		return nil, err
+		t.Fatalf("making a client with a cache: %v", err)
 	}
+	return c
+}
+
+func newCachedClient(direct client.WithWatch, environment *testenv.Environment) (client.WithWatch, error) {
 	cached, err := cache.New(environment.Config, cache.Options{Scheme: scheme.New(), Mapper: environment.Client.RESTMapper()})
 	if err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ type env struct {
 
 func newEnv(t *testing.T, clusters int, change func(*v1alpha1.LoadTestSpec)) *env {
 	t.Helper()
-	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), refuse: map[string]bool{}}
+	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.CachedClient(t, environment), refuse: map[string]bool{}}
 	name := hubtest.Name()
 	for range clusters {
 		cluster := hubtest.Cluster(t, f.direct)

@@ -51,7 +51,7 @@ type env struct {
 func newEnv(t *testing.T, replicas int32, stale *interceptor.Funcs) *env {
 	t.Helper()
 	hubtest.RunInParallel(t)
-	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &freeze.Agents{}}
+	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.CachedClient(t, environment), events: events.NewFakeRecorder(1000), agents: &freeze.Agents{}}
 	f.cluster = hubtest.Cluster(t, f.direct)
 	f.clock = testclock.NewFakePassiveClock(time.Now())
 	labels := map[string]string{"app": "x"}

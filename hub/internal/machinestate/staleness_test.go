@@ -39,7 +39,7 @@ type env struct {
 // newEnv makes a cluster that is well, with so many Machines that are ready.
 func newEnv(t *testing.T, machines int) *env {
 	t.Helper()
-	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment)}
+	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.CachedClient(t, environment)}
 	f.cluster = hubtest.Cluster(t, f.direct)
 	f.say(v1alpha1.ClusterJoinedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
 	f.say(v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed)
