@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,12 +21,16 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
-// Client is a direct client of an administrator.
+// Client is a direct client of an administrator. The hub's own namespace is there.
 func Client(t testing.TB, environment *testenv.Environment) client.WithWatch {
 	t.Helper()
 	c, err := client.NewWithWatch(environment.Config, client.Options{Scheme: scheme.New(), Mapper: environment.Client.RESTMapper()})
 	if err != nil {
 		t.Fatalf("making a client: %v", err)
+	}
+	own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubNamespace}}
+	if err := c.Create(context.Background(), own); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatalf("creating the hub's namespace: %v", err)
 	}
 	return c
 }
