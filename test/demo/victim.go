@@ -28,7 +28,7 @@ func (d *demo) pickVictim(ctx context.Context, member *member) (*v1alpha1.Machin
 	for _, machine := range machines.Items {
 		for _, pod := range pods.Items {
 			if pod.Labels[v1alpha1.MachineNameLabel] == machine.Name && pod.Status.PodIP != "" {
-				pid, err := localfleet.HollowNodeProcess(pod.Status.PodIP)
+				pid, err := localfleet.HollowNodeProcess(pod.Name)
 				return &machine, pid, err
 			}
 		}

@@ -38,7 +38,8 @@ func TestRequestsWithoutAnObjectAreNotSilent(t *testing.T) {
 				b.Expect(status.Message).To(ContainSubstring(want))
 			}
 			if len(test.want) > 0 {
-				b.Expect(status.Verdict).To(Equal(v1alpha1.LoadMissed))
+				// On a busy machine the agent may have stalled as well, which makes the run Invalid.
+				b.Expect(status.Verdict).To(BeElementOf(v1alpha1.LoadMissed, v1alpha1.LoadInvalid), status.Message)
 			} else {
 				b.Expect(status.Verdict).To(BeElementOf(v1alpha1.LoadVerdict(""), v1alpha1.LoadInvalid))
 			}

@@ -119,24 +119,23 @@ func (f *Fleet) StartAgent(ctx context.Context, member *Member) error {
 	return nil
 }
 
-// HollowNodeProcess returns the process ID of the hollow node whose pod has the address. Addresses of pods are
-// unique on this machine.
-func HollowNodeProcess(address string) (int, error) {
-	commandLines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+// HollowNodeProcess returns the process ID of the hollow node of a pod. The node has to have a process of its own.
+func HollowNodeProcess(pod string) (int, error) {
+	environments, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
-		return 0, fmt.Errorf("looking for the process at %s: %w", address, err)
+		return 0, fmt.Errorf("looking for the process of pod %s: %w", pod, err)
 	}
-	for _, path := range commandLines {
+	for _, path := range environments {
 		content, err := os.ReadFile(path)
 		if err != nil {
-			continue // It ended meanwhile.
+			continue // It has ended, or belongs to another user.
 		}
-		arguments := bytes.Split(content, []byte{0})
-		if slices.ContainsFunc(arguments, func(a []byte) bool { return string(a) == "--bind-address="+address }) {
+		variables := bytes.Split(content, []byte{0})
+		if slices.ContainsFunc(variables, func(v []byte) bool { return string(v) == "HOSTNAME="+pod }) {
 			return strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		}
 	}
-	return 0, fmt.Errorf("no process is bound to the pod's address %s", address)
+	return 0, fmt.Errorf("pod %s has no process of its own", pod)
 }
 
 // Heartbeats is how often the Nodes of a fleet report.

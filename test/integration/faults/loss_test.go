@@ -111,7 +111,7 @@ func theNewOne(machines []v1alpha1.Machine, olds []string) string {
 // wait until the Node is missed. revive lets it continue, and say by itself that it is Ready.
 func loseNode(ctx context.Context, member *localfleet.Member, name string) (revive func(context.Context)) {
 	GinkgoHelper()
-	pid, err := localfleet.HollowNodeProcess(fleettest.PodOf(ctx, NewWithT(GinkgoT()), member, name).Status.PodIP)
+	pid, err := localfleet.HollowNodeProcess(fleettest.PodOf(ctx, NewWithT(GinkgoT()), member, name).Name)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(syscall.Kill(pid, syscall.SIGSTOP)).To(Succeed())
 	stopped := true

@@ -57,7 +57,7 @@ var _ = Describe("A MachineDeployment that replaces its Machines", func() {
 		p := newPool(ctx, "deadlock", 2, rolling(1, 0))
 		ill := p.machines(ctx)[0]
 		pod := fleettest.PodOf(ctx, NewWithT(GinkgoT()), p.member, ill.Name)
-		pid, err := localfleet.HollowNodeProcess(pod.Status.PodIP)
+		pid, err := localfleet.HollowNodeProcess(pod.Name)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(syscall.Kill(pid, syscall.SIGSTOP)).To(Succeed())
 		Eventually(ctx, func(g Gomega, ctx context.Context) {

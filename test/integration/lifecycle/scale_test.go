@@ -90,7 +90,7 @@ var _ = Describe("A MachineDeployment", func() {
 		history, err := watching.Watch(ctx, &v1alpha1.MachineList{}, client.InNamespace(member.Name), client.MatchingLabels{fleettest.PoolLabel: "killed"})
 		Expect(err).NotTo(HaveOccurred())
 		defer history.Stop()
-		pid, err := localfleet.HollowNodeProcess(fleettest.PodOf(ctx, NewWithT(GinkgoT()), member, machine.Name).Status.PodIP)
+		pid, err := localfleet.HollowNodeProcess(fleettest.PodOf(ctx, NewWithT(GinkgoT()), member, machine.Name).Name)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
 		ready := true

@@ -79,7 +79,6 @@ func (n *node) run(ctx context.Context) error {
 	}
 	monitor.useKubelet(k)
 	n.startKubelet(ctx, k, dependencies)
-	cancel()
 	return n.unlessEnded(ctx, n.watchKubelet(ctx, monitor, own))
 }
 
@@ -101,8 +100,6 @@ func (n *node) watchKubelet(ctx context.Context, monitor *health, own *identity.
 			}
 		case err := <-n.registration.lost:
 			return err
-		case <-n.options.Kill:
-			n.life.endNode()
 		case <-n.life.ended:
 			return nil
 		case <-ctx.Done():
@@ -111,7 +108,7 @@ func (n *node) watchKubelet(ctx context.Context, monitor *health, own *identity.
 	}
 }
 
-// untilKilled returns a context that ends when the node is killed as well, for as long as the node does not watch for that itself.
+// untilKilled returns a context that ends when the node is killed as well. The renewal of its certificate lives as long as that.
 func (n *node) untilKilled(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
