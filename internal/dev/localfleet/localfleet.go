@@ -231,7 +231,7 @@ func (f *Fleet) startControlPlane(ctx context.Context, name string, components [
 	}
 	if group == nil {
 		if err := f.recordProcess(cluster.Process); err != nil {
-			return nil, nil, errors.Join(err, cluster.Stop())
+			return nil, nil, errors.Join(err, cluster.Stop()) //nolint:contextcheck // It is stopped when ctx has ended, too.
 		}
 	}
 	f.reportProgress("%s: control plane ready", name)

@@ -132,7 +132,7 @@ func (h *host) handleSignal(writer http.ResponseWriter, request *http.Request) {
 }
 
 // runLog passes on what a component says until its run has ended. What goroutines that stay say later is dropped, and what is said
-// before the answer has begun waits for that.
+// before the answer has started waits for that.
 type runLog struct {
 	mutex      sync.Mutex
 	writer     http.ResponseWriter

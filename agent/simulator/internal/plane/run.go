@@ -48,7 +48,7 @@ type Component struct {
 	Log io.Writer
 }
 
-// function runs a component until the context ends. It calls healthy when the component has begun to do its job.
+// function runs a component until the context ends. It calls healthy when the component has started to do its job.
 type function func(ctx context.Context, run *Run) error
 
 var functions = map[string]function{

@@ -113,7 +113,7 @@ func TestExitCodes(t *testing.T) {
 		o.Images["nothing"] = t.TempDir()
 		o.Images["old"] = t.TempDir()
 	})
-	// A hollow-node of before packs knows no such command.
+	// A hollow-node from before packs knows no such command.
 	if err := os.Symlink("/bin/ls", filepath.Join(h.options.Images["old"], program)); err != nil { // Its exit code is that of bad usage.
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestExitCodes(t *testing.T) {
 		"killed":   {"die alone", 137, 9, image, "Error", ""},
 		"panicked": {"panic alone", 2, 0, image, "Error", ""},
 		"nothing":  {"", 128, 0, "nothing", "StartError", "hollow-node: no such file"},
-		"old":      {"", 128, 0, "old", "StartError", "a hollow-node of before packs cannot run here; give --image a directory with the one of this release"},
+		"old":      {"", 128, 0, "old", "StartError", "a hollow-node from before packs cannot run here; give --image a directory with the one of this release"},
 	} {
 		h.createSecret(name, test.words)
 		pod := h.pod(name)

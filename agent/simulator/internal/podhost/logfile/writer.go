@@ -86,7 +86,7 @@ func (w *Writer) Write(output []byte) (int, error) {
 	return len(output), nil
 }
 
-// writePending writes the line that was begun. The caller holds the lock.
+// writePending writes the line that was started. The caller holds the lock.
 func (w *Writer) writePending(tag string) {
 	record := fmt.Appendf(nil, "%s stderr %s %s\n", time.Now().UTC().Format(stampFormat), tag, w.pending)
 	w.pending = w.pending[:0]

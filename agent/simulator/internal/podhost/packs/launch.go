@@ -130,7 +130,7 @@ func (p *running) whyNot() string {
 	if p.exit.Code != usage {
 		return ""
 	}
-	return fmt.Sprintf(": a hollow-node of before packs cannot run here; give --image a directory with the one of this release in place of %s", p.image)
+	return fmt.Sprintf(": a hollow-node from before packs cannot run here; give --image a directory with the one of this release in place of %s", p.image)
 }
 
 // awaitEnd waits for the end of a pack's process.

@@ -115,7 +115,7 @@ func isMarked(path string) bool {
 	return err == nil || errors.Is(err, owneddir.ErrBusy)
 }
 
-// makeOutside makes the directory anew on another file system, where it stays.
+// makeOutside recreates the directory on another file system, where it stays.
 func makeOutside(dataDir string, r record) (*owneddir.Directory, error) {
 	owned, err := take(r.Base)
 	if err != nil {
