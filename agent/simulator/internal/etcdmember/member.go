@@ -53,7 +53,7 @@ func Run(args []string, log io.Writer) error {
 }
 
 // Start starts the member. The arguments are etcd's own flags and --socket-dir. The member serves on a unix socket only: a
-// user who can enter the socket directory may use it. A member that cannot go on, because the disk is full for instance, calls exit, which
+// user who can enter the socket directory may use it. A member that cannot continue, because the disk is full for instance, calls exit, which
 // must not return; with nil it exits the process.
 func Start(args []string, log io.Writer, exit func(reason string)) (*Member, error) {
 	config, err := readFlags(args)
