@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -272,12 +272,12 @@ func holdsRequests(t *testing.T, clusters []*cluster) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	url, fail, none, seconds := "https://"+silent.Addr().String(), admissionv1.Fail, admissionv1.SideEffectClassNone, int32(30)
+	url, fail, none, seconds := "https://"+silent.Addr().String(), admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone, int32(30)
 	client := clusters[0].client(t)
-	hook := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "silent"}, Webhooks: []admissionv1.ValidatingWebhook{{
+	hook := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "silent"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 		Name: "silent.example.com", FailurePolicy: &fail, SideEffects: &none, TimeoutSeconds: &seconds, AdmissionReviewVersions: []string{"v1"},
-		ClientConfig: admissionv1.WebhookClientConfig{URL: &url},
-		Rules: []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{admissionv1.Create}, Rule: admissionv1.Rule{
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url},
+		Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create}, Rule: admissionregistrationv1.Rule{
 			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
 		}}},
 	}}}
