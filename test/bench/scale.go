@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -195,7 +196,11 @@ func withFleet(ctx context.Context, opts scaleOptions, mode scaleMode, clusters,
 	}
 	defer func() {
 		_, downErr := hollow(context.WithoutCancel(ctx), "down", "--dir", dir)
-		err = errors.Join(err, downErr, os.RemoveAll(dir))
+		// A fleet that ended has taken its directory with it; what is left in one that did not is not touched.
+		if removeErr := os.Remove(dir); !errors.Is(removeErr, fs.ErrNotExist) {
+			downErr = errors.Join(downErr, removeErr)
+		}
+		err = errors.Join(err, downErr)
 	}()
 	args := append([]string{
 		"up", "--dir", dir, "--temporary-dir", "--bin-dir", opts.binDir, "--while-pid", strconv.Itoa(os.Getpid()), "-o", "json",

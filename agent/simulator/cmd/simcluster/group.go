@@ -28,6 +28,8 @@ DIR/status.json says so, and DIR/planes.log has the trace.
 Not isolated are: feature gates and log levels, and what /metrics says of anything but
 requests to the API server. A component cannot be killed or paused alone.`
 
+var errNoGroupDir = usageError(errors.New("--dir is needed"))
+
 func newGroupCommand() *cobra.Command {
 	options := group.Options{}
 	command := &cobra.Command{
@@ -40,7 +42,7 @@ func newGroupCommand() *cobra.Command {
 		Args: usageArguments(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			if options.Dir == "" {
-				return usageError(errors.New("--dir is needed"))
+				return errNoGroupDir
 			}
 			if err := controlplane.ValidateMinor(options.EmulatedVersion); err != nil {
 				return err
@@ -70,6 +72,9 @@ func newGroupStatusCommand() *cobra.Command {
 		Example: "  simcluster group status --dir /tmp/group",
 		Args:    usageArguments(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
+			if dir == "" {
+				return errNoGroupDir
+			}
 			status, err := group.FetchStatus(command.Context(), dir)
 			if err != nil {
 				return err
@@ -92,6 +97,9 @@ func newGroupStopCommand() *cobra.Command {
 		Example: "  simcluster group stop --dir /tmp/group",
 		Args:    usageArguments(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
+			if dir == "" {
+				return errNoGroupDir
+			}
 			ctx, cancel := context.WithTimeout(command.Context(), timeout)
 			defer cancel()
 			status, err := group.FetchStatus(ctx, dir)

@@ -124,7 +124,7 @@ func act(ctx context.Context, unit *process.Unit, action Action) error {
 func (s *supervisor) clusterStatus(ctx context.Context) Status {
 	status := Status{
 		Name: s.cluster.Name, DataDir: s.layout.Root(), Server: s.cluster.serverURL(), Version: s.options.Version,
-		SupervisorPID: os.Getpid(), Isolation: s.options.isolation(), Group: s.options.groupDir(), Started: s.started.Load(), Components: map[string]ComponentStatus{},
+		SupervisorPID: os.Getpid(), Isolation: s.options.isolationMode(), Group: s.options.groupDir(), Started: s.started.Load(), Components: map[string]ComponentStatus{},
 	}
 	var checks sync.WaitGroup
 	var mutex sync.Mutex

@@ -56,8 +56,8 @@ func (o *Options) killWait(component string) time.Duration {
 	return 0
 }
 
-// isolation is what the cluster's components share.
-func (o *Options) isolation() string {
+// isolationMode is what the cluster's components share.
+func (o *Options) isolationMode() string {
 	if o.Shared == nil {
 		return IsolationProcess
 	}

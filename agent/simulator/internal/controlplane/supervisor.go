@@ -309,7 +309,7 @@ func (s *supervisor) writeReady() {
 		Components:      map[string]ReadyComponent{},
 		PodhostNode:     s.options.PodhostNode,
 		Version:         s.options.Version,
-		Isolation:       s.options.isolation(),
+		Isolation:       s.options.isolationMode(),
 		Group:           s.options.groupDir(),
 	}
 	for name, unit := range s.units {

@@ -25,7 +25,7 @@ import (
 const (
 	// clientSocket is made in the socket directory.
 	clientSocket = "etcd.sock"
-	// peerSocket is what the stored membership says. There is no other member, so nothing listens there.
+	// peerSocket is what the stored membership says. The only member has no peers, so nothing listens there.
 	peerSocket = "etcd-peer.sock"
 	// walSegmentBytes is preallocated twice by each member. etcd's own 64 MB
 	// would cost dozens of small clusters gigabytes of disk.

@@ -25,7 +25,7 @@ func FollowLoad() {
 	for last := time.Now(); ; {
 		<-time.After(lookPeriod)
 		now, before := time.Now(), load.processors
-		load.look(processorTime(), now.Sub(last), most)
+		load.chooseProcessors(processorTime(), now.Sub(last), most)
 		last = now
 		if load.processors != before {
 			runtime.GOMAXPROCS(load.processors)
@@ -41,8 +41,8 @@ type load struct {
 	quiet int
 }
 
-// look decides how many processors are used from now on, by the processor time that was used until now and the time since the last look.
-func (l *load) look(used, passed time.Duration, most int) {
+// chooseProcessors decides how many processors are used from now on, by the processor time that was used until now and the time since the last look.
+func (l *load) chooseProcessors(used, passed time.Duration, most int) {
 	share := (used - l.used).Seconds() / passed.Seconds()
 	l.used = used
 	l.quiet++

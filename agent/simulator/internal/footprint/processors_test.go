@@ -13,7 +13,7 @@ func TestAPackUsesASecondProcessorWhileItIsBusy(t *testing.T) {
 		t.Helper()
 		for range looks {
 			used += time.Duration(share * float64(lookPeriod))
-			l.look(used, lookPeriod, 2)
+			l.chooseProcessors(used, lookPeriod, 2)
 		}
 		if l.processors != want {
 			t.Errorf("after %d looks with %.1f of a processor: %d processors, want %d", looks, share, l.processors, want)

@@ -13,13 +13,14 @@ import (
 
 // Edge case: A group that is full, ends or emulates another version, and flags of a whole process.
 func TestAGroupTakesOnlyWhatFits(t *testing.T) {
-	full := make([]string, MaxClusters)
+	full := make([]member, MaxClusters)
 	for name, test := range map[string]struct {
 		group   *group
 		options controlplane.Options
 		want    string
 	}{
 		"full":            {&group{clusters: full}, controlplane.Options{}, "no more have room: start another one with"},
+		"a name twice":    {&group{clusters: []member{{"/other", "c1"}}}, controlplane.Options{Name: "c1"}, "has a cluster c1 already, in /other"},
 		"ending":          {&group{ending: true}, controlplane.Options{}, "is ending"},
 		"another version": {&group{}, controlplane.Options{EmulatedVersion: "1.36"}, "not 1.36: start another one with \"simcluster group --emulated-version 1.36"},
 		"an older group":  {&group{options: Options{EmulatedVersion: "1.36"}}, controlplane.Options{}, "emulates Kubernetes 1.36, not "},
@@ -33,7 +34,7 @@ func TestAGroupTakesOnlyWhatFits(t *testing.T) {
 		}
 		test.group.dir, test.group.options.Progress, test.options.DataDir = "/group", io.Discard, "/data"
 		before := len(test.group.clusters)
-		err := test.group.admit(test.options)
+		err := test.group.admitCluster(test.options)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}

@@ -145,11 +145,11 @@ func (r *remoteRun) Wait() error {
 	return errors.New(text)
 }
 
-// Signal ends the run, see plane.Run. A run or a process that has ended is no error.
+// Signal ends the run, see plane.Run. One that has ended already is not an error.
 func (r *remoteRun) Signal(signal syscall.Signal) error {
 	ctx, cancel := context.WithTimeout(context.Background(), signalPatience)
 	defer cancel()
-	response, err := r.ask(ctx, http.MethodPost, "/signals/"+strconv.Itoa(int(signal)))
+	response, err := r.askRun(ctx, http.MethodPost, "/signals/"+strconv.Itoa(int(signal)))
 	if err != nil {
 		return nil // Then the process has ended, and the run with it.
 	}
@@ -162,7 +162,7 @@ func (r *remoteRun) Signal(signal syscall.Signal) error {
 
 // Healthy returns nil if the component does its job.
 func (r *remoteRun) Healthy(ctx context.Context) error {
-	response, err := r.ask(ctx, http.MethodGet, "/health")
+	response, err := r.askRun(ctx, http.MethodGet, "/health")
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (r *remoteRun) Healthy(ctx context.Context) error {
 	return nil
 }
 
-func (r *remoteRun) ask(ctx context.Context, method, path string) (*http.Response, error) {
+func (r *remoteRun) askRun(ctx context.Context, method, path string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, url("/runs/"+r.id+path), nil)
 	if err != nil {
 		return nil, fmt.Errorf("asking about the run: %w", err)
@@ -193,7 +193,7 @@ func groupClient(dir string) (*http.Client, error) {
 	}
 	conn, err := net.Dial("unix", socket)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, fmt.Errorf("%w: there is no group in %s: start one with \"simcluster group --dir %s\"", controlplane.ErrNotRunning, dir, dir)
+		return nil, fmt.Errorf("%w: no group runs in %s: start one with \"simcluster group --dir %s\"", controlplane.ErrNotRunning, dir, dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("finding the group in %s: %w", dir, err)

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -68,6 +67,9 @@ type Status struct {
 	Log string `json:"log"`
 }
 
+// member is a cluster of a group. Its name is on what the process has for it alone, so no other may have it.
+type member struct{ dataDir, name string }
+
 // group is a running group.
 type group struct {
 	options Options
@@ -77,7 +79,7 @@ type group struct {
 	log     *process.LogFile
 
 	mutex    sync.Mutex
-	clusters []string
+	clusters []member
 	ending   bool
 	running  sync.WaitGroup
 	// output guards the lines of progress, told the last end of the process that was told.
@@ -115,7 +117,7 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	defer g.log.Close()
-	return errors.Join(g.serve(ctx), removeFiles(owned))
+	return errors.Join(g.runProcess(ctx), removeFiles(owned))
 }
 
 func dirError(err error) error {
@@ -137,7 +139,7 @@ func removeFiles(owned *owneddir.Directory) error {
 	return nil
 }
 
-func (g *group) serve(ctx context.Context) error {
+func (g *group) runProcess(ctx context.Context) error {
 	spawner := process.NewSpawner()
 	defer spawner.Close()
 	client := socketClient(filepath.Join(g.dir, hostSocket))
@@ -147,7 +149,7 @@ func (g *group) serve(ctx context.Context) error {
 			return spawner.Start(process.Command{
 				Path:   g.options.Executable,
 				Args:   []string{g.options.ChildArg, HostComponent, "--dir", g.dir, "--emulated-version", g.options.EmulatedVersion},
-				Env:    environment(),
+				Env:    processEnvironment(),
 				Dir:    g.dir,
 				Output: g.log,
 			})
@@ -186,7 +188,7 @@ func (g *group) serveRequests(ctx context.Context) error {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", func(writer http.ResponseWriter, _ *http.Request) { _, _ = writer.Write(encode(g.status())) })
+	mux.HandleFunc("GET /status", func(writer http.ResponseWriter, _ *http.Request) { _, _ = writer.Write(encode(g.currentStatus())) })
 	mux.HandleFunc("POST /clusters", func(writer http.ResponseWriter, request *http.Request) { g.handleStart(ctx, writer, request) })
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerPatience}
 	served := make(chan error, 1)
@@ -219,9 +221,9 @@ func checkHost(ctx context.Context, client *http.Client) error {
 	return response.Body.Close()
 }
 
-// environment is this process's own, with the garbage collector that suits many clusters. GOGC in this process's environment
+// processEnvironment is this process's own, with the garbage collector that suits many clusters. GOGC in this process's environment
 // overrides that.
-func environment() []string {
+func processEnvironment() []string {
 	variables := os.Environ()
 	if os.Getenv("GOGC") == "" {
 		variables = append(variables, "GOGC="+garbagePercentage)
@@ -229,12 +231,16 @@ func environment() []string {
 	return variables
 }
 
-// status is what is known now.
-func (g *group) status() Status {
+// currentStatus is what is known now.
+func (g *group) currentStatus() Status {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
+	dirs := []string{}
+	for _, cluster := range g.clusters {
+		dirs = append(dirs, cluster.dataDir)
+	}
 	return Status{
-		Dir: g.dir, SupervisorPID: os.Getpid(), EmulatedVersion: g.options.EmulatedVersion, Clusters: slices.Clone(g.clusters),
+		Dir: g.dir, SupervisorPID: os.Getpid(), EmulatedVersion: g.options.EmulatedVersion, Clusters: dirs,
 		MaxClusters: MaxClusters, Process: g.unit.Status(), Log: g.log.Path(),
 	}
 }
@@ -243,14 +249,14 @@ func (g *group) status() Status {
 func (g *group) noteChange() {
 	g.recorded.Lock()
 	defer g.recorded.Unlock()
-	status := g.status()
+	status := g.currentStatus()
 	if err := atomicfile.Write(filepath.Join(g.dir, statusFile), encode(status), statusMode); err != nil {
 		g.printStep("writing the status: %v", err)
 	}
 	if status.Process.State == process.StateWaiting && status.Process.LastExit != g.told {
 		g.told = status.Process.LastExit
 		g.printStep("the shared process has ended (%s)%s, and starts again with the control planes of %d clusters; its log is %s",
-			g.told, g.culprit(), len(status.Clusters), status.Log)
+			g.told, g.findCulprit(), len(status.Clusters), status.Log)
 	}
 }
 

@@ -37,7 +37,7 @@ func binary(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(os.Getenv("HOLLOWFLEET_BIN"), "simcluster")
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("there is no simcluster in HOLLOWFLEET_BIN: build it with \"make build\": %v", err)
+		t.Fatalf("HOLLOWFLEET_BIN has no simcluster: build it with \"make build\": %v", err)
 	}
 	return path
 }

@@ -53,7 +53,7 @@ func RunHost(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	server := &http.Server{Handler: (&host{}).handler(), ReadHeaderTimeout: headerPatience}
+	server := &http.Server{Handler: (&host{}).newHandler(), ReadHeaderTimeout: headerPatience}
 	context.AfterFunc(ctx, func() { server.Close() })
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the group: %w", err)
@@ -61,7 +61,7 @@ func RunHost(args []string) error {
 	return nil
 }
 
-func (h *host) handler() http.Handler {
+func (h *host) newHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("POST /runs", h.handleRun)
@@ -78,7 +78,7 @@ func (h *host) handleRun(writer http.ResponseWriter, request *http.Request) {
 		return
 	}
 	log := &runLog{writer: writer, controller: http.NewResponseController(writer)}
-	defer log.close()
+	defer log.closeLog()
 	run, err := plane.Start(plane.Component{Cluster: asked.Cluster, Name: asked.Component, Args: asked.Args, Log: log}) //nolint:contextcheck // It ends by a signal.
 	if err != nil {
 		http.Error(writer, err.Error(), http.StatusBadRequest)
@@ -87,7 +87,7 @@ func (h *host) handleRun(writer http.ResponseWriter, request *http.Request) {
 	id := strconv.FormatInt(h.last.Add(1), 10)
 	h.runs.Store(id, run)
 	defer h.runs.Delete(id)
-	log.begin(func() {
+	log.openAnswer(func() {
 		writer.Header().Set("Trailer", exitTrailer)
 		writer.Header().Set(pidHeader, strconv.Itoa(run.PID()))
 		writer.Header().Set(runHeader, id)
@@ -96,7 +96,7 @@ func (h *host) handleRun(writer http.ResponseWriter, request *http.Request) {
 	stop := context.AfterFunc(request.Context(), func() { _ = run.Signal(syscall.SIGTERM) })
 	defer stop()
 	if err := run.Wait(); err != nil {
-		log.close()
+		log.closeLog()
 		writer.Header().Set(exitTrailer, strconv.Quote(err.Error()))
 	}
 }
@@ -137,7 +137,7 @@ type runLog struct {
 	mutex      sync.Mutex
 	writer     http.ResponseWriter
 	controller *http.ResponseController
-	begun      bool
+	started    bool
 	closed     bool
 	early      []byte
 }
@@ -147,30 +147,30 @@ func (l *runLog) Write(content []byte) (int, error) {
 	defer l.mutex.Unlock()
 	switch {
 	case l.closed:
-	case !l.begun:
+	case !l.started:
 		l.early = append(l.early, content...)
 	default:
-		l.pass(content)
+		l.passOn(content)
 	}
 	return len(content), nil
 }
 
-// pass ignores errors: the supervisor is gone, and this process ends with it.
-func (l *runLog) pass(content []byte) {
+// passOn ignores errors: the supervisor is gone, and this process ends with it.
+func (l *runLog) passOn(content []byte) {
 	_, _ = l.writer.Write(content)
 	_ = l.controller.Flush()
 }
 
-func (l *runLog) begin(header func()) {
+func (l *runLog) openAnswer(header func()) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	header()
-	l.begun = true
-	l.pass(l.early)
+	l.started = true
+	l.passOn(l.early)
 	l.early = nil
 }
 
-func (l *runLog) close() {
+func (l *runLog) closeLog() {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.closed = true

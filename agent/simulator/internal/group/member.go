@@ -27,7 +27,7 @@ func (g *group) handleStart(groupCtx context.Context, writer http.ResponseWriter
 	}
 	answer := &startStream{encoder: json.NewEncoder(writer), controller: http.NewResponseController(writer)}
 	options := asked.Options
-	if err := g.admit(options); err != nil {
+	if err := g.admitCluster(options); err != nil {
 		answer.fail(err)
 		return
 	}
@@ -38,7 +38,7 @@ func (g *group) handleStart(groupCtx context.Context, writer http.ResponseWriter
 	options.Ready = func() { close(ready) }
 	options.Progress = &memberProgress{answer: answer, group: g, name: options.Name}
 	go func() {
-		defer g.dismiss(options.DataDir)
+		defer g.dismissCluster(options.DataDir)
 		defer cancel()
 		err := controlplane.Run(ctx, options)
 		ended <- err
@@ -58,8 +58,8 @@ func (g *group) handleStart(groupCtx context.Context, writer http.ResponseWriter
 	}
 }
 
-// admit takes a cluster into the group, or says why not.
-func (g *group) admit(options controlplane.Options) error {
+// admitCluster takes a cluster into the group, or says why not.
+func (g *group) admitCluster(options controlplane.Options) error {
 	if err := options.Validate(); err != nil {
 		return err
 	}
@@ -82,21 +82,24 @@ func (g *group) admit(options controlplane.Options) error {
 	}
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
+	taken := slices.IndexFunc(g.clusters, func(m member) bool { return m.name == options.Name && m.dataDir != options.DataDir })
 	switch {
+	case taken >= 0:
+		return fmt.Errorf("%w: --name: the group in %s has a cluster %s already, in %s: choose another name or another group", controlplane.ErrInvalid, g.dir, options.Name, g.clusters[taken].dataDir)
 	case g.ending:
 		return fmt.Errorf("%w: the group in %s is ending", controlplane.ErrNotRunning, g.dir)
 	case len(g.clusters) >= MaxClusters:
 		return fmt.Errorf("%w: the group in %s has %d clusters, and no more have room: start another one with \"simcluster group --dir OTHER\"", controlplane.ErrInvalid, g.dir, len(g.clusters))
 	}
-	g.clusters = append(g.clusters, options.DataDir)
+	g.clusters = append(g.clusters, member{options.DataDir, options.Name})
 	g.running.Add(1)
 	return nil
 }
 
-// dismiss lets another cluster have the place.
-func (g *group) dismiss(dataDir string) {
+// dismissCluster lets another cluster have the place.
+func (g *group) dismissCluster(dataDir string) {
 	g.mutex.Lock()
-	if at := slices.Index(g.clusters, dataDir); at >= 0 {
+	if at := slices.IndexFunc(g.clusters, func(m member) bool { return m.dataDir == dataDir }); at >= 0 {
 		g.clusters = slices.Delete(g.clusters, at, at+1)
 	}
 	g.mutex.Unlock()

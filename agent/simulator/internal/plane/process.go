@@ -34,7 +34,7 @@ var processFlags = []string{"feature-gates", "emulated-version", "min-compatibil
 
 // featureGates are those of all components of the process. Levers that are feature gates go here.
 var featureGates = []string{
-	// There is no other API server to pass requests on to, and looking for one costs a write every ten seconds.
+	// The only API server has nobody to pass requests on to, and looking for one costs a write every ten seconds.
 	"UnknownVersionInteroperabilityProxy=false",
 	// It compares caches with etcd every few minutes, by listing all objects of both.
 	"DetectCacheInconsistency=false",

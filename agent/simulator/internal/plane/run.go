@@ -26,8 +26,8 @@ import (
 const exitPatience = 10 * time.Second
 
 var (
-	// ErrUnknown is wrapped when there is no such component.
-	ErrUnknown = errors.New("there is no such component")
+	// ErrUnknown is wrapped when a component has another name than the four.
+	ErrUnknown = errors.New("unknown component")
 	// errStarting is why a run is not healthy yet.
 	errStarting = errors.New("it is starting")
 	// errEnded is why a run is not healthy any more.
