@@ -13,7 +13,10 @@ import (
 
 // Edge case: A group that is full, ends or emulates another version, and flags of a whole process.
 func TestAGroupTakesOnlyWhatFits(t *testing.T) {
-	full := make([]member, MaxClusters)
+	var full []member
+	for i := range MaxClusters {
+		full = append(full, member{fmt.Sprintf("/data%d", i), fmt.Sprintf("c%d", i)})
+	}
 	for name, test := range map[string]struct {
 		group   *group
 		options controlplane.Options

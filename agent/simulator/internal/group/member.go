@@ -3,6 +3,7 @@ package group
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,22 +64,8 @@ func (g *group) admitCluster(options controlplane.Options) error {
 	if err := options.Validate(); err != nil {
 		return err
 	}
-	if minor := options.EmulatedVersion; minor != "" && minor != g.options.EmulatedVersion || minor == "" && g.options.EmulatedVersion != plane.Minor() {
-		if minor == "" {
-			minor = plane.Minor()
-		}
-		return fmt.Errorf("%w: the group in %s emulates Kubernetes %s, not %s: start another one with \"simcluster group --emulated-version %s --dir OTHER\", or start the cluster without --group",
-			controlplane.ErrInvalid, g.dir, g.options.EmulatedVersion, minor, minor)
-	}
-	for component, args := range options.ExtraArgs {
-		if component == controlplane.Etcd || component == controlplane.Podhost {
-			continue
-		}
-		for _, arg := range args {
-			if plane.IsProcessFlag(arg) {
-				return fmt.Errorf("%w: flag %q of %s is one of the whole process, which other clusters share: start the cluster without --group", controlplane.ErrInvalid, arg, component)
-			}
-		}
+	if err := g.checkFit(options); err != nil {
+		return err
 	}
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
@@ -93,6 +80,25 @@ func (g *group) admitCluster(options controlplane.Options) error {
 	}
 	g.clusters = append(g.clusters, member{options.DataDir, options.Name})
 	g.running.Add(1)
+	return nil
+}
+
+// checkFit refuses a cluster that needs another process than this group's.
+func (g *group) checkFit(options controlplane.Options) error {
+	if minor := cmp.Or(options.EmulatedVersion, plane.Minor()); minor != g.options.EmulatedVersion {
+		return fmt.Errorf("%w: the group in %s emulates Kubernetes %s, not %s: start another one with \"simcluster group --emulated-version %s --dir OTHER\", or start the cluster without --group",
+			controlplane.ErrInvalid, g.dir, g.options.EmulatedVersion, minor, minor)
+	}
+	for component, args := range options.ExtraArgs {
+		if component == controlplane.Etcd || component == controlplane.Podhost {
+			continue
+		}
+		for _, arg := range args {
+			if plane.IsProcessFlag(arg) {
+				return fmt.Errorf("%w: flag %q of %s is one of the whole process, which other clusters share: start the cluster without --group", controlplane.ErrInvalid, arg, component)
+			}
+		}
+	}
 	return nil
 }
 
