@@ -28,12 +28,10 @@ const longestDisruption = 721 * time.Hour
 
 // disruptCreate is one "disrupt create".
 type disruptCreate struct {
-	hub    *cmdutil.Hub
-	flags  disruptFlags
-	file   string
-	wait   cmdutil.Wait
-	output *cmdutil.Output
-	dryRun *cmdutil.DryRun
+	cmdutil.Change
+	hub   *cmdutil.Hub
+	flags disruptFlags
+	file  string
 }
 
 func newDisruptCreate(hub *cmdutil.Hub) *cobra.Command {
@@ -61,28 +59,27 @@ everything that was expected, or, without --timeout, no hub has worked for two m
 	}
 	d.flags.addFlags(command)
 	command.Flags().StringVarP(&d.file, "filename", "f", "", "file with the NodeDisruption, instead of the flags that describe one")
-	cmdutil.AddWait(command, &d.wait, false, "the disruption is over", 0, "to its end; with --dry-run 30s")
-	d.output = cmdutil.NewOutput(command)
-	d.dryRun = cmdutil.NewDryRun(command)
+	d.Change = cmdutil.NewChange(command)
+	cmdutil.AddWait(command, &d.Wait, false, "the disruption is over", 0, "to its end; with --dry-run 30s")
 	return command
 }
 
 func (d *disruptCreate) run(ctx context.Context, args []string) error {
-	if err := d.output.Check(); err != nil {
+	if err := d.Output.Check(); err != nil {
 		return err
 	}
 	disruption, err := d.readDisruption(args)
 	if err != nil {
 		return err
 	}
-	if d.wait.Enabled && disruption.Spec.Schedule != "" {
+	if d.Wait.Enabled && disruption.Spec.Schedule != "" {
 		return cmdutil.Usage("--wait: a disruption with a schedule has no end")
 	}
 	c, err := d.hub.Client()
 	if err != nil {
 		return err
 	}
-	if d.dryRun.Active() {
+	if d.DryRun.Active() {
 		return d.previewNodes(ctx, c, disruption)
 	}
 	err = c.Create(ctx, disruption)
@@ -92,12 +89,12 @@ func (d *disruptCreate) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("creating the disruption: %w", err)
 	}
-	telling := d.output.Telling(d.hub)
+	telling := d.Output.Telling(d.hub)
 	telling.Say("nodedisruption.hollowfleet.io/%s created", disruption.Name)
-	if d.wait.Enabled {
+	if d.Wait.Enabled {
 		err = d.followRuns(ctx, telling, c, disruption)
 	}
-	return errors.Join(d.output.Result(d.hub, disruption, cmdutil.Fact{Name: "Message", Value: disruption.Status.Message}), err)
+	return errors.Join(d.Output.Result(d.hub, disruption, cmdutil.Fact{Name: "Message", Value: disruption.Status.Message}), err)
 }
 
 // readDisruption makes the disruption of the flags or of the file.
@@ -147,13 +144,13 @@ func (d *disruptCreate) readDisruption(args []string) (*v1alpha1.NodeDisruption,
 // previewNodes asks all agents what would be hit.
 func (d *disruptCreate) previewNodes(ctx context.Context, c client.WithWatch, wanted *v1alpha1.NodeDisruption) error {
 	const patience, mostName = 30 * time.Second, 38
-	if d.wait.Timeout == 0 {
-		d.wait.Timeout = patience
+	if d.Wait.Timeout == 0 {
+		d.Wait.Timeout = patience
 	}
 	shown := wanted.DeepCopy()
 	shown.ObjectMeta = metav1.ObjectMeta{Name: wanted.Name[:min(len(wanted.Name), mostName)] + "-dry-run-" + rand.String(5)}
 	// If this command ends before it has deleted it, the hub does so.
-	shown.Annotations = map[string]string{v1alpha1.CommandDryRunAnnotation: fmt.Sprintf("%s %s", shown.Name, min(d.wait.Timeout+time.Minute, 24*time.Hour))}
+	shown.Annotations = map[string]string{v1alpha1.CommandDryRunAnnotation: fmt.Sprintf("%s %s", shown.Name, min(d.Wait.Timeout+time.Minute, 24*time.Hour))}
 	shown.Spec.DryRun, shown.Spec.Paused = true, false
 	if err := c.Create(ctx, shown); err != nil {
 		return fmt.Errorf("creating the dry run: %w", err)
@@ -163,7 +160,7 @@ func (d *disruptCreate) previewNodes(ctx context.Context, c client.WithWatch, wa
 	if err != nil {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, d.wait.Timeout)
+	bounded, cancel := context.WithTimeout(ctx, d.Wait.Timeout)
 	defer cancel()
 	err = cmdutil.Until(bounded, c, &v1alpha1.NodeDisruptionList{}, client.ObjectKeyFromObject(shown), &v1alpha1.NodeDisruption{}, func(now *v1alpha1.NodeDisruption) (bool, error) {
 		var err error
@@ -180,14 +177,14 @@ func (d *disruptCreate) previewNodes(ctx context.Context, c client.WithWatch, wa
 	if err == nil && hitsNothing(shown) {
 		err = errors.New("no Node would be hit, so the disruption would fail: select more Nodes")
 	}
-	if _, own := d.output.Own(); !own {
-		return errors.Join(d.output.Print(d.hub.Out, wanted), err)
+	if _, own := d.Output.Own(); !own {
+		return errors.Join(d.Output.Print(d.hub.Out, wanted), err)
 	}
 	if err != nil && hitsNothing(shown) && bounded.Err() == nil {
 		return err
 	}
 	if err != nil {
-		return cmdutil.Timeout("not every cluster has reported within %s what it would hit: %s", d.wait.Timeout, cmdutil.DescribeStoppedHub(ctx, c, err.Error()))
+		return cmdutil.Timeout("not every cluster has reported within %s what it would hit: %s", d.Wait.Timeout, cmdutil.DescribeStoppedHub(ctx, c, err.Error()))
 	}
 	return nil
 }
@@ -248,7 +245,7 @@ func (d *disruptCreate) deleteDryRun(ctx context.Context, c client.Client, shown
 
 // printPreview prints a preview.
 func (d *disruptCreate) printPreview(shown *v1alpha1.NodeDisruption, clusters int) {
-	telling := d.dryRun.Telling(d.output.Telling(d.hub))
+	telling := d.Telling(d.hub)
 	nodes := 0
 	for _, one := range shown.Status.Preview {
 		nodes += int(one.Selected)
@@ -259,9 +256,9 @@ func (d *disruptCreate) printPreview(shown *v1alpha1.NodeDisruption, clusters in
 		if rest := int(one.Selected) - len(one.Nodes); rest > 0 {
 			text += fmt.Sprintf(" and %d more", rest)
 		}
-		d.output.Telling(d.hub).Say("%s: %s", one.Cluster, text)
+		d.Output.Telling(d.hub).Say("%s: %s", one.Cluster, text)
 		for _, warning := range one.Warnings {
-			d.output.Telling(d.hub).Say("%s: warning: %s", one.Cluster, warning)
+			d.Output.Telling(d.hub).Say("%s: warning: %s", one.Cluster, warning)
 		}
 	}
 	telling.Say("would hit %s in %d of %d clusters", plural.Count(nodes, "Node"), len(shown.Status.Preview), clusters)
@@ -269,7 +266,7 @@ func (d *disruptCreate) printPreview(shown *v1alpha1.NodeDisruption, clusters in
 
 // followRuns tells of each cluster whenever its run makes progress, until all are over.
 func (d *disruptCreate) followRuns(ctx context.Context, telling *cmdutil.Hub, c client.WithWatch, disruption *v1alpha1.NodeDisruption) error {
-	bounded, stop := telling.BoundWait(ctx, c, d.wait.Timeout, longestDisruption)
+	bounded, stop := telling.BoundWait(ctx, c, d.Wait.Timeout, longestDisruption)
 	defer stop()
 	err := follow.InLines(bounded, telling, c, follow.Whole[*v1alpha1.NodeDisruption]{
 		List: &v1alpha1.NodeDisruptionList{}, Known: disruption,

@@ -35,10 +35,8 @@ const acknowledgeExample = `  # Show what was found, and ask
   kubectl get clusters -o custom-columns=NAME:.metadata.name,FINDING:.status.unacknowledgedHub`
 
 type acknowledgeOptions struct {
-	yes    bool
-	wait   cmdutil.Wait
-	output *cmdutil.Output
-	dryRun *cmdutil.DryRun
+	cmdutil.Change
+	yes bool
 }
 
 func newAcknowledge(hub *cmdutil.Hub) *cobra.Command {
@@ -50,16 +48,16 @@ func newAcknowledge(hub *cmdutil.Hub) *cobra.Command {
 		RunE: func(command *cobra.Command, args []string) error { return o.run(command.Context(), hub, args[0]) },
 	}
 	command.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	cmdutil.AddWait(command, &o.wait, true, "the agent has confirmed it", defaultWait, "")
-	o.output, o.dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
+	o.Change = cmdutil.NewChange(command)
+	cmdutil.AddWait(command, &o.Wait, true, "the agent has confirmed it", defaultWait, "")
 	return command
 }
 
 func (o *acknowledgeOptions) run(ctx context.Context, hub *cmdutil.Hub, name string) error {
-	if err := o.output.Check(); err != nil {
+	if err := o.Output.Check(); err != nil {
 		return err
 	}
-	c, err := o.dryRun.Client(hub)
+	c, err := o.DryRun.Client(hub)
 	if err != nil {
 		return err
 	}
@@ -76,7 +74,7 @@ func (o *acknowledgeOptions) run(ctx context.Context, hub *cmdutil.Hub, name str
 		return fmt.Errorf("counting the Machines of cluster %s: %w", name, err)
 	}
 	describeFinding(hub, cluster, len(machines.Items))
-	if !o.yes && !o.dryRun.Active() {
+	if !o.yes && !o.DryRun.Active() {
 		question := fmt.Sprintf("Is this the right hub for cluster %s, and should its agent follow it?", name)
 		if err := hub.Confirm(question, "acknowledging the hub of cluster "+name, "cluster "+name+" was not acknowledged and stays frozen"); err != nil {
 			return err
@@ -90,15 +88,15 @@ func (o *acknowledgeOptions) run(ctx context.Context, hub *cmdutil.Hub, name str
 	if err := writeAcknowledgement(ctx, c, cluster, finding, user); err != nil {
 		return err
 	}
-	if _, asText := o.output.Own(); asText {
-		o.dryRun.Telling(hub).Say("cluster.hollowfleet.io/%s acknowledged by %s (finding %s)", name, user, finding)
+	if _, asText := o.Output.Own(); asText {
+		o.DryRun.Telling(hub).Say("cluster.hollowfleet.io/%s acknowledged by %s (finding %s)", name, user, finding)
 	}
-	if o.wait.Enabled && !o.dryRun.Active() {
+	if o.Waits() {
 		if err := o.awaitAcknowledged(ctx, hub, c, cluster, finding); err != nil {
 			return err
 		}
 	}
-	return o.output.Result(hub, cluster, acknowledgementFacts(before, cluster, finding)...)
+	return o.Output.Result(hub, cluster, acknowledgementFacts(before, cluster, finding)...)
 }
 
 // describeFinding tells what was found, and what this hub has.
@@ -132,14 +130,14 @@ func writeAcknowledgement(ctx context.Context, c client.Client, cluster *v1alpha
 
 // awaitAcknowledged waits until the finding is not on the Cluster any more.
 func (o *acknowledgeOptions) awaitAcknowledged(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, cluster *v1alpha1.Cluster, finding string) error {
-	err := cmdutil.Within(ctx, o.wait.Timeout, func(ctx context.Context) error {
+	err := cmdutil.Within(ctx, o.Wait.Timeout, func(ctx context.Context) error {
 		return cmdutil.Until(ctx, c, &v1alpha1.ClusterList{}, client.ObjectKeyFromObject(cluster), &v1alpha1.Cluster{},
 			func(seen *v1alpha1.Cluster) (bool, error) {
 				*cluster = *seen
 				return seen.Status.UnacknowledgedHub != finding, nil
 			})
 	}, func() error {
-		return cmdutil.Timeout("the agent of cluster %s has not confirmed it within %s: is it running?", cluster.Name, o.wait.Timeout)
+		return cmdutil.Timeout("the agent of cluster %s has not confirmed it within %s: is it running?", cluster.Name, o.Wait.Timeout)
 	})
 	if err != nil {
 		return err

@@ -20,27 +20,23 @@ import (
 const defaultWait = 2 * time.Minute
 
 // decision is a command that says whether a cluster may join.
-type decision struct {
-	wait   cmdutil.Wait
-	output *cmdutil.Output
-	dryRun *cmdutil.DryRun
-}
+type decision struct{ cmdutil.Change }
 
 func (d *decision) addFlags(command *cobra.Command, waitByDefault bool, result string) {
-	cmdutil.AddWait(command, &d.wait, waitByDefault, result, defaultWait, "")
-	d.output, d.dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
+	d.Change = cmdutil.NewChange(command)
+	cmdutil.AddWait(command, &d.Wait, waitByDefault, result, defaultWait, "")
 }
 
 // writeDecision writes the decision, lets follow continue from there, and tells of the Cluster what the format asks for.
 func (d *decision) writeDecision(ctx context.Context, hub *cmdutil.Hub, name string, wanted v1alpha1.Acceptance, done string, follow func(telling *cmdutil.Hub, c client.WithWatch) error) error {
-	if err := d.output.Check(); err != nil {
+	if err := d.Output.Check(); err != nil {
 		return err
 	}
-	c, err := d.dryRun.Client(hub)
+	c, err := d.DryRun.Client(hub)
 	if err != nil {
 		return err
 	}
-	telling := d.dryRun.Telling(d.output.Telling(hub))
+	telling := d.Telling(hub)
 	before, after, err := writeAcceptance(ctx, telling, c, name, wanted, done)
 	if err != nil {
 		return err
@@ -48,15 +44,15 @@ func (d *decision) writeDecision(ctx context.Context, hub *cmdutil.Hub, name str
 	if err := follow(telling, c); err != nil {
 		return err
 	}
-	if format, own := d.output.Own(); own && format != cmdutil.Wide {
+	if format, own := d.Output.Own(); own && format != cmdutil.Wide {
 		return nil
 	}
-	if !d.dryRun.Active() {
+	if !d.DryRun.Active() {
 		if after, err = getCluster(ctx, c, name); err != nil {
 			return err
 		}
 	}
-	return d.output.Result(hub, after, acceptanceFacts(before, after)...)
+	return d.Output.Result(hub, after, acceptanceFacts(before, after)...)
 }
 
 func newAccept(hub *cmdutil.Hub) *cobra.Command {
@@ -71,10 +67,10 @@ A denied cluster gets its access back the same way.`,
 		RunE: func(command *cobra.Command, args []string) error {
 			ctx, name := command.Context(), args[0]
 			return d.writeDecision(ctx, hub, name, v1alpha1.AcceptanceAccepted, "accepted", func(telling *cmdutil.Hub, c client.WithWatch) error {
-				if !d.wait.Enabled || d.dryRun.Active() {
+				if !d.Waits() {
 					return nil
 				}
-				return awaitReady(ctx, telling, c, name, d.wait.Timeout)
+				return awaitReady(ctx, telling, c, name, d.Wait.Timeout)
 			})
 		},
 	}
@@ -104,22 +100,22 @@ CustomResourceDefinitions.`,
   kubectl hollow cluster deny c1 --end-watches`,
 		Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteClusters(false),
 		RunE: func(command *cobra.Command, args []string) error {
-			if ending && !d.wait.Enabled {
+			if ending && !d.Wait.Enabled {
 				return cmdutil.Usage("--end-watches and --wait=false: watches can be ended only once the access is revoked, so the command must wait")
 			}
 			ctx, name := command.Context(), args[0]
 			return d.writeDecision(ctx, hub, name, v1alpha1.AcceptanceDenied, "denied", func(telling *cmdutil.Hub, c client.WithWatch) error {
-				if err := deleteTokens(ctx, telling, c, name); err != nil || !d.wait.Enabled || d.dryRun.Active() {
+				if err := deleteTokens(ctx, telling, c, name); err != nil || !d.Waits() {
 					return err
 				}
-				if err := awaitNoRights(ctx, c, name, d.wait.Timeout); err != nil {
+				if err := awaitNoRights(ctx, c, name, d.Wait.Timeout); err != nil {
 					return err
 				}
 				telling.Say("its agent has no access any more")
 				if !ending {
 					return nil
 				}
-				return endWatches(ctx, telling, c, d.wait.Timeout)
+				return endWatches(ctx, telling, c, d.Wait.Timeout)
 			})
 		},
 	}

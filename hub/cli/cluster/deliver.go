@@ -65,7 +65,7 @@ func (d *delivery) writeKubeconfig(result *joining.Result) error {
 func (d *delivery) dryRun(ctx context.Context, now time.Time) error {
 	token := joining.NewToken(now.Add(d.options.request.TokenTTL))
 	cluster, secret := d.options.request.Objects(token)
-	if d.options.dryRun.Server() {
+	if d.options.DryRun.Server() {
 		if err := d.checkObjects(ctx, cluster.DeepCopy(), secret.DeepCopy()); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (d *delivery) dryRun(ctx context.Context, now time.Time) error {
 		if d.options.outputDir != "" {
 			return cmdutil.Usage("--output-dir: with --dry-run there is no ServiceAccount yet whose token could be written")
 		}
-		return d.options.output.Print(d.hub.Out, cluster)
+		return d.options.Output.Print(d.hub.Out, cluster)
 	}
 	if err := d.checkWritable(); err != nil {
 		return err
@@ -82,13 +82,13 @@ func (d *delivery) dryRun(ctx context.Context, now time.Time) error {
 	if err := d.writeKubeconfig(&joining.Result{Token: token.String()}); err != nil {
 		return err
 	}
-	return d.options.output.Print(d.hub.Out, cluster, secret)
+	return d.options.Output.Print(d.hub.Out, cluster, secret)
 }
 
 // checkObjects has the hub's API server say whether it would take the objects. A Cluster that exists already is no matter with
 // --again.
 func (d *delivery) checkObjects(ctx context.Context, cluster, secret client.Object) error {
-	c, err := d.options.dryRun.Client(d.hub)
+	c, err := d.options.DryRun.Client(d.hub)
 	if err != nil {
 		return err
 	}
@@ -104,9 +104,9 @@ func (d *delivery) checkObjects(ctx context.Context, cluster, secret client.Obje
 
 // printResult tells what has been made and what to do now.
 func (d *delivery) printResult(result *joining.Result) error {
-	format, own := d.options.output.Own()
+	format, own := d.options.Output.Own()
 	if !own {
-		return d.options.output.Print(d.hub.Out, result.Cluster)
+		return d.options.Output.Print(d.hub.Out, result.Cluster)
 	}
 	say := d.hub.Say
 	if format == formatKubeconfig {
@@ -130,7 +130,7 @@ func (d *delivery) printInstructions(say func(string, ...any), result *joining.R
 	}
 	say("Its token is for cluster %s only and valid for %s, until %s.", name,
 		duration.HumanDuration(d.options.request.TokenTTL), result.Expires.Format(time.RFC3339))
-	d.options.output.PrintFacts(d.hub, joinFacts(result, d.server)...)
+	d.options.Output.PrintFacts(d.hub, joinFacts(result, d.server)...)
 	if d.server.Loopback() {
 		say("The hub at %s is reachable from this machine only: for an agent elsewhere, give another address with --agent-server.", d.server.URL)
 	}

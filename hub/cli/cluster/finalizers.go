@@ -38,10 +38,8 @@ it leaves the Cluster to the hub.
 The command refuses with exit code 4 when neither the namespace nor a kind is being deleted.`
 
 type finalizerOptions struct {
-	yes    bool
-	wait   cmdutil.Wait
-	output *cmdutil.Output
-	dryRun *cmdutil.DryRun
+	cmdutil.Change
+	yes bool
 }
 
 func newRemoveFinalizers(hub *cmdutil.Hub) *cobra.Command {
@@ -58,16 +56,16 @@ func newRemoveFinalizers(hub *cmdutil.Hub) *cobra.Command {
 		RunE: func(command *cobra.Command, args []string) error { return o.run(command.Context(), hub, args[0]) },
 	}
 	command.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	cmdutil.AddWait(command, &o.wait, true, "the namespace is gone", defaultWait, "")
-	o.output, o.dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
+	o.Change = cmdutil.NewChange(command)
+	cmdutil.AddWait(command, &o.Wait, true, "the namespace is gone", defaultWait, "")
 	return command
 }
 
 func (o *finalizerOptions) run(ctx context.Context, hub *cmdutil.Hub, name string) error {
-	if err := o.output.Check(); err != nil {
+	if err := o.Output.Check(); err != nil {
 		return err
 	}
-	c, err := o.dryRun.Client(hub)
+	c, err := o.DryRun.Client(hub)
 	if err != nil {
 		return err
 	}
@@ -79,27 +77,27 @@ func (o *finalizerOptions) run(ctx context.Context, hub *cmdutil.Hub, name strin
 	if err != nil {
 		return err
 	}
-	if !o.yes && !o.dryRun.Active() {
+	if !o.yes && !o.DryRun.Active() {
 		question := fmt.Sprintf("Force-remove %s and %s of namespace %s? The pods and Nodes of the Machines stay in the workload cluster,"+
 			" and so do the namespaces that the LoadTestRuns made, with their pods.", plural.Count(len(machines), "Machine"), plural.Count(len(runs), "LoadTestRun"), name)
 		if err := hub.Confirm(question, "removing finalizers in namespace "+name, "the Machines and LoadTestRuns of namespace "+name+" keep their finalizers"); err != nil {
 			return err
 		}
 	}
-	telling := o.dryRun.Telling(o.output.Telling(hub))
+	telling := o.Telling(hub)
 	given := &givenUp{}
 	if _, err := given.removeFinalizers(ctx, telling, c, going); err != nil {
 		return err
 	}
 	switch {
-	case o.wait.Enabled && !o.dryRun.Active():
+	case o.Waits():
 		if err := o.awaitGone(ctx, telling, c, going, given); err != nil {
 			return err
 		}
-	case given.early > 0 && !o.dryRun.Active():
+	case given.early > 0 && !o.DryRun.Active():
 		telling.Note("%s of namespace %s not in deletion yet, with finalizers: run the command again in a few seconds, or without --wait=false", plural.Count(given.early, "object"), name)
 	}
-	return o.output.Result(hub, going.namespace, cmdutil.Fact{Name: "Machines given up", Value: fmt.Sprint(given.machines)},
+	return o.Output.Result(hub, going.namespace, cmdutil.Fact{Name: "Machines given up", Value: fmt.Sprint(given.machines)},
 		cmdutil.Fact{Name: "LoadTestRuns given up", Value: fmt.Sprint(given.runs)})
 }
 
@@ -123,7 +121,7 @@ func (r *removal) isNamespaceGone(ctx context.Context, c client.Client) (bool, e
 // same name that the hub has made meanwhile is another one.
 func (o *finalizerOptions) awaitGone(ctx context.Context, telling *cmdutil.Hub, c client.WithWatch, going *removal, given *givenUp) error {
 	name := going.namespace.Name
-	err := cmdutil.Within(ctx, o.wait.Timeout, func(ctx context.Context) error {
+	err := cmdutil.Within(ctx, o.Wait.Timeout, func(ctx context.Context) error {
 		return wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 			if gone, err := going.isNamespaceGone(ctx, c); gone || err != nil {
 				return gone, err
@@ -137,9 +135,9 @@ func (o *finalizerOptions) awaitGone(ctx context.Context, telling *cmdutil.Hub, 
 		})
 	}, func() error {
 		if !going.deleting {
-			return cmdutil.Timeout("objects of cluster %s are still being deleted with their kinds after %s: kubectl hollow status names them", name, o.wait.Timeout)
+			return cmdutil.Timeout("objects of cluster %s are still being deleted with their kinds after %s: kubectl hollow status names them", name, o.Wait.Timeout)
 		}
-		return cmdutil.Timeout("namespace %s is still being deleted after %s: kubectl get namespace %s -o yaml shows why", name, o.wait.Timeout, name)
+		return cmdutil.Timeout("namespace %s is still being deleted after %s: kubectl get namespace %s -o yaml shows why", name, o.Wait.Timeout, name)
 	})
 	if err != nil {
 		return err

@@ -38,27 +38,22 @@ var freezableKinds = []cmdutil.Kind{cmdutil.ClusterKind, cmdutil.FleetKind, cmdu
 
 // freezeOptions of both commands.
 type freezeOptions struct {
+	cmdutil.Change
 	reason    string
 	overwrite bool
-	wait      cmdutil.Wait
-	output    *cmdutil.Output
-	dryRun    *cmdutil.DryRun
 }
 
 func (o *freezeOptions) addTo(command *cobra.Command) {
-	cmdutil.AddWait(command, &o.wait, true, "the hub has confirmed it", defaultTimeout, "")
-	o.output, o.dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
+	o.Change = cmdutil.NewChange(command)
+	cmdutil.AddWait(command, &o.Wait, true, "the hub has confirmed it", defaultTimeout, "")
 }
 
 // run does something to the object that the arguments name, and tells of it what the format asks for.
 func (o *freezeOptions) run(command *cobra.Command, hub *cmdutil.Hub, args []string, do func(*freezeTarget) ([]cmdutil.Fact, error)) error {
-	if err := o.output.Check(); err != nil {
+	if err := o.Output.Check(); err != nil {
 		return err
 	}
-	if o.dryRun.Active() {
-		o.wait.Enabled = false
-	}
-	t, err := findFreezeTarget(command, o.dryRun.Telling(o.output.Telling(hub)), o.dryRun, args)
+	t, err := findFreezeTarget(command, o.Telling(hub), o.DryRun, args)
 	if err != nil {
 		return err
 	}
@@ -66,7 +61,7 @@ func (o *freezeOptions) run(command *cobra.Command, hub *cmdutil.Hub, args []str
 	if err != nil {
 		return err
 	}
-	return o.output.Result(hub, t.object, facts...)
+	return o.Output.Result(hub, t.object, facts...)
 }
 
 // NewFreeze returns "freeze".
@@ -164,8 +159,8 @@ func (t *freezeTarget) writeFreeze(ctx context.Context, o *freezeOptions) ([]cmd
 	}
 	t.hub.Say("%s frozen by %s", t.name, user)
 	order := t.describeOrder()
-	if o.wait.Enabled {
-		err = t.awaitFrozen(ctx, o.wait.Timeout, "frozen", func(frozen *metav1.Condition, _ bool) bool {
+	if o.Waits() {
+		err = t.awaitFrozen(ctx, o.Wait.Timeout, "frozen", func(frozen *metav1.Condition, _ bool) bool {
 			return namesOrder(frozen, order)
 		})
 	}
@@ -189,10 +184,10 @@ func (t *freezeTarget) removeFreeze(ctx context.Context, o *freezeOptions) ([]cm
 		return nil, err
 	}
 	t.hub.Say("%s unfrozen (it was frozen by %s)", t.name, user)
-	if !o.wait.Enabled {
+	if !o.Waits() {
 		return facts, nil
 	}
-	err = t.awaitFrozen(ctx, o.wait.Timeout, "unfrozen", func(frozen *metav1.Condition, above bool) bool {
+	err = t.awaitFrozen(ctx, o.Wait.Timeout, "unfrozen", func(frozen *metav1.Condition, above bool) bool {
 		return !namesOrder(frozen, order) && (frozen.Status != metav1.ConditionTrue || frozen.Reason != v1alpha1.ReasonManualFreeze || above)
 	})
 	if err != nil {

@@ -57,13 +57,11 @@ const (
 )
 
 type joinOptions struct {
+	cmdutil.Change
 	request    joining.Request
 	credential credential
 	server     serverFlags
 	outputDir  string
-	dryRun     *cmdutil.DryRun
-	wait       cmdutil.Wait
-	output     *cmdutil.Output
 }
 
 func newJoin(hub *cmdutil.Hub) *cobra.Command {
@@ -86,8 +84,8 @@ func newJoin(hub *cmdutil.Hub) *cobra.Command {
 	flags.StringVar(&o.server.url, "agent-server", "", "URL of the hub's API server as the agent reaches it (default: that of your kubeconfig)")
 	flags.StringVar(&o.server.caFile, "agent-certificate-authority", "", "file with the certificate authority of the hub's API server (default: that of your kubeconfig)")
 	flags.StringVar(&o.outputDir, "output-dir", "", "write the kubeconfig to NAME.bootstrap.kubeconfig in this directory")
-	cmdutil.AddWait(command, &o.wait, false, "the agent has joined and the cluster is ready", 10*time.Minute, "")
-	o.output, o.dryRun = cmdutil.NewOutput(command, formatKubeconfig), cmdutil.NewDryRun(command)
+	o.Change = cmdutil.NewChange(command, formatKubeconfig)
+	cmdutil.AddWait(command, &o.Wait, false, "the agent has joined and the cluster is ready", 10*time.Minute, "")
 	return command
 }
 
@@ -104,7 +102,7 @@ func (o *joinOptions) run(ctx context.Context, hub *cmdutil.Hub) error {
 		return err
 	}
 	delivery := &delivery{hub: hub, server: server, options: o}
-	if o.dryRun.Active() {
+	if o.DryRun.Active() {
 		return delivery.dryRun(ctx, time.Now())
 	}
 	if err := delivery.checkWritable(); err != nil {
@@ -119,13 +117,13 @@ func (o *joinOptions) run(ctx context.Context, hub *cmdutil.Hub) error {
 	if err != nil {
 		return explainRefusal(err)
 	}
-	if err := delivery.printResult(result); err != nil || !o.wait.Enabled {
+	if err := delivery.printResult(result); err != nil || !o.Wait.Enabled {
 		return err
 	}
 	if !result.Cluster.Accepted() {
 		hub.Note("Waiting for the agent; let it join with: kubectl hollow cluster accept %s", o.request.Cluster)
 	}
-	return awaitReady(ctx, hub, c, o.request.Cluster, o.wait.Timeout)
+	return awaitReady(ctx, hub, c, o.request.Cluster, o.Wait.Timeout)
 }
 
 func (o *joinOptions) validateFlags() error {
@@ -135,13 +133,13 @@ func (o *joinOptions) validateFlags() error {
 	if o.request.TokenTTL < shortestTTL {
 		return cmdutil.Usage("--token-ttl: want at least %s, got %s", shortestTTL, o.request.TokenTTL)
 	}
-	_, own := o.output.Own()
+	_, own := o.Output.Own()
 	switch {
-	case o.dryRun.Active() && own:
+	case o.DryRun.Active() && own:
 		return cmdutil.Usage("--dry-run prints the objects: give -o yaml or -o json, too")
-	case o.dryRun.Active() && o.wait.Enabled:
+	case o.DryRun.Active() && o.Wait.Enabled:
 		return cmdutil.Usage("--dry-run and --wait: a dry run creates nothing to wait for")
-	case !o.dryRun.Active() && !own && o.outputDir == "":
+	case !o.DryRun.Active() && !own && o.outputDir == "":
 		return cmdutil.Usage("-o: this format does not show the kubeconfig, which cannot be read again; add --output-dir")
 	}
 	switch o.credential {
@@ -150,7 +148,7 @@ func (o *joinOptions) validateFlags() error {
 	case serviceAccount:
 		o.request.Credential = v1alpha1.CredentialServiceAccountToken
 	}
-	return o.output.Check()
+	return o.Output.Check()
 }
 
 // explainRefusal adds to a refusal what the user can do.

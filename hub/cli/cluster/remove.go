@@ -32,12 +32,8 @@ A cluster that was removed by mistake can join again under the same name. It tak
 you acknowledge the hub: see kubectl hollow cluster acknowledge.`
 
 func newRemove(hub *cmdutil.Hub) *cobra.Command {
-	var (
-		yes    bool
-		wait   cmdutil.Wait
-		output *cmdutil.Output
-		dryRun *cmdutil.DryRun
-	)
+	var change cmdutil.Change
+	yes := false
 	command := &cobra.Command{
 		Use: "remove NAME", Short: "Remove a cluster from the fleet; its machines keep running", Long: removeLong,
 		Example: `  # Ask for confirmation first
@@ -50,10 +46,10 @@ func newRemove(hub *cmdutil.Hub) *cobra.Command {
   kubectl hollow cluster remove c1 --yes -o yaml > c1.yaml`,
 		Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteClusters(false),
 		RunE: func(command *cobra.Command, args []string) error {
-			if err := output.Check(); err != nil {
+			if err := change.Output.Check(); err != nil {
 				return err
 			}
-			c, err := dryRun.Client(hub)
+			c, err := change.DryRun.Client(hub)
 			if err != nil {
 				return err
 			}
@@ -66,21 +62,21 @@ func newRemove(hub *cmdutil.Hub) *cobra.Command {
 				return fmt.Errorf("counting the Machines of cluster %s: %w", cluster.Name, err)
 			}
 			total := len(machines.Items)
-			if !yes && !dryRun.Active() {
+			if !yes && !change.DryRun.Active() {
 				question := fmt.Sprintf("Remove cluster %s? Its agent loses its access; its %s and their Nodes stay.", cluster.Name, plural.Count(total, "Machine"))
 				if err := hub.Confirm(question, "removing cluster "+cluster.Name, "cluster "+cluster.Name+" was not removed"); err != nil {
 					return err
 				}
 			}
-			if err := removeCluster(command.Context(), dryRun.Telling(output.Telling(hub)), c, cluster, total, wait.Timeout, wait.Enabled && !dryRun.Active()); err != nil {
+			if err := removeCluster(command.Context(), change.Telling(hub), c, cluster, total, change.Wait.Timeout, change.Waits()); err != nil {
 				return err
 			}
-			return output.Result(hub, cluster, acceptanceFacts(cluster, cluster)...)
+			return change.Output.Result(hub, cluster, acceptanceFacts(cluster, cluster)...)
 		},
 	}
 	command.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	cmdutil.AddWait(command, &wait, true, "the hub has revoked the agent's access", defaultWait, "")
-	output, dryRun = cmdutil.NewOutput(command), cmdutil.NewDryRun(command)
+	change = cmdutil.NewChange(command)
+	cmdutil.AddWait(command, &change.Wait, true, "the hub has revoked the agent's access", defaultWait, "")
 	return command
 }
 

@@ -20,13 +20,11 @@ const longestTest = 25 * time.Hour
 
 // runCommand is one "loadtest run".
 type runCommand struct {
+	cmdutil.Change
 	hub        *cmdutil.Hub
 	flags      runFlags
 	file, name string
-	wait       cmdutil.Wait
 	noWait     bool
-	output     *cmdutil.Output
-	dryRun     *cmdutil.DryRun
 }
 
 func newRun(hub *cmdutil.Hub) *cobra.Command {
@@ -56,23 +54,22 @@ report of the test has a failure or an error if and only if the exit code of a f
 	r.flags.addFlags(command)
 	command.Flags().StringVarP(&r.file, "filename", "f", "", "file with the LoadTest, instead of a preset and its flags")
 	command.Flags().StringVar(&r.name, "name", "", "name of the LoadTest (default: made from the name of the preset, or the name in the file)")
-	cmdutil.AddWait(command, &r.wait, true, "the test is over", 0, "to its end")
+	r.Change = cmdutil.NewChange(command)
+	cmdutil.AddWait(command, &r.Wait, true, "the test is over", 0, "to its end")
 	command.Flags().BoolVar(&r.noWait, "no-wait", false, "do not follow it")
 	cmdutil.KeepOldFlag(command, "no-wait", "wait=false")
-	r.output = cmdutil.NewOutput(command)
-	r.dryRun = cmdutil.NewDryRun(command)
 	return command
 }
 
 func (r *runCommand) run(ctx context.Context, args []string) error {
-	if err := r.output.Check(); err != nil {
+	if err := r.Output.Check(); err != nil {
 		return err
 	}
 	test, err := r.readTest(args)
 	if err != nil {
 		return err
 	}
-	c, err := r.dryRun.Client(r.hub)
+	c, err := r.DryRun.Client(r.hub)
 	if err != nil {
 		return err
 	}
@@ -83,12 +80,12 @@ func (r *runCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("creating the load test: %w", err)
 	}
-	telling := r.dryRun.Telling(r.output.Telling(r.hub))
+	telling := r.Telling(r.hub)
 	telling.Say("loadtest.hollowfleet.io/%s created", test.Name)
-	if r.wait.Enabled && !r.noWait && !r.dryRun.Active() {
-		err = followTest(ctx, telling, c, test, r.wait.Timeout)
+	if r.Waits() && !r.noWait {
+		err = followTest(ctx, telling, c, test, r.Wait.Timeout)
 	}
-	return errors.Join(r.output.Result(r.hub, test, cmdutil.Fact{Name: "Message", Value: test.Status.Message}), err)
+	return errors.Join(r.Output.Result(r.hub, test, cmdutil.Fact{Name: "Message", Value: test.Status.Message}), err)
 }
 
 // readTest makes the test of the flags or of the file.

@@ -106,7 +106,7 @@ func (s *subject) commandArguments() string {
 func newReportingCommand(hub *cmdutil.Hub, template *cobra.Command, kinds []cmdutil.Kind, run func(context.Context, *subject) ([]cmdutil.Fact, error)) *cobra.Command {
 	var output *cmdutil.Output
 	c := newCommand(hub, template, kinds, hub.Client, func(ctx context.Context, s *subject) error {
-		return s.report(ctx, hub, hub, output, run)
+		return s.report(ctx, hub, output.Telling(hub), output, run)
 	})
 	output = cmdutil.NewOutput(c)
 	return c
@@ -114,14 +114,11 @@ func newReportingCommand(hub *cmdutil.Hub, template *cobra.Command, kinds []cmdu
 
 // newChangingCommand is reporting for a command that changes the object, with --dry-run.
 func newChangingCommand(hub *cmdutil.Hub, template *cobra.Command, kinds []cmdutil.Kind, run func(context.Context, *subject) ([]cmdutil.Fact, error)) *cobra.Command {
-	var (
-		output *cmdutil.Output
-		dryRun *cmdutil.DryRun
-	)
-	c := newCommand(hub, template, kinds, func() (client.WithWatch, error) { return dryRun.Client(hub) }, func(ctx context.Context, s *subject) error {
-		return s.report(ctx, hub, dryRun.Telling(hub), output, run)
+	var change cmdutil.Change
+	c := newCommand(hub, template, kinds, func() (client.WithWatch, error) { return change.DryRun.Client(hub) }, func(ctx context.Context, s *subject) error {
+		return s.report(ctx, hub, change.Telling(hub), change.Output, run)
 	})
-	output, dryRun = cmdutil.NewOutput(c), cmdutil.NewDryRun(c)
+	change = cmdutil.NewChange(c)
 	return c
 }
 
@@ -130,7 +127,7 @@ func (s *subject) report(ctx context.Context, hub, telling *cmdutil.Hub, output 
 	if err := output.Check(); err != nil {
 		return err
 	}
-	s.hub = output.Telling(telling)
+	s.hub = telling
 	facts, err := run(ctx, s)
 	if err != nil {
 		return err

@@ -20,10 +20,9 @@ import (
 
 // upgradeOptions are the flags of "upgrade".
 type upgradeOptions struct {
+	cmdutil.Change
 	kubelet string
-	wait    cmdutil.Wait
 	force   bool
-	dryRun  *cmdutil.DryRun
 }
 
 // refused are the reasons for which the hub starts nothing until the spec is changed.
@@ -32,7 +31,6 @@ var refused = []string{v1alpha1.ReasonInvalidFleet, v1alpha1.ReasonKubeletDowngr
 // NewUpgrade returns "upgrade".
 func NewUpgrade(hub *cmdutil.Hub) *cobra.Command {
 	o := &upgradeOptions{}
-	var output *cmdutil.Output
 	c := newCommand(hub, &cobra.Command{
 		Use: "upgrade", Short: "Roll a kubelet version out over the clusters of a MachineFleet, or in one MachineDeployment",
 		Long: `Roll a kubelet version out. A MachineFleet is upgraded cluster by cluster, in the waves of spec.rolloutStrategy.
@@ -52,15 +50,15 @@ Interrupting --wait does not stop the upgrade.`,
 
   # One MachineDeployment
   kubectl hollow upgrade machinedeployment/workers -n c1 --kubelet v1.37.1 --wait`,
-	}, both, func() (client.WithWatch, error) { return o.dryRun.Client(hub) }, func(ctx context.Context, s *subject) error {
-		return s.report(ctx, hub, o.dryRun.Telling(hub), output, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+	}, both, func() (client.WithWatch, error) { return o.DryRun.Client(hub) }, func(ctx context.Context, s *subject) error {
+		return s.report(ctx, hub, o.Telling(hub), o.Output, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 			return s.upgradeObject(ctx, o)
 		})
 	})
 	c.Flags().StringVar(&o.kubelet, "kubelet", "", "the kubelet version, such as v1.37.1 (required)")
-	cmdutil.AddWait(c, &o.wait, false, "the rollout is complete or has failed", 0, "for as long as the rollout makes progress")
+	o.Change = cmdutil.NewChange(c)
+	cmdutil.AddWait(c, &o.Wait, false, "the rollout is complete or has failed", 0, "for as long as the rollout makes progress")
 	c.Flags().BoolVar(&o.force, "force", false, "write the version even if no cluster can start with it for now")
-	output, o.dryRun = cmdutil.NewOutput(c), cmdutil.NewDryRun(c)
 	return c
 }
 
@@ -94,10 +92,10 @@ func (s *subject) upgradeObject(ctx context.Context, o *upgradeOptions) ([]cmdut
 		s.printf("upgraded from kubelet %s to %s", cmp.Or(before, "(none)"), o.kubelet)
 	}
 	switch {
-	case o.dryRun.Active():
+	case o.DryRun.Active():
 		return facts, nil
-	case o.wait.Enabled:
-		return facts, s.followRollout(ctx, o.wait.Timeout)
+	case o.Wait.Enabled:
+		return facts, s.followRollout(ctx, o.Wait.Timeout)
 	}
 	s.hub.Note("To follow it: kubectl hollow rollout status %s", s.commandArguments())
 	return facts, nil
@@ -118,7 +116,7 @@ func (o *upgradeOptions) checkFlags() error {
 	if _, err := version.ParseSemantic(o.kubelet); err != nil {
 		return cmdutil.Usage("--kubelet: %q is not a version: want one such as v1.37.1", o.kubelet)
 	}
-	if o.wait.Timeout > 0 && !o.wait.Enabled {
+	if o.Wait.Timeout > 0 && !o.Wait.Enabled {
 		return cmdutil.Usage("--timeout needs --wait")
 	}
 	return nil
@@ -157,7 +155,7 @@ func (s *subject) previewUpgrade(ctx context.Context, wanted *v1alpha1.MachineFl
 	if p.Problem != nil && slices.Contains(refused, p.Problem.Reason) {
 		return cmdutil.Refusal("%s cannot be upgraded: %s", s.fullName(), p.Problem.Message)
 	}
-	if o.dryRun.Active() {
+	if o.DryRun.Active() {
 		if err := printWaves(s.hub, p); err != nil {
 			return err
 		}
@@ -167,7 +165,7 @@ func (s *subject) previewUpgrade(ctx context.Context, wanted *v1alpha1.MachineFl
 	}
 	for _, m := range p.Members {
 		switch {
-		case o.dryRun.Active(): // The table says so.
+		case o.DryRun.Active(): // The table says so.
 		case len(m.Blocked) > 0:
 			s.hub.Note("%s cannot be upgraded: %s", m.Cluster.Name, strings.Join(m.Problems(), "; "))
 		case m.Held != "":

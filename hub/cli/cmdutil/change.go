@@ -6,6 +6,25 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// Change has the flags of a command that changes an object: how it prints the result, whether it only shows what it would do, and, for one
+// that calls AddWait, whether it waits for the result.
+type Change struct {
+	Output *Output
+	DryRun *DryRun
+	Wait   Wait
+}
+
+// NewChange adds -o, which also takes the command's own formats, and --dry-run to command.
+func NewChange(command *cobra.Command, own ...string) Change {
+	return Change{Output: NewOutput(command, own...), DryRun: NewDryRun(command)}
+}
+
+// Waits reports whether the command waits for its result: a dry run has none.
+func (c *Change) Waits() bool { return c.Wait.Enabled && !c.DryRun.Active() }
+
+// Telling returns hub as the command tells of what it does.
+func (c *Change) Telling(hub *Hub) *Hub { return c.DryRun.Telling(c.Output.Telling(hub)) }
+
 // Wait says whether a command waits for its result, and for how long at most.
 type Wait struct {
 	Enabled bool
