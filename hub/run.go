@@ -38,9 +38,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/leader"
 	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/hub/internal/placement/presence"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
@@ -234,7 +234,7 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	return errors.Join(
 		setUp(hub, options, fairqueue.NewQueue(options.Concurrency), sets.SetupWithManager, deployments.SetupWithManager, autoscaler.SetupWithManager),
 		// The objects of these are in no namespace: there is one for each cluster, or the hub's administrators made them.
-		setUp(hub, options, nil, append(tests, clusters.SetupWithManager, requests.SetupWithManager, fleets.SetupWithManager, machinestate.SetupWithManager,
+		setUp(hub, options, nil, append(tests, clusters.SetupWithManager, requests.SetupWithManager, fleets.SetupWithManager, machines.SetupStaleness,
 			managedcluster.Setup(recorder, now), clusterprofile.Setup(recorder, now))...),
 	)
 }

@@ -160,7 +160,7 @@ func TestTroubles(t *testing.T) {
 }
 
 // A crash of the agent is no news of its target.
-// Claim: A started agent does not improve what its predecessor said of the target. Broken: Unknown is reported over False. Also: hub/internal/machinestate TestMarkersStayUntilTheAgentHasLooked.
+// Claim: A started agent does not improve what its predecessor said of the target. Broken: Unknown is reported over False. Also: hub/internal/machines TestMarkersStayUntilTheAgentHasLooked.
 func TestAnAgentThatStartsKeepsThatTheTargetIsAway(t *testing.T) {
 	f := known()
 	f.freeze = frozen(freeze.Target, v1alpha1.ReasonUnreachable, v1alpha1.ReasonTargetUnreachable, "Timeout")

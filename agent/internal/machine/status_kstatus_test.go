@@ -22,7 +22,7 @@ func stale() *v1alpha1.Machine {
 }
 
 // Each state of a Machine, with its conditions and what the kstatus library makes of them.
-// Edge case: kstatus: a failed Machine was InProgress. Also: hub/internal/machinestate TestKStatusOfAMarkedMachine.
+// Edge case: kstatus: a failed Machine was InProgress. Also: hub/internal/machines TestKStatusOfAMarkedMachine.
 func TestKStatus(t *testing.T) {
 	unjoined := func(in *Input) { in.Machine.Spec.ProviderID, in.Node = nil, nil }
 	invalid := func(reason string) func(*Input) {

@@ -7,13 +7,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // SayRollout prints the record of a rollout: its course, approvals, and with clusters what happened to it in each cluster, in those that
 // failed or have left otherwise.
-func SayRollout(hub *Hub, output *Output, r *reader.Rollout, clusters bool) error {
+func SayRollout(hub *Hub, output *Output, r *rollout.Rollout, clusters bool) error {
 	hub.Say("Rollout of revision %d (%s), started %s", r.Number, r.Revision, r.Started)
 	for _, turn := range r.Turns {
 		hub.Say("  %s  %s: %s", turn.At, turn.Reason, Printable(turn.Message))
@@ -53,7 +53,7 @@ func SayRollout(hub *Hub, output *Output, r *reader.Rollout, clusters bool) erro
 }
 
 // sayApprovals prints who approved what, and who took it back.
-func sayApprovals(hub *Hub, r *reader.Rollout) {
+func sayApprovals(hub *Hub, r *rollout.Rollout) {
 	for _, approval := range r.Approvals {
 		by := Printable(approval.By)
 		if approval.Claimed {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 // longestUnhealthy is how long a cluster whose Machines have a revision may keep a rollout waiting where no progressDeadline says it. If it
@@ -47,7 +47,7 @@ func (j *Judge) unhealthyTime(of *v1alpha1.MachineFleet, deployment *v1alpha1.Ma
 	if ready == nil || ready.Status != metav1.ConditionTrue || deployment.Status.ObservedGeneration != deployment.Generation {
 		return metav1.Time{}, time.Time{}, false
 	}
-	r := reader.StartedRecord(of, deployment)
+	r := rollout.StartedRecord(of, deployment)
 	since, until = metav1.NewTime(r.Since), j.Now
 	relapsed = !r.SoakDue.IsZero() && r.SoakDue.Before(r.Since)
 	switch {

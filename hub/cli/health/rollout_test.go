@@ -12,13 +12,13 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 // inPhase is a fleet's MachineDeployment in a cluster, whose Machines have been done for that long.
 func inPhase(t *testing.T, of *v1alpha1.MachineFleet, cluster string, phase plan.Phase, since, done time.Duration) *v1alpha1.MachineDeployment {
 	t.Helper()
-	revision, err := reader.Revision(of)
+	revision, err := rollout.Revision(of)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	isDone := ready
 	isDone.LastTransitionTime = ago(done)

@@ -17,7 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -56,7 +56,7 @@ func showStatus(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, n
 		return output.Print(hub.Out, found)
 	}
 	now := time.Now()
-	preview, err := reader.NewPreview(ctx, c, found, now)
+	preview, err := rollout.NewPreview(ctx, c, found, now)
 	if err != nil {
 		return fmt.Errorf("looking at the clusters of machinefleet %s: %w", name, err)
 	}
@@ -95,7 +95,7 @@ func showStatus(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, n
 
 // sayLast prints the record of the newest rollout. A user need not have the right to see it.
 func sayLast(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, c client.Client, found *v1alpha1.MachineFleet) error {
-	rollouts, err := reader.Rollouts(ctx, c, found)
+	rollouts, err := rollout.Rollouts(ctx, c, found)
 	if apierrors.IsForbidden(err) || err == nil && len(rollouts) == 0 {
 		return nil
 	}
@@ -107,7 +107,7 @@ func sayLast(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, c cl
 }
 
 // orphanedIn are the clusters whose object is gone and in which Machines of the fleet are left.
-func orphanedIn(departed []reader.Departed) (names []string) {
+func orphanedIn(departed []rollout.Departed) (names []string) {
 	for _, d := range departed {
 		if d.Orphaned {
 			names = append(names, d.Cluster)
@@ -116,10 +116,10 @@ func orphanedIn(departed []reader.Departed) (names []string) {
 	return names
 }
 
-func statusTable(preview *reader.Preview, departed []reader.Departed, now time.Time) *metav1.Table {
+func statusTable(preview *rollout.Preview, departed []rollout.Departed, now time.Time) *metav1.Table {
 	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Cluster", "Wave", "Group", "State", "Since", "Kubelet", "Machines", "Problem")}
 	for _, m := range preview.Members {
-		if slices.ContainsFunc(departed, func(d reader.Departed) bool { return d.Cluster == m.Cluster.Name }) {
+		if slices.ContainsFunc(departed, func(d rollout.Departed) bool { return d.Cluster == m.Cluster.Name }) {
 			continue // It left in the middle of the rollout.
 		}
 		kubelet, machines, since := "-", "-", "-"
@@ -145,7 +145,7 @@ func describeMachines(d *v1alpha1.MachineDeployment) (kubelet, machines string) 
 }
 
 // formatState is a word for how far a cluster is.
-func formatState(m reader.ClusterPreview) string {
+func formatState(m rollout.ClusterPreview) string {
 	switch {
 	case len(m.Blocked) > 0:
 		return "Blocked"

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 var treeKinds = []cmdutil.Kind{cmdutil.FleetKind, cmdutil.ClusterKind, cmdutil.DeploymentKind}
@@ -159,7 +159,7 @@ func growFleet(ctx context.Context, hub *cmdutil.Hub, c client.Client, name stri
 	slices.SortFunc(deployments.Items, func(a, b v1alpha1.MachineDeployment) int { return cmp.Compare(a.Namespace, b.Namespace) })
 	for i := range deployments.Items {
 		deployment := &deployments.Items[i]
-		if !reader.Owns(found, deployment) {
+		if !rollout.Owns(found, deployment) {
 			continue
 		}
 		branch := &node{name: "Cluster/" + deployment.Namespace}

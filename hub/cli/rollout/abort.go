@@ -9,7 +9,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 // The values of --rollback.
@@ -45,7 +45,7 @@ func (s *subject) abortRollout(ctx context.Context, rollback string) error {
 	if rollback != "" {
 		policy = policies[rollback]
 	}
-	revision, err := reader.Revision(s.fleet)
+	revision, err := rollout.Revision(s.fleet)
 	if err != nil {
 		return err
 	}

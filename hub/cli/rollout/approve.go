@@ -15,7 +15,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 // hubPatience is how long a command waits for the hub to look at a spec that was just changed.
@@ -64,7 +64,7 @@ func (s *subject) awaitRollout(ctx context.Context) error {
 		return cmdutil.Within(ctx, hubPatience, func(ctx context.Context) error {
 			return cmdutil.Until(ctx, s.client, &v1alpha1.MachineFleetList{}, client.ObjectKeyFromObject(s.fleet), s.fleet,
 				func(f *v1alpha1.MachineFleet) (bool, error) {
-					if !reader.HaveSameText(asked, f) {
+					if !rollout.HaveSameText(asked, f) {
 						return false, cmdutil.Refusal("%s got other templates in the meantime: check them, and approve again", s.fullName())
 					}
 					s.fleet = f
@@ -79,7 +79,7 @@ func (s *subject) awaitRollout(ctx context.Context) error {
 
 // approversByGroup has who has approved the current rollout, by group. It is empty if the user may not see that.
 func (s *subject) approversByGroup(ctx context.Context) (map[string]string, error) {
-	given, err := reader.Approvals(ctx, s.client, s.fleet)
+	given, err := rollout.Approvals(ctx, s.client, s.fleet)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}

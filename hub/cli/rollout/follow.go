@@ -7,7 +7,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/follow"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 // followFleet shows the fleet and its clusters until the rollout is complete or has failed.
@@ -62,7 +62,7 @@ var clusterTexts = map[plan.Phase]string{
 
 // clusterState is how far a cluster is with the revision that the fleet has now; started is false if it has not started there.
 func clusterState(of *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) (state follow.State, started bool) {
-	phase := reader.PhaseOf(of, deployment)
+	phase := rollout.PhaseOf(of, deployment)
 	if phase == plan.ToApply {
 		return follow.State{}, false
 	}

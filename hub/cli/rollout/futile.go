@@ -11,12 +11,12 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // refuseFutile refuses an upgrade that can start in no cluster. A cluster that is frozen or not Ready only waits.
-func refuseFutile(name string, p *reader.Preview, force bool) error {
+func refuseFutile(name string, p *rollout.Preview, force bool) error {
 	why := ""
 	for _, m := range p.Members {
 		if len(m.Blocked) == 0 || m.Phase != plan.ToApply {

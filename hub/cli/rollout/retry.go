@@ -9,7 +9,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
@@ -31,7 +31,7 @@ The exit code is 4 if every cluster already has the template.`,
 }
 
 func (s *subject) retryRollout(ctx context.Context, now time.Time) error {
-	revision, err := reader.Revision(s.fleet)
+	revision, err := rollout.Revision(s.fleet)
 	if err != nil {
 		return err
 	}

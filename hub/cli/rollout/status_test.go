@@ -12,7 +12,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/cli/follow"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 func deployment(change func(*v1alpha1.MachineDeployment)) *v1alpha1.MachineDeployment {
@@ -167,7 +167,7 @@ func TestTheEndOfAFleetsRollout(t *testing.T) {
 func TestEachPhaseOfAClusterIsShown(t *testing.T) {
 	g := NewWithT(t)
 	fleet := &v1alpha1.MachineFleet{ObjectMeta: metav1.ObjectMeta{Name: "fleet", UID: "fleet"}}
-	revision, err := reader.Revision(fleet)
+	revision, err := rollout.Revision(fleet)
 	g.Expect(err).NotTo(HaveOccurred())
 	for phase, text := range map[plan.Phase]string{
 		plan.Soaking: "soaking", plan.Succeeded: "updated", plan.Failed: "failed", plan.TimedOut: "timed out", plan.RolledBack: "rolled back",

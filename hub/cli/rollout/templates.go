@@ -18,15 +18,15 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 // listTemplates are those that the fleet can go back to, the oldest first, and the revision of its current one.
-func (s *subject) listTemplates(ctx context.Context) (kept []reader.Template, current string, err error) {
-	if kept, err = reader.Templates(ctx, s.client, s.fleet); err != nil {
+func (s *subject) listTemplates(ctx context.Context) (kept []rollout.Template, current string, err error) {
+	if kept, err = rollout.Templates(ctx, s.client, s.fleet); err != nil {
 		return nil, "", err
 	}
-	current, err = reader.FindRevision(ctx, s.client, s.fleet)
+	current, err = rollout.FindRevision(ctx, s.client, s.fleet)
 	return kept, current, err
 }
 
@@ -64,7 +64,7 @@ func (s *subject) fleetHistory(ctx context.Context, output *cmdutil.Output, numb
 	}
 	clusters := map[string]int{}
 	for i := range deployments.Items {
-		if revision := reader.RevisionOf(s.fleet, &deployments.Items[i]); revision != "" {
+		if revision := rollout.RevisionOf(s.fleet, &deployments.Items[i]); revision != "" {
 			clusters[revision]++
 		}
 	}
@@ -73,7 +73,7 @@ func (s *subject) fleetHistory(ctx context.Context, output *cmdutil.Output, numb
 
 // sayRollouts prints the records of the rollouts of a revision.
 func (s *subject) sayRollouts(ctx context.Context, output *cmdutil.Output, number int64) error {
-	rollouts, err := reader.Rollouts(ctx, s.client, s.fleet)
+	rollouts, err := rollout.Rollouts(ctx, s.client, s.fleet)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (s *subject) sayRollouts(ctx context.Context, output *cmdutil.Output, numbe
 }
 
 // templatesTable has a row for each template that is kept, and one for the current template if it was started in no cluster yet.
-func templatesTable(kept []reader.Template, current, kubelet string, clusters map[string]int, now time.Time) *metav1.Table {
+func templatesTable(kept []rollout.Template, current, kubelet string, clusters map[string]int, now time.Time) *metav1.Table {
 	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Revision", "Current", "Clusters", "Kubelet", "Age", "Hash")}
 	for _, t := range kept {
 		mark, has := "", "-"
@@ -104,25 +104,25 @@ func templatesTable(kept []reader.Template, current, kubelet string, clusters ma
 			t.Number, mark, clusters[t.Revision], has, duration.HumanDuration(now.Sub(t.Kept.CreationTimestamp.Time)), t.Revision,
 		}})
 	}
-	if !slices.ContainsFunc(kept, func(t reader.Template) bool { return t.Revision == current }) {
+	if !slices.ContainsFunc(kept, func(t rollout.Template) bool { return t.Revision == current }) {
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{"-", "*", 0, cmp.Or(kubelet, "-"), "not started", current}})
 	}
 	return table
 }
 
 // pickTemplate finds a template that can be read, or lists those that there are.
-func (s *subject) pickTemplate(kept []reader.Template, number int64) (reader.Template, error) {
-	i := slices.IndexFunc(kept, func(t reader.Template) bool { return t.Number == number })
+func (s *subject) pickTemplate(kept []rollout.Template, number int64) (rollout.Template, error) {
+	i := slices.IndexFunc(kept, func(t rollout.Template) bool { return t.Number == number })
 	if i < 0 {
-		return reader.Template{}, cmdutil.NotFound("%s has no revision %d (any more); it has %s", s.fullName(), number, cmp.Or(templateNumbers(kept), "none"))
+		return rollout.Template{}, cmdutil.NotFound("%s has no revision %d (any more); it has %s", s.fullName(), number, cmp.Or(templateNumbers(kept), "none"))
 	}
 	if kept[i].Template == nil {
-		return reader.Template{}, fmt.Errorf("revision %d of %s cannot be read: see controllerrevision %s/%s", number, s.fullName(), kept[i].Kept.Namespace, kept[i].Kept.Name)
+		return rollout.Template{}, fmt.Errorf("revision %d of %s cannot be read: see controllerrevision %s/%s", number, s.fullName(), kept[i].Kept.Namespace, kept[i].Kept.Name)
 	}
 	return kept[i], nil
 }
 
-func templateNumbers(kept []reader.Template) string {
+func templateNumbers(kept []rollout.Template) string {
 	var list []string
 	for _, t := range kept {
 		list = append(list, fmt.Sprint(t.Number))
@@ -131,7 +131,7 @@ func templateNumbers(kept []reader.Template) string {
 }
 
 // keptNumber is the number of a revision among those that are kept; 0 if it is not.
-func keptNumber(kept []reader.Template, revision string) int64 {
+func keptNumber(kept []rollout.Template, revision string) int64 {
 	for _, t := range kept {
 		if t.Revision == revision {
 			return t.Number
@@ -142,7 +142,7 @@ func keptNumber(kept []reader.Template, revision string) int64 {
 
 // previousTemplate finds the newest template before the current one that nobody has gone back from. One that no cluster has been
 // given yet comes after all that are kept.
-func (s *subject) previousTemplate(kept []reader.Template, current string) (int64, error) {
+func (s *subject) previousTemplate(kept []rollout.Template, current string) (int64, error) {
 	present, undone := keptNumber(kept, current), s.undoneRevisions()
 	for _, t := range slices.Backward(kept) {
 		later := present > 0 && t.Number >= present
@@ -170,7 +170,7 @@ func (s *subject) undoneRevisions() []int64 {
 
 // noteUndone remembers that the fleet goes back from one revision to another. A revision that is rolled out again gets another
 // number, and is forgotten here.
-func (s *subject) noteUndone(kept []reader.Template, from string, to int64) {
+func (s *subject) noteUndone(kept []rollout.Template, from string, to int64) {
 	var numbers []string
 	for _, t := range kept {
 		if t.Number != to && (t.Revision == from || slices.Contains(s.undoneRevisions(), t.Number)) {
@@ -222,14 +222,14 @@ func (s *subject) undoFleet(ctx context.Context, number int64, allowDowngrade bo
 
 // refuseDowngrade refuses a template with an older kubelet that the hub would not roll out. It does where clusters have that
 // already, because they were rolled back.
-func (s *subject) refuseDowngrade(ctx context.Context, chosen reader.Template, allowed bool) error {
+func (s *subject) refuseDowngrade(ctx context.Context, chosen rollout.Template, allowed bool) error {
 	before, after := *s.kubeletVersion(), chosen.Template.Spec.Template.Spec.Versions.Kubelet
 	if allowed || s.fleet.Spec.AllowDowngrade || !isOlder(after, before) {
 		return nil
 	}
-	wanted := reader.WithSpec(s.fleet)
+	wanted := rollout.WithSpec(s.fleet)
 	wanted.Spec.Template = *chosen.Template
-	preview, err := reader.NewPreview(ctx, s.client, wanted, time.Now())
+	preview, err := rollout.NewPreview(ctx, s.client, wanted, time.Now())
 	if err != nil {
 		return fmt.Errorf("looking at the clusters of %s: %w", s.fullName(), err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -132,11 +132,11 @@ func (s *subject) kubeletVersion() *string {
 
 // wantedFleet is a fleet as it is to be.
 func (o *upgradeOptions) wantedFleet(ctx context.Context, hub client.Reader, of *v1alpha1.MachineFleet) (*v1alpha1.MachineFleet, error) {
-	wanted := reader.WithSpec(of)
+	wanted := rollout.WithSpec(of)
 	kubelet := &wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet
 	another := *kubelet != o.kubelet
 	*kubelet = o.kubelet
-	revision, err := reader.FindRevision(ctx, hub, wanted)
+	revision, err := rollout.FindRevision(ctx, hub, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (o *upgradeOptions) wantedFleet(ctx context.Context, hub client.Reader, of 
 
 // previewUpgrade refuses an upgrade that the hub would not start, and tells what stands in its way.
 func (s *subject) previewUpgrade(ctx context.Context, wanted *v1alpha1.MachineFleet, o *upgradeOptions) error {
-	p, err := reader.NewPreview(ctx, s.client, wanted, time.Now())
+	p, err := rollout.NewPreview(ctx, s.client, wanted, time.Now())
 	if err != nil {
 		return fmt.Errorf("looking at the clusters of %s: %w", s.fullName(), err)
 	}
@@ -185,7 +185,7 @@ func (s *subject) previewUpgrade(ctx context.Context, wanted *v1alpha1.MachineFl
 }
 
 // noteSelectors names what chooses no cluster, and clusters that no window chooses.
-func (s *subject) noteSelectors(p *reader.Preview) {
+func (s *subject) noteSelectors(p *rollout.Preview) {
 	if len(p.Windowless) > 0 {
 		s.hub.Note("Not selected by any of spec.maintenanceWindows, so upgraded at any time: %s", reconciler.ListFew(p.Windowless))
 	}

@@ -12,14 +12,14 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 // printWaves prints the clusters of a fleet in the order in which the revision comes to them, and what stands in its way.
-func printWaves(hub *cmdutil.Hub, p *reader.Preview) error {
+func printWaves(hub *cmdutil.Hub, p *rollout.Preview) error {
 	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Wave", "Group", "Cluster", "Kubelet", "To", "Kubernetes", "Begins", "Problem")}
 	members := slices.Clone(p.Members)
-	slices.SortStableFunc(members, func(a, b reader.ClusterPreview) int { return cmp.Compare(a.Wave, b.Wave) })
+	slices.SortStableFunc(members, func(a, b rollout.ClusterPreview) int { return cmp.Compare(a.Wave, b.Wave) })
 	for _, m := range members {
 		has := "-"
 		if m.Deployment != nil {
@@ -46,7 +46,7 @@ func printWaves(hub *cmdutil.Hub, p *reader.Preview) error {
 }
 
 // describeStart says when a cluster's turn is.
-func describeStart(m reader.ClusterPreview) string {
+func describeStart(m rollout.ClusterPreview) string {
 	switch {
 	case m.Phase == plan.Succeeded:
 		return "has it"

@@ -23,7 +23,7 @@ func (f *env) renews() {
 	}
 }
 
-// Edge case: A Terminating namespace was misreported. Also: "finds its namespace going, and its agent was at work", "finds its namespace taken, and its agent was at work"; hub/internal/machinestate TestMachinesOfANamespaceThatIsBeingDeletedAreMarkedWithTheCause; hub/cli TestFinalizersAreRemovedOnlyInANamespaceThatIsBeingDeleted.
+// Edge case: A Terminating namespace was misreported. Also: "finds its namespace going, and its agent was at work", "finds its namespace taken, and its agent was at work"; hub/internal/machines TestMachinesOfANamespaceThatIsBeingDeletedAreMarkedWithTheCause; hub/cli TestFinalizersAreRemovedOnlyInANamespaceThatIsBeingDeleted.
 func TestANamespaceThatIsBeingDeletedIsNamedAsTheCauseOfAllThatFollows(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.agentRole()

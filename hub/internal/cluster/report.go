@@ -12,7 +12,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
@@ -24,9 +24,9 @@ func (c *Controller) countMachines(ctx context.Context, cluster *v1alpha1.Cluste
 	if err := c.Client.List(ctx, list, client.InNamespace(cluster.Name), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing machines: %w", err)
 	}
-	var counts machinestate.Counts
+	var counts machines.Counts
 	for i := range list.Items {
-		counts.Add(machinestate.Of(&list.Items[i], 0, now))
+		counts.Add(machines.Of(&list.Items[i], 0, now))
 	}
 	return &v1alpha1.MachineCounts{Total: int32(counts.Total), Ready: int32(counts.Ready), Failed: int32(counts.Failed)}, nil
 }

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -38,7 +38,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 		Watches(&coordinationv1.Lease{}, c.watchLeases()).
 		WatchesRawSource(source.Func(c.watchSilences)).
 		WatchesRawSource(source.Func(c.watchRepairs)).
-		Watches(&v1alpha1.Machine{}, watchCounts(), builder.WithPredicates(machinestate.Changed())).
+		Watches(&v1alpha1.Machine{}, watchCounts(), builder.WithPredicates(machines.Changed())).
 		WithOptions(options).
 		Complete(reconciler.New(manager.GetClient(), manager.GetClient(), c))
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 // act carries a decision out. What rests on nothing is tried in every cluster. rest: something is left over, which rests on how
 // things are now.
-func (c *Controller) act(ctx context.Context, s *reader.Scope, d reader.Decision) (rest bool, err error) {
+func (c *Controller) act(ctx context.Context, s *rollout.Scope, d rollout.Decision) (rest bool, err error) {
 	klog.FromContext(ctx).V(2).Info("Carrying out plan", "revision", s.Revision, "wave", d.Plan.Wave,
 		"changes", len(d.Changes), "corrections", len(d.Corrections), "removals", len(d.Removals))
 	b := c.newBatch(s)
@@ -28,7 +28,7 @@ func (c *Controller) act(ctx context.Context, s *reader.Scope, d reader.Decision
 		}
 	}
 	for _, m := range d.Removals {
-		if b.mayWrite(ctx, reader.Write{Member: m, Removes: true}) {
+		if b.mayWrite(ctx, rollout.Write{Member: m, Removes: true}) {
 			all = append(all, c.deleteDeployment(ctx, s, m))
 		}
 	}
@@ -37,7 +37,7 @@ func (c *Controller) act(ctx context.Context, s *reader.Scope, d reader.Decision
 
 // writeChanges writes the changes of a plan. They rest on each other, so the first that fails is the last of them, and a template is
 // kept before it is applied.
-func (c *Controller) writeChanges(ctx context.Context, b *batch, changes []reader.Write) error {
+func (c *Controller) writeChanges(ctx context.Context, b *batch, changes []rollout.Write) error {
 	for _, change := range changes {
 		if !b.mayWrite(ctx, change) {
 			return nil
@@ -77,7 +77,7 @@ func joinErrors(all []error) error {
 
 // writeMember writes to one MachineDeployment, template and record in one request: neither is there without the other. The lock
 // keeps it from resting on another version than was read.
-func (c *Controller) writeMember(ctx context.Context, s *reader.Scope, w reader.Write) error {
+func (c *Controller) writeMember(ctx context.Context, s *rollout.Scope, w rollout.Write) error {
 	m, r := w.Member, w.Record
 	if r == nil {
 		r = m.Record
@@ -95,7 +95,7 @@ func (c *Controller) writeMember(ctx context.Context, s *reader.Scope, w reader.
 	case w.Binds:
 	case w.Record == nil:
 		c.observer.NoteCorrection(s, w, patch)
-		emitEvent(c.Recorder, s.Fleet, correctedEvent(m.Deployment, reader.ChangedFields(patch)))
+		emitEvent(c.Recorder, s.Fleet, correctedEvent(m.Deployment, rollout.ChangedFields(patch)))
 	case w.RollsBack:
 		emitEvent(c.Recorder, s.Fleet, rolledBackEvent(m.Deployment, r))
 	}
@@ -104,7 +104,7 @@ func (c *Controller) writeMember(ctx context.Context, s *reader.Scope, w reader.
 }
 
 // sendPatch returns the patch that it sends; nil if the object is created, or nothing is to be changed.
-func (c *Controller) sendPatch(ctx context.Context, fleet *v1alpha1.MachineFleet, m *reader.Member, content *reader.Applied, r *reader.Record) (patch []byte, err error) {
+func (c *Controller) sendPatch(ctx context.Context, fleet *v1alpha1.MachineFleet, m *rollout.Member, content *rollout.Applied, r *rollout.Record) (patch []byte, err error) {
 	if m.Deployment == nil {
 		r.Namespace = m.Cluster.Name
 		created, err := content.NewDeployment(fleet.Name, r)
@@ -112,7 +112,7 @@ func (c *Controller) sendPatch(ctx context.Context, fleet *v1alpha1.MachineFleet
 			return nil, err
 		}
 		telemetry.Stamp(ctx, created)
-		return nil, c.Client.Create(ctx, created, reader.FieldOwner)
+		return nil, c.Client.Create(ctx, created, rollout.FieldOwner)
 	}
 	r = r.BindTo(m.Deployment)
 	if content != nil {
@@ -120,18 +120,18 @@ func (c *Controller) sendPatch(ctx context.Context, fleet *v1alpha1.MachineFleet
 			patch, err = stampPatch(patch, telemetry.Traceparent(ctx))
 		}
 	} else {
-		patch, err = reader.RecordPatch(m.Deployment, r)
+		patch, err = rollout.RecordPatch(m.Deployment, r)
 	}
 	if err != nil || patch == nil {
 		return nil, err
 	}
 	// What comes back goes into an object of its own: that which was read may be the cache's.
 	into := &v1alpha1.MachineDeployment{ObjectMeta: *m.Deployment.ObjectMeta.DeepCopy()}
-	return patch, c.Client.Patch(ctx, into, client.RawPatch(types.MergePatchType, patch), reader.FieldOwner)
+	return patch, c.Client.Patch(ctx, into, client.RawPatch(types.MergePatchType, patch), rollout.FieldOwner)
 }
 
 // deleteDeployment deletes the MachineDeployment of a cluster that has left the fleet, if it is still as it was read.
-func (c *Controller) deleteDeployment(ctx context.Context, s *reader.Scope, m *reader.Member) error {
+func (c *Controller) deleteDeployment(ctx context.Context, s *rollout.Scope, m *rollout.Member) error {
 	uid, resourceVersion := m.Deployment.UID, m.Deployment.ResourceVersion
 	err := c.Client.Delete(ctx, m.Deployment.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &resourceVersion})
 	if err != nil {

@@ -10,19 +10,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
 // approvalOf is what alice creates to let the current rollout be applied to a group.
 func (f *fixture) approvalOf(group string) *v1alpha1.FleetApproval {
 	f.t.Helper()
-	revision, err := reader.Revision(f.refresh())
+	revision, err := rollout.Revision(f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	return &v1alpha1.FleetApproval{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "approval-"},
 		Spec: v1alpha1.FleetApprovalSpec{
-			Fleet: f.fleet.Name, FleetUID: string(f.fleet.UID), Group: group, Revision: revision, Rollout: reader.RolloutNumber(f.fleet, revision), Approver: "alice",
+			Fleet: f.fleet.Name, FleetUID: string(f.fleet.UID), Group: group, Revision: revision, Rollout: rollout.RolloutNumber(f.fleet, revision), Approver: "alice",
 		},
 	}
 }
@@ -33,7 +33,7 @@ func (f *fixture) approve(groups ...string) {
 	list := &v1alpha1.FleetApprovalList{}
 	// An API server may take a moment to know the selectable fields of a kind that was just installed.
 	f.Eventually(func() error {
-		return f.direct.List(f.t.Context(), list, client.MatchingFields{reader.ApprovalFleet: string(f.fleet.UID)})
+		return f.direct.List(f.t.Context(), list, client.MatchingFields{rollout.ApprovalFleet: string(f.fleet.UID)})
 	}).WithTimeout(time.Minute).Should(Succeed())
 	for i := range list.Items {
 		f.Expect(f.direct.Delete(f.t.Context(), &list.Items[i])).To(Succeed())

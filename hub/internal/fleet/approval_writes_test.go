@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
@@ -117,7 +117,7 @@ func TestTenThousandApprovalsCostNoReconcileItsTime(t *testing.T) {
 	go func() { _ = cached.Start(t.Context()) }()
 	f.Expect(cached.WaitForCacheSync(t.Context())).To(BeTrue())
 	list := func() error {
-		found, err := reader.Approvals(t.Context(), cached, f.fleet)
+		found, err := rollout.Approvals(t.Context(), cached, f.fleet)
 		if err == nil && len(found) != 1 {
 			err = fmt.Errorf("%d approvals are found", len(found))
 		}

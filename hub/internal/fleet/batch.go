@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 )
 
@@ -30,7 +30,7 @@ const (
 // batch is what may be written of one decision.
 type batch struct {
 	*Controller
-	scope   *reader.Scope
+	scope   *rollout.Scope
 	started time.Time
 	// leadsUntil is when another hub can be elected at the earliest; nil until it is read.
 	leadsUntil *time.Time
@@ -40,13 +40,13 @@ type batch struct {
 	err  error
 }
 
-func (c *Controller) newBatch(s *reader.Scope) *batch {
+func (c *Controller) newBatch(s *rollout.Scope) *batch {
 	return &batch{Controller: c, scope: s, started: c.Clock.Now()}
 }
 
 // mayWrite looks again, before each write, whether what it rests on is still so: whoever pauses, freezes or aborts a fleet, changes
 // its spec, freezes a cluster or takes it away is obeyed by the next write.
-func (b *batch) mayWrite(ctx context.Context, w reader.Write) bool {
+func (b *batch) mayWrite(ctx context.Context, w rollout.Write) bool {
 	if b.over {
 		return false
 	}
@@ -89,7 +89,7 @@ var errNotLeading = errors.New("another hub may have been elected: nothing was w
 
 // isSame reports whether fleet, cluster and maintenance windows still allow a write. Only that of a record alone does without a read
 // of the API server: it changes nothing in the cluster.
-func (b *batch) isSame(ctx context.Context, w reader.Write, now time.Time) (bool, error) {
+func (b *batch) isSame(ctx context.Context, w rollout.Write, now time.Time) (bool, error) {
 	var reader client.Reader = b.Client
 	acts := w.Content != nil || w.Removes
 	if acts {
@@ -117,7 +117,7 @@ func (b *batch) isSame(ctx context.Context, w reader.Write, now time.Time) (bool
 }
 
 // isAllowed reports whether maintenance windows and approvals still allow a write.
-func (b *batch) isAllowed(ctx context.Context, w reader.Write, fleet *v1alpha1.MachineFleet, cluster *v1alpha1.Cluster, now time.Time) (bool, error) {
+func (b *batch) isAllowed(ctx context.Context, w rollout.Write, fleet *v1alpha1.MachineFleet, cluster *v1alpha1.Cluster, now time.Time) (bool, error) {
 	if !b.scope.IsOpen(w, fleet, cluster, now) {
 		return false, nil
 	}

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 // Whatever a user does while a plan is carried out is obeyed by the next write.
@@ -25,7 +25,7 @@ func TestTheNextWriteObeys(t *testing.T) {
 			})
 		},
 		"an abort": func(f *fixture) {
-			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AbortedRevision, _ = reader.TextRevision(fleet) })
+			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AbortedRevision, _ = rollout.TextRevision(fleet) })
 		},
 		"an approval that is needed": func(f *fixture) {
 			f.update(func(fleet *v1alpha1.MachineFleet) {
@@ -128,7 +128,7 @@ func TestTheNumberOfARolloutStaysWhileItsFirstWriteIsRefused(t *testing.T) {
 	f.restart()
 	for range 3 {
 		_ = f.try()
-		f.clock.SetTime(f.clock.Now().Add(reader.LastRetry))
+		f.clock.SetTime(f.clock.Now().Add(rollout.LastRetry))
 	}
 	f.Expect(f.templates()).To(Equal([]string{"1 v1.36.2"}))
 }

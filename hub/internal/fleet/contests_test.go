@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 // setBack has another field manager apply a kubelet to the MachineDeployment of a cluster, as GitOps tools do.
@@ -50,8 +50,8 @@ func TestAFightForAFieldIsEndedByNoWrites(t *testing.T) {
 	f.Expect(*f.deployment(1).Spec.Replicas).To(BeEquivalentTo(4), "what the fleet itself changes does not wait")
 
 	f.says(false, 0, 1)
-	f.after(2 * reader.LastRetry)
-	f.after(2 * reader.LastRetry)
+	f.after(2 * rollout.LastRetry)
+	f.after(2 * rollout.LastRetry)
 	f.says(false, 0, 1)
 	f.reconcile()
 	f.status()

@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
@@ -52,7 +52,7 @@ type Deps struct {
 
 // Placements reads Placements, or says that their kind is not installed, or that this is not known yet.
 type Placements interface {
-	reader.Placements
+	rollout.Placements
 	// News tells of their changes; without a name, of one of all.
 	News() <-chan event.GenericEvent
 }
@@ -61,11 +61,11 @@ type Placements interface {
 type Controller struct {
 	Deps
 	throttle  reconciler.StatusThrottle
-	observer  *reader.Reader
-	ledgers   reader.ByUID[*ledger]
-	standings reader.ByUID[standing]
+	observer  *rollout.Observer
+	ledgers   rollout.ByUID[*ledger]
+	standings rollout.ByUID[standing]
 	// pending has the revision of each fleet that is kept until it is approved.
-	pending reader.ByUID[string]
+	pending rollout.ByUID[string]
 	tracer  *telemetry.Tracer
 }
 
@@ -74,7 +74,7 @@ func New(deps Deps) (*Controller, error) {
 	if deps.Recorder == nil || deps.Placements == nil || deps.Agents == nil || deps.Clock == nil {
 		return nil, errors.New("making the MachineFleet controller: a dependency is missing")
 	}
-	observer, err := reader.New(reader.Deps{Client: deps.Client, Live: deps.Live, Placements: deps.Placements, Agents: deps.Agents})
+	observer, err := rollout.NewObserver(rollout.Deps{Client: deps.Client, Live: deps.Live, Placements: deps.Placements, Agents: deps.Agents})
 	if err != nil {
 		return nil, err
 	}
@@ -91,14 +91,14 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 	if s == nil || err != nil {
 		return reconciler.Next{}, err
 	}
-	d := reader.Decide(s)
+	d := rollout.Decide(s)
 	var actErr error
 	rest := false
 	if !d.IsEmpty() {
 		if s, err = c.observer.ObserveLive(ctx, fleet, now); s == nil || err != nil {
 			return reconciler.Next{}, err
 		}
-		d = reader.Decide(s)
+		d = rollout.Decide(s)
 		if err := c.recordBefore(ctx, s, d); err != nil {
 			return reconciler.Next{}, err
 		}
@@ -109,7 +109,7 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 	}
 	s.Fleet = fleet
 	c.observer.EndContests(s)
-	reader.Report(s, d, now)
+	rollout.Report(s, d, now)
 	c.noteStanding(s, d)
 	awaitNews(s, d, c.Agents)
 	recorded, recordErr := c.recordRollouts(ctx, s)
@@ -144,7 +144,7 @@ func isUrgent(before, after *v1alpha1.MachineFleetStatus) bool {
 		return true
 	}
 	for _, condition := range after.Conditions {
-		if machinestate.ConditionTurned(before.Conditions, condition) {
+		if machines.ConditionTurned(before.Conditions, condition) {
 			return true
 		}
 	}
@@ -152,7 +152,7 @@ func isUrgent(before, after *v1alpha1.MachineFleetStatus) bool {
 }
 
 // awaitNews has the next step taken when the agents are heard that a soak waits for.
-func awaitNews(s *reader.Scope, d reader.Decision, agents *freeze.Agents) {
+func awaitNews(s *rollout.Scope, d rollout.Decision, agents *freeze.Agents) {
 	for _, m := range s.Members {
 		if m.HeardAt != nil && slices.Contains(d.Plan.AwaitingNews, m.Cluster.Name) {
 			agents.AwaitRenewal(m.Cluster.Name, *m.HeardAt)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
@@ -38,7 +38,7 @@ func (f *fixture) exported(from, to int, everywhere bool) *v1alpha1.MachineDeplo
 func (f *fixture) legacy(i int, manager client.FieldOwner) {
 	f.t.Helper()
 	d := f.deployment(i)
-	old := *reader.ReadRecord(d)
+	old := *rollout.ReadRecord(d)
 	old.Namespace, old.Deployment = "", ""
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.FleetRecordAnnotation: old.AnnotationValue()}}})
 	f.Expect(err).NotTo(HaveOccurred())
@@ -65,7 +65,7 @@ func TestACopyOfAMachineDeploymentIsNotTheFleets(t *testing.T) {
 			f.label(1, testLabel, "elsewhere")
 			f.settle()
 			if test.legacy {
-				f.legacy(0, reader.FieldOwner)
+				f.legacy(0, rollout.FieldOwner)
 			}
 			copied := f.exported(0, 1, test.everywhere)
 			copied.Spec.Template.Spec.Versions.Kubelet = "v1.30.0"
@@ -81,7 +81,7 @@ func TestACopyOfAMachineDeploymentIsNotTheFleets(t *testing.T) {
 			before := f.clock.Now()
 			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Adopt = true })
 			f.reconcile()
-			adopted := reader.OwnRecord(f.fleet, f.deployment(1))
+			adopted := rollout.OwnRecord(f.fleet, f.deployment(1))
 			f.Expect(adopted).NotTo(BeNil())
 			f.Expect(adopted.Phase).To(Equal(plan.Progressing), "it starts like any other")
 			f.Expect(adopted.PlannedRecord().Since).NotTo(BeTemporally("<", before))
@@ -106,19 +106,19 @@ func TestARestoredMachineDeploymentIsNotTakenForTheOld(t *testing.T) {
 func TestRecordsOfAnOlderHubAreCompleted(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	f.settle()
-	f.legacy(0, reader.FieldOwner)
-	f.legacy(1, reader.FieldOwner)
+	f.legacy(0, rollout.FieldOwner)
+	f.legacy(1, rollout.FieldOwner)
 	first := f.deployment(0)
 	f.restart()
 	f.settle()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"))
 	f.Expect(f.status().Failures).To(BeEmpty())
 	for i := range f.clusters {
-		f.Expect(reader.ReadRecord(f.deployment(i)).Deployment).To(Equal(f.deployment(i).UID))
-		f.Expect(reader.ReadRecord(f.deployment(i)).Namespace).To(Equal(f.clusters[i].Name))
+		f.Expect(rollout.ReadRecord(f.deployment(i)).Deployment).To(Equal(f.deployment(i).UID))
+		f.Expect(rollout.ReadRecord(f.deployment(i)).Namespace).To(Equal(f.clusters[i].Name))
 	}
 	f.Expect(f.deployment(0).Generation).To(Equal(first.Generation))
-	f.Expect(reader.ReadRecord(f.deployment(0)).Since).To(Equal(reader.ReadRecord(first).Since))
+	f.Expect(rollout.ReadRecord(f.deployment(0)).Since).To(Equal(rollout.ReadRecord(first).Since))
 	f.Expect(f.told()).NotTo(ContainElement(ContainSubstring("Corrected")))
 	f.settle()
 	f.after(time.Hour)

@@ -26,7 +26,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/placement/presence"
@@ -103,17 +103,17 @@ func (c *crowd) create(ctx context.Context, name string, canary bool) error {
 	if err := c.direct.Status().Update(ctx, cluster); err != nil {
 		return err
 	}
-	revision, err := reader.TextRevision(c.fleet)
+	revision, err := rollout.TextRevision(c.fleet)
 	if err != nil {
 		return err
 	}
-	succeeded := reader.NewRecord(c.fleet, plan.Record{Revision: revision, Phase: plan.Succeeded, Since: time.Now()}, "")
+	succeeded := rollout.NewRecord(c.fleet, plan.Record{Revision: revision, Phase: plan.Succeeded, Since: time.Now()}, "")
 	succeeded.Namespace = name // Otherwise it is an older hub's, and binding each record to its object costs a write more.
-	deployment, err := reader.NewApplied(c.fleet, &c.fleet.Spec.Template, name, c.fleet.Spec.Replicas).NewDeployment(c.fleet.Name, succeeded)
+	deployment, err := rollout.NewApplied(c.fleet, &c.fleet.Spec.Template, name, c.fleet.Spec.Replicas).NewDeployment(c.fleet.Name, succeeded)
 	if err != nil {
 		return err
 	}
-	return c.direct.Create(ctx, deployment, reader.FieldOwner)
+	return c.direct.Create(ctx, deployment, rollout.FieldOwner)
 }
 
 // playClusters lets every MachineDeployment say, in two steps, that it is what its spec says, as often as that changes. The
@@ -249,13 +249,13 @@ func (c *crowd) awaitRollout() {
 }
 
 // plan does what every event of a cluster costs: it reads the cache, and decides.
-func (h *hub) plan(ctx context.Context, fleet *v1alpha1.MachineFleet) (reader.Decision, error) {
+func (h *hub) plan(ctx context.Context, fleet *v1alpha1.MachineFleet) (rollout.Decision, error) {
 	s, err := h.observer.ObserveCached(ctx, fleet, h.Clock.Now())
 	if err != nil {
-		return reader.Decision{}, err
+		return rollout.Decision{}, err
 	}
-	d := reader.Decide(s)
-	reader.Report(s, d, s.Now)
+	d := rollout.Decide(s)
+	rollout.Report(s, d, s.Now)
 	return d, nil
 }
 
@@ -287,7 +287,7 @@ func (c *crowd) upgrade(h *hub, kubelet string) cost {
 }
 
 // A fleet of 500 clusters is upgraded under a manager. What is asserted are counts, and the CPU time of a plan.
-// Claim: An upgrade costs 3 writes per cluster, nothing at rest; 500 clusters plan under 100 ms. Broken: each cluster is read by itself; what was applied last is read of all clusters for each; the status has the time of the plan. Also: hub/internal/fleet/reader TestADecisionFor500ClustersIsFast.
+// Claim: An upgrade costs 3 writes per cluster, nothing at rest; 500 clusters plan under 100 ms. Broken: each cluster is read by itself; what was applied last is read of all clusters for each; the status has the time of the plan. Also: hub/internal/fleet/rollout TestADecisionFor500ClustersIsFast.
 func TestFiveHundredClusters(t *testing.T) {
 	testenv.Long(t)
 	c := newCrowd(t)

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -25,7 +25,7 @@ func correctedEvent(d *v1alpha1.MachineDeployment, fields []string) reconciler.E
 		cmp.Or(reconciler.ListFew(fields), "the fields"), d.Namespace, d.Name))
 }
 
-func rolledBackEvent(d *v1alpha1.MachineDeployment, r *reader.Record) reconciler.Event {
+func rolledBackEvent(d *v1alpha1.MachineDeployment, r *rollout.Record) reconciler.Event {
 	text := fmt.Sprintf("Rolled MachineDeployment %s/%s back to revision %s, which it had before %s", d.Namespace, d.Name, r.Previous, r.Revision)
 	if r.Cause != "" {
 		text += ", because it failed: " + r.Cause

@@ -23,7 +23,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
@@ -260,12 +260,12 @@ func (f *fixture) phases() string {
 		case d == nil:
 			all = append(all, "-")
 			continue
-		case reader.ReadRecord(d) == nil:
+		case rollout.ReadRecord(d) == nil:
 			all = append(all, "foreign")
 			continue
 		}
-		phase := string(reader.ReadRecord(d).Phase)
-		if reader.ReadRecord(d).Held {
+		phase := string(rollout.ReadRecord(d).Phase)
+		if rollout.ReadRecord(d).Held {
 			phase += " held"
 		}
 		all = append(all, phase+" "+d.Spec.Template.Spec.Versions.Kubelet)
@@ -322,7 +322,7 @@ func (f *fixture) reportAll() int {
 		if d.Status.ObservedGeneration != d.Generation || !meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ProgressingCondition) {
 			f.says(false, i)
 			news++
-		} else if r := reader.ReadRecord(d); r == nil || r.Phase != plan.Succeeded || reader.FleetRevision(r.Revision) != present.Revision {
+		} else if r := rollout.ReadRecord(d); r == nil || r.Phase != plan.Succeeded || rollout.FleetRevision(r.Revision) != present.Revision {
 			news++
 		}
 	}

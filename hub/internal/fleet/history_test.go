@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 // templates are the kubelet versions of the templates that are kept, the oldest first.
 func (f *fixture) templates() []string {
 	f.t.Helper()
-	kept, err := reader.Templates(f.t.Context(), f.direct, f.refresh())
+	kept, err := rollout.Templates(f.t.Context(), f.direct, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	var versions []string
 	for _, t := range kept {

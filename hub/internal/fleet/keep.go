@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -23,12 +23,12 @@ const mostTemplates = 10
 
 // keepTemplate stores the template of a fleet before a cluster gets it, so that a user can go back to it, with the clusters that the
 // fleet has now, and removes those templates that are too many. It returns whether it had anything to do.
-func (c *Controller) keepTemplate(ctx context.Context, s *reader.Scope) (bool, error) {
+func (c *Controller) keepTemplate(ctx context.Context, s *rollout.Scope) (bool, error) {
 	taken := s.SnapshotToKeep()
 	if c.observer.IsKept(s, taken) {
 		return false, nil
 	}
-	all, err := reader.Templates(ctx, c.Live, s.Fleet)
+	all, err := rollout.Templates(ctx, c.Live, s.Fleet)
 	if err != nil {
 		return false, err
 	}
@@ -36,7 +36,7 @@ func (c *Controller) keepTemplate(ctx context.Context, s *reader.Scope) (bool, e
 	if len(all) > 0 {
 		next = all[len(all)-1].Number + 1
 	}
-	at := slices.IndexFunc(all, func(t reader.Template) bool { return t.Revision == s.Revision })
+	at := slices.IndexFunc(all, func(t rollout.Template) bool { return t.Revision == s.Revision })
 	switch {
 	case at >= 0 && taken.IsEmpty():
 	case at < 0:
@@ -56,12 +56,12 @@ func (c *Controller) keepTemplate(ctx context.Context, s *reader.Scope) (bool, e
 }
 
 // keepPending stores the templates of a fleet while groups wait for an approval and no cluster has started them: one object for each fleet.
-func (c *Controller) keepPending(ctx context.Context, s *reader.Scope) error {
+func (c *Controller) keepPending(ctx context.Context, s *rollout.Scope) error {
 	if last, _ := c.pending.ValueOf(s.Fleet.UID); last == s.Revision || !s.AwaitsApproval() {
 		return nil
 	}
-	found, err := reader.PendingTemplate(ctx, c.Live, s.Fleet)
-	if err == nil && !slices.ContainsFunc(found, func(t reader.Template) bool { return t.Revision == s.Revision }) {
+	found, err := rollout.PendingTemplate(ctx, c.Live, s.Fleet)
+	if err == nil && !slices.ContainsFunc(found, func(t rollout.Template) bool { return t.Revision == s.Revision }) {
 		err = c.storePending(ctx, s, found)
 	}
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *Controller) keepPending(ctx context.Context, s *reader.Scope) error {
 }
 
 // storePending replaces what is kept. The data of a ControllerRevision cannot be changed.
-func (c *Controller) storePending(ctx context.Context, s *reader.Scope, old []reader.Template) error {
+func (c *Controller) storePending(ctx context.Context, s *rollout.Scope, old []rollout.Template) error {
 	for _, t := range old {
 		uid := t.Kept.UID
 		if err := c.Client.Delete(ctx, t.Kept, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
@@ -85,21 +85,21 @@ func (c *Controller) storePending(ctx context.Context, s *reader.Scope, old []re
 	}
 	wanted.Name, wanted.Labels = "", map[string]string{v1alpha1.FleetPendingLabel: s.Fleet.Name}
 	wanted.GenerateName = s.Fleet.Name + "-pending-"
-	return c.Client.Create(ctx, wanted, reader.FieldOwner)
+	return c.Client.Create(ctx, wanted, rollout.FieldOwner)
 }
 
 // beginAgain notes that a revision which is kept is started with other clusters or another spec, or with another number.
-func (c *Controller) beginAgain(ctx context.Context, kept *appsv1.ControllerRevision, number int64, taken reader.Snapshot) error {
+func (c *Controller) beginAgain(ctx context.Context, kept *appsv1.ControllerRevision, number int64, taken rollout.Snapshot) error {
 	changed := kept.DeepCopy()
 	changed.Revision = number
-	if err := reader.SetSnapshot(changed, taken); err != nil {
+	if err := rollout.SetSnapshot(changed, taken); err != nil {
 		return err
 	}
-	return c.Client.Patch(ctx, changed, reconciler.MergeFromWithLock(kept), reader.FieldOwner)
+	return c.Client.Patch(ctx, changed, reconciler.MergeFromWithLock(kept), rollout.FieldOwner)
 }
 
 // newRevisionObject is what the template of a fleet is kept in.
-func (c *Controller) newRevisionObject(s *reader.Scope) (*appsv1.ControllerRevision, error) {
+func (c *Controller) newRevisionObject(s *rollout.Scope) (*appsv1.ControllerRevision, error) {
 	text, err := json.Marshal(s.Content)
 	if err != nil {
 		return nil, err
@@ -117,16 +117,16 @@ func (c *Controller) newRevisionObject(s *reader.Scope) (*appsv1.ControllerRevis
 	}, nil
 }
 
-func (c *Controller) storeTemplate(ctx context.Context, s *reader.Scope, number int64, taken reader.Snapshot) error {
+func (c *Controller) storeTemplate(ctx context.Context, s *rollout.Scope, number int64, taken rollout.Snapshot) error {
 	wanted, err := c.newRevisionObject(s)
 	if err != nil {
 		return err
 	}
 	wanted.Revision = number
-	if err := reader.SetSnapshot(wanted, taken); err != nil {
+	if err := rollout.SetSnapshot(wanted, taken); err != nil {
 		return err
 	}
-	err = c.Client.Create(ctx, wanted, reader.FieldOwner)
+	err = c.Client.Create(ctx, wanted, rollout.FieldOwner)
 	if apierrors.IsAlreadyExists(err) {
 		// That of a fleet of this name that was deleted goes away with it, by the garbage collector. The error is not wrapped:
 		// the Runner takes it for a conflict, which is not an error.
@@ -136,7 +136,7 @@ func (c *Controller) storeTemplate(ctx context.Context, s *reader.Scope, number 
 }
 
 // removeOldTemplates removes the oldest templates beyond the limit, but none that a cluster has.
-func (c *Controller) removeOldTemplates(ctx context.Context, s *reader.Scope, templates []reader.Template) error {
+func (c *Controller) removeOldTemplates(ctx context.Context, s *rollout.Scope, templates []rollout.Template) error {
 	inUse := map[string]bool{s.Revision: true}
 	for _, m := range slices.Concat(s.Members, s.Left) {
 		if m.Record != nil {
@@ -144,7 +144,7 @@ func (c *Controller) removeOldTemplates(ctx context.Context, s *reader.Scope, te
 		}
 	}
 	var all []error
-	unused := slices.DeleteFunc(slices.Clone(templates), func(t reader.Template) bool { return inUse[t.Revision] })
+	unused := slices.DeleteFunc(slices.Clone(templates), func(t rollout.Template) bool { return inUse[t.Revision] })
 	for _, t := range unused[:max(len(unused)-mostTemplates, 0)] {
 		uid := t.Kept.UID
 		if err := c.Client.Delete(ctx, t.Kept, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {

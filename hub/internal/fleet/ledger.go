@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -44,8 +44,8 @@ func (l *ledger) isDirty() bool {
 }
 
 // recordBefore writes what a decision is about to overwrite: what happened to an earlier revision in a cluster.
-func (c *Controller) recordBefore(ctx context.Context, s *reader.Scope, d reader.Decision) error {
-	overwrites := len(d.Removals) > 0 || slices.ContainsFunc(d.Changes, func(w reader.Write) bool { return w.Begins && w.Member.Record != nil })
+func (c *Controller) recordBefore(ctx context.Context, s *rollout.Scope, d rollout.Decision) error {
+	overwrites := len(d.Removals) > 0 || slices.ContainsFunc(d.Changes, func(w rollout.Write) bool { return w.Begins && w.Member.Record != nil })
 	if !overwrites || s.Invalid != nil {
 		return nil
 	}
@@ -57,7 +57,7 @@ func (c *Controller) recordBefore(ctx context.Context, s *reader.Scope, d reader
 }
 
 // recordRollouts brings the records of a fleet's rollouts up to date, after its status was computed. It returns when it wants to do so again.
-func (c *Controller) recordRollouts(ctx context.Context, s *reader.Scope) (time.Duration, error) {
+func (c *Controller) recordRollouts(ctx context.Context, s *rollout.Scope) (time.Duration, error) {
 	if s.Invalid != nil || s.Fleet.DeletionTimestamp != nil {
 		return 0, nil
 	}
@@ -82,10 +82,10 @@ func (c *Controller) recordRollouts(ctx context.Context, s *reader.Scope) (time.
 }
 
 // observeLedger notes in the ledger what the clusters' records say.
-func (c *Controller) observeLedger(ctx context.Context, s *reader.Scope) (*ledger, error) {
+func (c *Controller) observeLedger(ctx context.Context, s *rollout.Scope) (*ledger, error) {
 	l, _ := c.ledgers.ValueOf(s.Fleet.UID)
 	if l == nil {
-		all, err := reader.Rollouts(ctx, c.Live, s.Fleet)
+		all, err := rollout.Rollouts(ctx, c.Live, s.Fleet)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +101,7 @@ func (c *Controller) observeLedger(ctx context.Context, s *reader.Scope) (*ledge
 	}
 	for _, r := range l.rollouts {
 		if r.Revision != s.Revision && r.Superseded == "" {
-			r.Superseded, r.dirty, r.urgent = reader.FormatTime(s.Now), true, true
+			r.Superseded, r.dirty, r.urgent = rollout.FormatTime(s.Now), true, true
 		}
 	}
 	if current := l.newestRollout(s.Revision); current != nil && current.Superseded == "" {
@@ -112,16 +112,16 @@ func (c *Controller) observeLedger(ctx context.Context, s *reader.Scope) (*ledge
 }
 
 // noteMembers notes how far each cluster is in the rollout of the revision that it has, and returns the names of the clusters.
-func (c *Controller) noteMembers(ctx context.Context, s *reader.Scope, l *ledger) (map[string]bool, error) {
+func (c *Controller) noteMembers(ctx context.Context, s *rollout.Scope, l *ledger) (map[string]bool, error) {
 	seen := map[string]bool{}
 	for _, m := range slices.Concat(s.Members, s.Left) {
 		if m.Record == nil || seen[m.Cluster.Name] {
 			continue
 		}
 		seen[m.Cluster.Name] = true
-		revision := reader.FleetRevision(m.Record.Revision)
+		revision := rollout.FleetRevision(m.Record.Revision)
 		r := l.newestRollout(revision)
-		if revision == s.Revision && (r == nil || r.Superseded != "" && reader.StampOf(m.Record.Began) >= r.Superseded) {
+		if revision == s.Revision && (r == nil || r.Superseded != "" && rollout.StampOf(m.Record.Began) >= r.Superseded) {
 			var err error
 			if r, err = c.openRollout(ctx, s, l); err != nil {
 				return nil, err
@@ -135,12 +135,12 @@ func (c *Controller) noteMembers(ctx context.Context, s *reader.Scope, l *ledger
 }
 
 // openRollout adds the rollout of the current revision, which a cluster has.
-func (c *Controller) openRollout(ctx context.Context, s *reader.Scope, l *ledger) (*stored, error) {
-	templates, err := reader.Templates(ctx, c.Live, s.Fleet)
+func (c *Controller) openRollout(ctx context.Context, s *rollout.Scope, l *ledger) (*stored, error) {
+	templates, err := rollout.Templates(ctx, c.Live, s.Fleet)
 	if err != nil {
 		return nil, err
 	}
-	r := &stored{Rollout: reader.Rollout{Revision: s.Revision, Started: reader.FormatTime(s.Now)}, dirty: true, urgent: true}
+	r := &stored{Rollout: rollout.Rollout{Revision: s.Revision, Started: rollout.FormatTime(s.Now)}, dirty: true, urgent: true}
 	for _, t := range templates {
 		if t.Revision == s.Revision {
 			r.Number = t.Number
@@ -151,7 +151,7 @@ func (c *Controller) openRollout(ctx context.Context, s *reader.Scope, l *ledger
 }
 
 // writeLedger writes the rollouts that have changed, and removes those that are too many.
-func (c *Controller) writeLedger(ctx context.Context, s *reader.Scope, l *ledger) error {
+func (c *Controller) writeLedger(ctx context.Context, s *rollout.Scope, l *ledger) error {
 	var all []error
 	for i, r := range l.rollouts {
 		if !r.dirty {
@@ -181,7 +181,7 @@ func (c *Controller) writeLedger(ctx context.Context, s *reader.Scope, l *ledger
 	return nil
 }
 
-func (c *Controller) writeRollout(ctx context.Context, s *reader.Scope, r *stored, order int64) error {
+func (c *Controller) writeRollout(ctx context.Context, s *rollout.Scope, r *stored, order int64) error {
 	text, err := r.recordText()
 	if err != nil {
 		return fmt.Errorf("writing the rollout of machine fleet %s as text: %w", s.Fleet.Name, err)
@@ -189,7 +189,7 @@ func (c *Controller) writeRollout(ctx context.Context, s *reader.Scope, r *store
 	if r.Object != nil {
 		changed := r.Object.DeepCopy()
 		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.FleetRolloutAnnotation, text)
-		if err := c.Client.Patch(ctx, changed, reconciler.MergeFromWithLock(r.Object), reader.FieldOwner); err != nil {
+		if err := c.Client.Patch(ctx, changed, reconciler.MergeFromWithLock(r.Object), rollout.FieldOwner); err != nil {
 			return fmt.Errorf("recording the rollout of machine fleet %s: %w", s.Fleet.Name, err)
 		}
 		r.Object, r.dirty, r.urgent = changed, false, false
@@ -210,7 +210,7 @@ func (c *Controller) writeRollout(ctx context.Context, s *reader.Scope, r *store
 		},
 		Data: runtime.RawExtension{Raw: data}, Revision: order,
 	}
-	if err := c.Client.Create(ctx, created, reader.FieldOwner); err != nil {
+	if err := c.Client.Create(ctx, created, rollout.FieldOwner); err != nil {
 		return fmt.Errorf("recording the rollout of machine fleet %s: %w", s.Fleet.Name, err)
 	}
 	r.Object, r.dirty, r.urgent = created, false, false

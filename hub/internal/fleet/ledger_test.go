@@ -9,12 +9,12 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
-func (f *fixture) rollouts() []reader.Rollout {
+func (f *fixture) rollouts() []rollout.Rollout {
 	f.t.Helper()
-	all, err := reader.Rollouts(f.t.Context(), f.direct, f.refresh())
+	all, err := rollout.Rollouts(f.t.Context(), f.direct, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	return all
 }
@@ -81,7 +81,7 @@ func TestARolloutLeavesARecord(t *testing.T) {
 	f.Expect(all[2].Clusters).To(HaveLen(2))
 
 	// The templates are not disturbed by it.
-	templates, err := reader.Templates(t.Context(), f.direct, f.fleet)
+	templates, err := rollout.Templates(t.Context(), f.direct, f.fleet)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(templates).To(HaveLen(3))
 }
@@ -125,12 +125,12 @@ func TestARevisionThatIsStartedAgainHasAnotherRecord(t *testing.T) {
 // A record that would be too large for an object keeps what needs a person, and counts the rest.
 func TestARecordIsBounded(t *testing.T) {
 	g := NewWithT(t)
-	r := &stored{Rollout: reader.Rollout{Clusters: map[string]reader.ClusterRollout{}}}
+	r := &stored{Rollout: rollout.Rollout{Clusters: map[string]rollout.ClusterRollout{}}}
 	for i := range 10_000 {
-		r.Clusters[fmt.Sprintf("cluster-%d", i)] = reader.ClusterRollout{Group: "production", Started: "2026-01-01T00:00:00Z", Phase: plan.Succeeded, Since: "2026-01-01T00:00:00Z"}
+		r.Clusters[fmt.Sprintf("cluster-%d", i)] = rollout.ClusterRollout{Group: "production", Started: "2026-01-01T00:00:00Z", Phase: plan.Succeeded, Since: "2026-01-01T00:00:00Z"}
 	}
 	for i := range 10 {
-		r.Clusters[fmt.Sprintf("failed-%d", i)] = reader.ClusterRollout{Phase: plan.Failed, Failure: "why"}
+		r.Clusters[fmt.Sprintf("failed-%d", i)] = rollout.ClusterRollout{Phase: plan.Failed, Failure: "why"}
 	}
 	text, err := r.recordText()
 	g.Expect(err).NotTo(HaveOccurred())

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 func raw(t testing.TB, text string) *runtime.RawExtension {
@@ -86,7 +86,7 @@ func TestAnOverrideThatCannotBeUsedBeginsNothing(t *testing.T) {
 		"two values that do not fit together": {`{spec: {minReadySeconds: 4000}}`, ".spec.progressDeadlineSeconds", "must be more than"},
 		"two provider configurations":         {`{spec: {template: {spec: {providerConfig: {value: {kind: X}}}}}}`, ".spec.template.spec.providerConfig", "exactly one"},
 		"labels that the selector needs":      {`{spec: {template: {metadata: {labels: {app: null}}}}}`, ".spec.selector", "does not match"},
-		"too much":                            {`{metadata: {annotations: {a: "` + strings.Repeat("x", reader.MostOverrideBytes) + `"}}}`, "", "more than 262144 bytes"},
+		"too much":                            {`{metadata: {annotations: {a: "` + strings.Repeat("x", rollout.MostOverrideBytes) + `"}}}`, "", "more than 262144 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f.WithT, f.t = NewWithT(t), t
@@ -180,14 +180,14 @@ func TestTheTemplatesOfOverridesAreKeptAndRestored(t *testing.T) {
 	})
 	f.settle()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.39.0, Succeeded v1.39.0"))
-	kept, err := reader.Templates(t.Context(), f.direct, f.refresh())
+	kept, err := rollout.Templates(t.Context(), f.direct, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(kept).To(HaveLen(2))
 	f.update(func(fleet *v1alpha1.MachineFleet) {
 		kept[0].Restore(fleet)
 		fleet.Spec.AllowDowngrade = true
 	})
-	f.Expect(reader.Revision(f.refresh())).To(Equal(first), "it is the same revision")
+	f.Expect(rollout.Revision(f.refresh())).To(Equal(first), "it is the same revision")
 	f.settle()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.38.0"))
 	f.Expect(*f.deployment(1).Spec.Replicas).To(BeEquivalentTo(1), "replicas are no part of what is gone back to")
@@ -269,12 +269,12 @@ func TestRecordsOfAnOverrideThatChangesNothingAreRead(t *testing.T) {
 	f := newFixture(t, 1, override(t, "all", "{}"))
 	f.label(0, "all", "yes")
 	f.settle()
-	chosen, err := reader.TextRevision(f.refresh())
+	chosen, err := rollout.TextRevision(f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.edit(0, func(d *v1alpha1.MachineDeployment) {
-		r := reader.ReadRecord(d)
+		r := rollout.ReadRecord(d)
 		f.Expect(r.Revision).To(Equal(chosen))
-		merged, err := reader.UnchangedHash(&f.fleet.Spec.Template)
+		merged, err := rollout.UnchangedHash(&f.fleet.Spec.Template)
 		f.Expect(err).NotTo(HaveOccurred())
 		r.Revision += "." + merged
 		d.Annotations[v1alpha1.FleetRecordAnnotation] = r.AnnotationValue()

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
 	"github.com/hollowfleet/hollowfleet/hub/internal/placement/presence"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
@@ -192,10 +192,10 @@ func TestNoClusterLeavesWhileDecisionsAreRewritten(t *testing.T) {
 	d.upgrade("v1.37.0")
 	d.after(time.Millisecond)
 	d.Expect(d.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"), "nothing is started")
-	d.Expect(d.result().RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", reader.SettleTime)))
-	d.after(reader.SettleTime / 2)
+	d.Expect(d.result().RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", rollout.SettleTime)))
+	d.after(rollout.SettleTime / 2)
 	d.Expect(d.refresh().Status.Message).NotTo(ContainSubstring("spec.placementRef"), "it has not lasted yet")
-	d.after(reader.SettleTime / 2)
+	d.after(rollout.SettleTime / 2)
 	d.expectStopped(v1alpha1.ReasonPlacementDecisionsIncomplete, "placement controller")
 	d.Expect(d.fleet.Status.Clusters.Selected).To(BeEquivalentTo(4))
 	d.Expect(d.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"))
@@ -207,11 +207,11 @@ func TestNoClusterLeavesWhileDecisionsAreRewritten(t *testing.T) {
 	d.decide("a", 1)
 	d.count(3)
 	d.reconcile()
-	d.after(reader.SettleTime - 1)
+	d.after(rollout.SettleTime - 1)
 	d.Expect(d.deployment(0)).NotTo(BeNil(), "it may be on its way to another object")
 	d.decide("b", 0, 2)
 	d.reconcile()
-	d.after(reader.SettleTime - 1)
+	d.after(rollout.SettleTime - 1)
 	d.Expect(d.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Succeeded v1.37.0, Succeeded v1.37.0"))
 	d.after(1)
 	d.Expect(d.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Succeeded v1.37.0, -"), "one that has really left is removed, as the policy says")
@@ -229,12 +229,12 @@ func TestDecisionGroupsAreGroups(t *testing.T) {
 	d.count(3)
 	d.reconcile()
 	d.Expect(d.phases()).To(Equal("-, -, Progressing v1.36.2"), "the Placement's group canary is the first")
-	d.Expect(reader.ReadRecord(d.deployment(2)).Group).To(Equal("canary"))
+	d.Expect(rollout.ReadRecord(d.deployment(2)).Group).To(Equal("canary"))
 	d.Expect(d.status().Message).To(And(ContainSubstring("spec.groups[none]"), Not(ContainSubstring("spec.groups[canary]"))))
-	preview, err := reader.NewPreview(t.Context(), d.api, d.refresh(), d.clock.Now())
+	preview, err := rollout.NewPreview(t.Context(), d.api, d.refresh(), d.clock.Now())
 	d.Expect(err).NotTo(HaveOccurred())
 	d.Expect(preview.Problem).To(BeNil())
-	d.Expect(slices.IndexFunc(preview.Members, func(m reader.ClusterPreview) bool { return m.Group == "canary" && m.Wave == 1 })).To(Equal(2))
+	d.Expect(slices.IndexFunc(preview.Members, func(m rollout.ClusterPreview) bool { return m.Group == "canary" && m.Wave == 1 })).To(Equal(2))
 }
 
 func TestNothingIsSaidBeforeThePlacementsAreRead(t *testing.T) {

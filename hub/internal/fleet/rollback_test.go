@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 // rollsBack sets a rollback policy.
@@ -25,7 +25,7 @@ func rollsBack(policy v1alpha1.RollbackPolicy) func(*v1alpha1.MachineFleet) {
 func (f *fixture) abort() {
 	f.t.Helper()
 	f.update(func(fleet *v1alpha1.MachineFleet) {
-		revision, err := reader.Revision(fleet)
+		revision, err := rollout.Revision(fleet)
 		f.Expect(err).NotTo(HaveOccurred())
 		fleet.Spec.AbortedRevision = revision
 	})
@@ -246,7 +246,7 @@ func TestWhatCannotBeRolledBackKeepsNoOtherFromIt(t *testing.T) {
 		return c.Patch(ctx, object, patch, options...)
 	}
 	f.restart()
-	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AbortedRevision, _ = reader.Revision(fleet) })
+	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AbortedRevision, _ = rollout.Revision(fleet) })
 	f.Expect(f.try()).To(MatchError(ContainSubstring("refused by the test")))
 	f.reconcile()
 	f.Expect(f.phases()).To(Equal("Failed v1.37.0, Failed v1.37.0, RollingBack v1.36.2, Failed v1.37.0"))
@@ -272,7 +272,7 @@ func TestWhatCannotBeRolledBackKeepsNoOtherFromIt(t *testing.T) {
 
 func TestATemplateThatIsTooLargeIsNotKeptToGoBackTo(t *testing.T) {
 	f := newFixture(t, 1, both(rollsBack(v1alpha1.RollbackAll), func(fleet *v1alpha1.MachineFleet) {
-		fleet.Spec.Template.Metadata.Annotations = map[string]string{"example.com/large": strings.Repeat("x", reader.LargestPrevious)}
+		fleet.Spec.Template.Metadata.Annotations = map[string]string{"example.com/large": strings.Repeat("x", rollout.LargestPrevious)}
 	}))
 	f.settle()
 	f.upgrade("v1.37.0")

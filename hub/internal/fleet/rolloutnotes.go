@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
 
@@ -26,33 +26,33 @@ const (
 
 // stored is a rollout as it is to be stored.
 type stored struct {
-	reader.Rollout
+	rollout.Rollout
 	// dirty: it has changed since it was written. urgent: it is to be written at once.
 	dirty, urgent bool
 }
 
 // noteMember records how far a member is.
-func (r *stored) noteMember(s *reader.Scope, m *reader.Member) {
+func (r *stored) noteMember(s *rollout.Scope, m *rollout.Member) {
 	if r.Clusters == nil {
-		r.Clusters = map[string]reader.ClusterRollout{}
+		r.Clusters = map[string]rollout.ClusterRollout{}
 	}
 	last := r.Clusters[m.Cluster.Name]
-	now := reader.ClusterRollout{
-		Group: m.Record.Group, Started: cmp.Or(reader.StampOf(m.Record.Began), last.Started), Soaked: reader.StampOf(m.Record.Soaked),
-		Phase: m.Record.Phase, Since: reader.StampOf(m.Record.Since), Failure: last.Failure,
+	now := rollout.ClusterRollout{
+		Group: m.Record.Group, Started: cmp.Or(rollout.StampOf(m.Record.Began), last.Started), Soaked: rollout.StampOf(m.Record.Soaked),
+		Phase: m.Record.Phase, Since: rollout.StampOf(m.Record.Since), Failure: last.Failure,
 	}
 	failed := now.Phase == plan.Failed || now.Phase == plan.TimedOut || now.Phase == plan.RollbackFailed
 	switch {
 	case m.Record.Cause != "":
 		now.Failure = m.Record.Cause
 	case failed:
-		now.Failure = conditions.Shorten(m.ReasonOf(now.Phase).Message, reader.LongestCause)
+		now.Failure = conditions.Shorten(m.ReasonOf(now.Phase).Message, rollout.LongestCause)
 	}
 	if failed && last.Phase == now.Phase && last.Since == now.Since && last.Failure != "" {
 		now.Failure = last.Failure // Why it failed, and not what it says by now.
 	}
 	if !m.Selected {
-		now.Left = cmp.Or(last.Left, reader.FormatTime(s.Now))
+		now.Left = cmp.Or(last.Left, rollout.FormatTime(s.Now))
 	}
 	if now != last {
 		r.Clusters[m.Cluster.Name], r.dirty = now, true
@@ -60,7 +60,7 @@ func (r *stored) noteMember(s *reader.Scope, m *reader.Member) {
 }
 
 // noteTurn records how the fleet's Progressing condition has turned, with the clusters that had failed then.
-func (r *stored) noteTurn(s *reader.Scope, progressing *metav1.Condition) {
+func (r *stored) noteTurn(s *rollout.Scope, progressing *metav1.Condition) {
 	if progressing == nil || len(r.Turns) > 0 && r.Turns[len(r.Turns)-1].Reason == progressing.Reason {
 		return
 	}
@@ -74,7 +74,7 @@ func (r *stored) noteTurn(s *reader.Scope, progressing *metav1.Condition) {
 	if len(failures) > 0 {
 		message = conditions.Shorten(strings.Join(failures, "; "), longestTurn/2) + "; " + message
 	}
-	r.Turns = append(r.Turns, reader.Turn{At: reader.FormatTime(s.Now), Reason: progressing.Reason, Message: conditions.Shorten(message, longestTurn)})
+	r.Turns = append(r.Turns, rollout.Turn{At: rollout.FormatTime(s.Now), Reason: progressing.Reason, Message: conditions.Shorten(message, longestTurn)})
 	if len(r.Turns) > mostTurns {
 		r.Turns = slices.Delete(r.Turns, 1, 2)
 	}
@@ -82,10 +82,10 @@ func (r *stored) noteTurn(s *reader.Scope, progressing *metav1.Condition) {
 }
 
 // noteLeft records which clusters are not among the fleet's any more.
-func (r *stored) noteLeft(s *reader.Scope, seen map[string]bool) {
+func (r *stored) noteLeft(s *rollout.Scope, seen map[string]bool) {
 	for name, cluster := range r.Clusters {
 		if !seen[name] && cluster.Left == "" {
-			cluster.Left = reader.FormatTime(s.Now)
+			cluster.Left = rollout.FormatTime(s.Now)
 			r.Clusters[name], r.dirty = cluster, true
 		}
 	}
@@ -98,7 +98,7 @@ func (r *stored) recordText() (string, error) {
 	if err != nil || len(text) <= largestRollout {
 		return string(text), err
 	}
-	written.Clusters = map[string]reader.ClusterRollout{}
+	written.Clusters = map[string]rollout.ClusterRollout{}
 	size := largestRollout - len(text)
 	names := make([]string, 0, len(r.Clusters))
 	for name, cluster := range r.Clusters {
@@ -120,13 +120,13 @@ func (r *stored) recordText() (string, error) {
 	return string(text), err
 }
 
-func entrySize(name string, cluster reader.ClusterRollout) int {
+func entrySize(name string, cluster rollout.ClusterRollout) int {
 	text, _ := json.Marshal(cluster) // It has texts only.
 	return len(name) + len(text) + 4
 }
 
 // newsWeight orders clusters by how much there is to say of them.
-func newsWeight(c reader.ClusterRollout) int {
+func newsWeight(c rollout.ClusterRollout) int {
 	switch {
 	case c.Failure != "":
 		return 0

@@ -8,13 +8,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 // members are the groups of the clusters with which the newest template was started, by the clusters' numbers.
 func (f *fixture) members() map[int]string {
 	f.t.Helper()
-	kept, err := reader.Templates(f.t.Context(), f.direct, f.refresh())
+	kept, err := rollout.Templates(f.t.Context(), f.direct, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	members := map[int]string{}
 	for i, cluster := range f.clusters {
@@ -101,7 +101,7 @@ func TestASnapshotThatWasDeletedIsMadeAnew(t *testing.T) {
 	f.reconcile()
 	f.says(false, 0)
 	f.label(2, testLabel, f.fleet.Name)
-	kept, err := reader.Templates(t.Context(), f.direct, f.refresh())
+	kept, err := rollout.Templates(t.Context(), f.direct, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(f.direct.Delete(t.Context(), kept[1].Kept)).To(Succeed())
 	f.restart()
@@ -116,7 +116,7 @@ func TestASnapshotThatWasDeletedIsMadeAnew(t *testing.T) {
 func TestATemplateWithoutASnapshotGetsOne(t *testing.T) {
 	f := newFixture(t, 2, inSteps(1, 0))
 	f.reconcile()
-	kept, err := reader.Templates(t.Context(), f.direct, f.refresh())
+	kept, err := rollout.Templates(t.Context(), f.direct, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	older := kept[0].Kept.DeepCopy()
 	delete(older.Annotations, v1alpha1.FleetMembersAnnotation)

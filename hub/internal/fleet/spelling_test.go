@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 // versions are the resource versions of the fleet's MachineDeployments: nothing is written to them while these stay.
@@ -66,7 +66,7 @@ func fleetSpellings(t *testing.T) map[string]func(*v1alpha1.MachineFleet) {
 	}
 }
 
-// Claim: Another spelling of templates is the same revision. Broken: texts are compared. Also: TestAnotherSpellingNeedsNoOtherApproval, hub/internal/fleet/reader TestAnotherSpellingMeansTheSame.
+// Claim: Another spelling of templates is the same revision. Broken: texts are compared. Also: TestAnotherSpellingNeedsNoOtherApproval, hub/internal/fleet/rollout TestAnotherSpellingMeansTheSame.
 // Edge case: Another spelling went through all waves.
 func TestAnotherSpellingIsTheSameRevision(t *testing.T) {
 	f := newFixture(t, 3, both(inSteps(1, 0), override(t, "east", kubelet138)))
@@ -84,10 +84,10 @@ func TestAnotherSpellingIsTheSameRevision(t *testing.T) {
 		f.Expect(f.status().Revision).To(Equal(revision), what)
 		f.Expect(f.condition(v1alpha1.ReadyCondition).Status).To(Equal(metav1.ConditionTrue), what)
 		f.Expect(f.fleet.Status.ObservedGeneration).To(Equal(f.fleet.Generation), what)
-		preview, err := reader.NewPreview(t.Context(), f.direct, f.refresh(), f.clock.Now())
+		preview, err := rollout.NewPreview(t.Context(), f.direct, f.refresh(), f.clock.Now())
 		f.Expect(err).NotTo(HaveOccurred())
 		f.Expect(preview.Revision).To(Equal(revision), what)
-		f.Expect(reader.PhaseOf(f.fleet, f.deployment(2))).To(BeEquivalentTo("Succeeded"), what)
+		f.Expect(rollout.PhaseOf(f.fleet, f.deployment(2))).To(BeEquivalentTo("Succeeded"), what)
 	}
 	f.Expect(f.templates()).To(Equal(templates), "no template is kept for it")
 	f.edit(0, func(d *v1alpha1.MachineDeployment) { d.Spec.Template.Spec.Roles = []string{"other"} })
@@ -131,7 +131,7 @@ func TestAnotherSpellingAfterARestartNeedsNoOtherApproval(t *testing.T) {
 	f.settle()
 	f.upgrade("v1.37.0")
 	f.reconcile()
-	revision, rollout := f.refresh().Status.Revision, f.fleet.Status.Rollout
+	revision, number := f.refresh().Status.Revision, f.fleet.Status.Rollout
 	f.writes.Counts()
 	f.reconcile()
 	f.Expect(f.writes.Counts()).NotTo(HaveKey("create ControllerRevision"), "it is kept once")
@@ -141,11 +141,11 @@ func TestAnotherSpellingAfterARestartNeedsNoOtherApproval(t *testing.T) {
 	f.writes.Counts()
 	f.reconcile()
 	f.Expect(f.writes.Counts()).To(HaveKeyWithValue("create ControllerRevision", 2), "the template that has started, and the record of the rollout")
-	f.Expect(f.refresh().Status).To(And(HaveField("Revision", revision), HaveField("Rollout", rollout)))
+	f.Expect(f.refresh().Status).To(And(HaveField("Revision", revision), HaveField("Rollout", number)))
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Succeeded v1.36.2"))
 
-	pending := func() []reader.Template {
-		found, err := reader.PendingTemplate(t.Context(), f.direct, f.fleet)
+	pending := func() []rollout.Template {
+		found, err := rollout.PendingTemplate(t.Context(), f.direct, f.fleet)
 		f.Expect(err).NotTo(HaveOccurred())
 		return found
 	}
@@ -167,7 +167,7 @@ func TestARunningFleetKeepsTheRevisionOfAnOlderHub(t *testing.T) {
 	f := newFixture(t, 2, inSteps(1, 0))
 	f.settle()
 	f.upgrade("1.36.2")
-	text, err := reader.TextRevision(f.refresh())
+	text, err := rollout.TextRevision(f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.fleet.Status.Revision = text
 	f.Expect(f.direct.Status().Update(t.Context(), f.fleet)).To(Succeed())
@@ -190,7 +190,7 @@ func TestAKeptTemplateUnderAnotherNameIsNoSpelling(t *testing.T) {
 	f.settle()
 	f.upgrade("v1.37.0")
 	f.settle()
-	kept, err := reader.Templates(t.Context(), f.direct, f.refresh())
+	kept, err := rollout.Templates(t.Context(), f.direct, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(kept).To(HaveLen(2))
 	forged := kept[0].Kept
@@ -208,14 +208,14 @@ func TestAKeptTemplateUnderAnotherNameIsNoSpelling(t *testing.T) {
 func TestTheRevisionOfAnUnsavedSpecIsFound(t *testing.T) {
 	f := newFixture(t, 1, nil)
 	f.settle()
-	wanted := reader.WithSpec(f.refresh())
+	wanted := rollout.WithSpec(f.refresh())
 	wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
 	direct := f.direct
-	found, err := reader.FindRevision(t.Context(), direct, wanted)
+	found, err := rollout.FindRevision(t.Context(), direct, wanted)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(found).NotTo(Equal(f.fleet.Status.Revision))
 	wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet = strings.TrimPrefix(f.fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet, "v")
-	f.Expect(reader.FindRevision(t.Context(), direct, wanted)).To(Equal(f.fleet.Status.Revision))
+	f.Expect(rollout.FindRevision(t.Context(), direct, wanted)).To(Equal(f.fleet.Status.Revision))
 }
 
 func jsonText(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }

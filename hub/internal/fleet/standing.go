@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 // standing is what metrics say of a fleet beyond its status. It has points in time instead of ages, so that a hub that stands
@@ -28,7 +28,7 @@ type standing struct {
 
 // noteStanding keeps the standing of a fleet after a decision. Of an invalid fleet nothing was read, so that its Machines stay what they
 // were.
-func (c *Controller) noteStanding(observed *reader.Scope, d reader.Decision) {
+func (c *Controller) noteStanding(observed *rollout.Scope, d rollout.Decision) {
 	current := standingFor(observed, d)
 	if observed.Invalid != nil {
 		current, _ = c.standings.ValueOf(observed.Fleet.UID)
@@ -38,7 +38,7 @@ func (c *Controller) noteStanding(observed *reader.Scope, d reader.Decision) {
 }
 
 // standingFor is the standing of the fleet after a decision.
-func standingFor(s *reader.Scope, d reader.Decision) standing {
+func standingFor(s *rollout.Scope, d rollout.Decision) standing {
 	all := standing{
 		planned: d.Plan.Waves > 0, breached: d.Plan.Breached, groupsUnapproved: len(d.Plan.AwaitingApproval), closed: len(d.Plan.Closed),
 		soakEnds: d.Plan.SoakEnds,

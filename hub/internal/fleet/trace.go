@@ -8,14 +8,14 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 // traceAct carries a decision out in a span, unless it is empty. That for a change of the fleet, which seen says was not observed before,
 // starts the trace, or continues with the one that the user has named on the fleet; each later wave starts its own, with a link
 // to what was last written to a cluster.
-func (c *Controller) traceAct(ctx context.Context, s *reader.Scope, d reader.Decision, seen bool) (rest bool, err error) {
+func (c *Controller) traceAct(ctx context.Context, s *rollout.Scope, d rollout.Decision, seen bool) (rest bool, err error) {
 	if d.IsEmpty() {
 		return c.act(ctx, s, d)
 	}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/placement/presence"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -25,7 +25,7 @@ import (
 // SetupWithManager lets manager run the controller.
 func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.Options) error {
 	name := func(object client.Object) []string { return []string{object.GetName()} }
-	if err := manager.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.MachineDeployment{}, reader.DeploymentName, name); err != nil {
+	if err := manager.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.MachineDeployment{}, rollout.DeploymentName, name); err != nil {
 		return fmt.Errorf("indexing MachineDeployments by name: %w", err)
 	}
 	if err := indexApprovals(manager.GetFieldIndexer()); err != nil {
@@ -56,8 +56,8 @@ func ofDeployment(_ context.Context, deployment client.Object) []reconcile.Reque
 // indexApprovals lets the cache list the approvals of one rollout of one fleet. One that could not be decoded is of none.
 func indexApprovals(indexer client.FieldIndexer) error {
 	for field, value := range map[string]func(*v1alpha1.FleetApproval) string{
-		reader.ApprovalFleet:   func(a *v1alpha1.FleetApproval) string { return a.Spec.FleetUID },
-		reader.ApprovalRollout: func(a *v1alpha1.FleetApproval) string { return fmt.Sprint(a.Spec.Rollout) },
+		rollout.ApprovalFleet:   func(a *v1alpha1.FleetApproval) string { return a.Spec.FleetUID },
+		rollout.ApprovalRollout: func(a *v1alpha1.FleetApproval) string { return fmt.Sprint(a.Spec.Rollout) },
 	} {
 		err := indexer.IndexField(context.Background(), &v1alpha1.FleetApproval{}, field, func(object client.Object) []string {
 			if a, is := object.(*v1alpha1.FleetApproval); is && a.NotDecoded() == "" {

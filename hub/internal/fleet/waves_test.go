@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
@@ -69,7 +69,7 @@ func TestASoakLastsOverRestarts(t *testing.T) {
 	f.says(false, 0)
 	f.after(time.Millisecond)
 	f.Expect(f.phases()).To(Equal("Soaking v1.36.2, -"))
-	since := reader.ReadRecord(f.deployment(0)).Since
+	since := rollout.ReadRecord(f.deployment(0)).Since
 	f.Expect(since).To(HaveSuffix(".124456789Z"), "to the nanosecond")
 	for _, pause := range []time.Duration{20 * time.Minute, 39 * time.Minute} {
 		f.restart()
@@ -77,7 +77,7 @@ func TestASoakLastsOverRestarts(t *testing.T) {
 		f.Expect(f.phases()).To(Equal("Soaking v1.36.2, -"))
 		hear()
 		f.reconcile()
-		f.Expect(reader.ReadRecord(f.deployment(0)).Since).To(Equal(since), "the soak did not start over")
+		f.Expect(rollout.ReadRecord(f.deployment(0)).Since).To(Equal(since), "the soak did not start over")
 	}
 	f.after(time.Minute - 1)
 	hear()
@@ -283,7 +283,7 @@ func TestAClusterJoinsAndLeavesInMidRollout(t *testing.T) {
 	f.label(1, testLabel, f.fleet.Name)
 	f.says(true, 1)
 	f.reconcile()
-	f.Expect(reader.ReadRecord(f.deployment(1)).Group).To(BeEmpty(), "it keeps the group in which it was started")
+	f.Expect(rollout.ReadRecord(f.deployment(1)).Group).To(BeEmpty(), "it keeps the group in which it was started")
 }
 
 // A decision rests on what the API server says, however far the cache is behind.
@@ -333,7 +333,7 @@ func TestAFailedWriteEndsThePlanAndStopsNoOtherCluster(t *testing.T) {
 	f.Expect(f.fleet.Status.Failures[0].Reason).To(Equal(v1alpha1.ReasonWriteRefused))
 	f.Expect(f.fleet.Status.Message).To(ContainSubstring("refused by the test"))
 	broken = ""
-	f.after(reader.FirstRetry)
+	f.after(rollout.FirstRetry)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Progressing v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"))
 }
 

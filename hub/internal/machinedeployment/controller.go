@@ -19,9 +19,9 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
 	machinesets "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/backoff"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
@@ -108,7 +108,7 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 		return reconciler.Next{}, err
 	}
 	// Nothing changes a Machine, so the cache need not copy them.
-	err = machinestate.Each(ctx, c.Client, s.addMachine, client.InNamespace(deployment.Namespace), client.UnsafeDisableDeepCopy)
+	err = machines.Each(ctx, c.Client, s.addMachine, client.InNamespace(deployment.Namespace), client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return reconciler.Next{}, err
 	}

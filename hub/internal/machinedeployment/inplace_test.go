@@ -20,7 +20,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -43,7 +43,7 @@ func inPlace(t *testing.T, replicas int32, change func(*v1alpha1.MachineDeployme
 func (f *env) updated(outcome func(*v1alpha1.Machine) string) (said int) {
 	f.t.Helper()
 	for _, machine := range f.machines() {
-		if machinestate.Of(&machine, 0, f.clock.Now()).Update != v1alpha1.ReasonAwaitingUpdate || machine.DeletionTimestamp != nil {
+		if machines.Of(&machine, 0, f.clock.Now()).Update != v1alpha1.ReasonAwaitingUpdate || machine.DeletionTimestamp != nil {
 			continue
 		}
 		condition := metav1.Condition{
@@ -86,7 +86,7 @@ func (f *env) uids() map[types.UID]string {
 
 func (f *env) available() (count int) {
 	for _, machine := range f.machines() {
-		if machinestate.Of(&machine, 0, f.clock.Now()).Available {
+		if machines.Of(&machine, 0, f.clock.Now()).Available {
 			count++
 		}
 	}

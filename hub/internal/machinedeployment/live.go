@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 )
 
 // observeLive reads all that deployment's next step rests on from the API server, at once: every step of a rollout waits
@@ -105,7 +105,7 @@ func (c *Controller) listSetsLive(ctx context.Context, deployment *v1alpha1.Mach
 	for i := range list.Items {
 		delete(missing, list.Items[i].Name)
 	}
-	if len(missing) > machinestate.MostRereads {
+	if len(missing) > machines.MostRereads {
 		err := c.Live.List(ctx, list, client.InNamespace(deployment.Namespace))
 		return list.Items, err
 	}
@@ -124,10 +124,10 @@ func (c *Controller) listSetsLive(ctx context.Context, deployment *v1alpha1.Mach
 // eachMachineLive calls do with the deployment's Machines. Of a deployment that shares its surge they are all of the namespace.
 func (c *Controller) eachMachineLive(ctx context.Context, deployment *v1alpha1.MachineDeployment, known *scope, do func(*v1alpha1.Machine)) error {
 	if deployment.Spec.Strategy.SurgeGroup() != "" {
-		return machinestate.Each(ctx, c.Live, do, client.InNamespace(deployment.Namespace), client.Limit(machinestate.LivePage))
+		return machines.Each(ctx, c.Live, do, client.InNamespace(deployment.Namespace), client.Limit(machines.LivePage))
 	}
 	labels := client.MatchingLabels{v1alpha1.MachineDeploymentNameLabel: deployment.Name}
-	return machinestate.EachOf(ctx, c.Live, deployment.Namespace, labels, known.machineNames(), do)
+	return machines.EachOf(ctx, c.Live, deployment.Namespace, labels, known.machineNames(), do)
 }
 
 // machineNames are the Machines of the deployment and its orphans.

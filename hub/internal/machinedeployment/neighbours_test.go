@@ -14,7 +14,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -70,7 +70,7 @@ func TestAStepReadsOnlyWhatIsItsOwn(t *testing.T) {
 
 // Claim: Removed labels change nothing about a rollout's budget. Broken: what carries the name is all that a step reads.
 func TestSetsAndMachinesWithoutTheNameOfTheirDeploymentCount(t *testing.T) {
-	for _, replicas := range []int32{2, machinestate.MostRereads + 1} {
+	for _, replicas := range []int32{2, machines.MostRereads + 1} {
 		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
 			f := newEnv(t, replicas, nil)
 			f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy = rollingBy("1") })

@@ -17,8 +17,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	machinesets "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 )
 
 // scope is all that one reconciliation knows.
@@ -48,7 +48,7 @@ type scope struct {
 	// of them.
 	machines  map[types.UID]*members
 	ownerless members
-	counts    machinestate.Counts
+	counts    machines.Counts
 	// peers share the deployment's surge.
 	peers peers
 	// unseen are the sets whose current spec their controller may still have to work on.
@@ -63,10 +63,10 @@ type scope struct {
 
 // members are the Machines of one set.
 type members struct {
-	machinestate.Counts
+	machines.Counts
 	facts []plan.Machine
 	// failed are those that have failed and are not being deleted.
-	failed []machinestate.Failure
+	failed []machines.Failure
 	// otherKubelet names those whose Node reports another kubelet version than they ask for.
 	otherKubelet []string
 }
@@ -265,13 +265,13 @@ func (s *scope) addMachine(machine *v1alpha1.Machine) {
 		}
 		owner = &s.ownerless
 	}
-	state := machinestate.Of(machine, time.Duration(s.deployment.Spec.MinReadySeconds)*time.Second, s.clock)
+	state := machines.Of(machine, time.Duration(s.deployment.Spec.MinReadySeconds)*time.Second, s.clock)
 	owner.Add(state)
 	s.counts.Add(state)
 	if state.Failed && !state.Deleting {
-		owner.failed = append(owner.failed, machinestate.Failure{Machine: machine.Name, Reason: machine.Status.ErrorReason, Message: machine.Status.ErrorMessage})
+		owner.failed = append(owner.failed, machines.Failure{Machine: machine.Name, Reason: machine.Status.ErrorReason, Message: machine.Status.ErrorMessage})
 	}
-	if !state.Deleting && state.Update == "" && machinestate.OtherKubelet(machine) != "" {
+	if !state.Deleting && state.Update == "" && machines.OtherKubelet(machine) != "" {
 		owner.otherKubelet = append(owner.otherKubelet, machine.Name)
 	}
 	owner.facts = append(owner.facts, plan.Machine{
@@ -311,7 +311,7 @@ func (s *scope) planInput() plan.Input {
 		facts := plan.Set{
 			Name: set.Name, Created: set.CreationTimestamp.Time, Replicas: setReplicas(set),
 			Unseen:   s.unseen[set.UID],
-			Priority: machinestate.Priority(set.Spec.Template.Metadata.Annotations),
+			Priority: machines.Priority(set.Spec.Template.Metadata.Annotations),
 			SizedFor: sizedFor(set), Locked: isLocked(set), Machines: s.machines[set.UID].facts,
 			Refused: s.describeRefusal(set.Spec.Template) != "",
 		}

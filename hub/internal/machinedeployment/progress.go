@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -171,11 +171,11 @@ func describeStanding(s *scope) string {
 }
 
 // describeFailures tells how many Machines failed, and why the first of them did: mostly it is the same with all.
-func describeFailures(failed []machinestate.Failure) string {
+func describeFailures(failed []machines.Failure) string {
 	if len(failed) == 0 {
 		return ""
 	}
-	first := slices.MinFunc(failed, func(a, b machinestate.Failure) int { return cmp.Compare(a.Machine, b.Machine) })
+	first := slices.MinFunc(failed, func(a, b machines.Failure) int { return cmp.Compare(a.Machine, b.Machine) })
 	return fmt.Sprintf("; %d failed, %s for the reason %s: %s", len(failed), first.Machine, first.Reason, first.Message)
 }
 

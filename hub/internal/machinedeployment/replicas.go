@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 )
 
 // fillReplicas writes spec.replicas where it is left out, before anything is decided. A default of the schema would scale down what
@@ -41,7 +41,7 @@ func (c *Controller) fillReplicas(ctx context.Context, deployment *v1alpha1.Mach
 	}
 	sets = slices.DeleteFunc(sets, func(set v1alpha1.MachineSet) bool { return !countsFor(&set, deployment) })
 	after := deployment.DeepCopy()
-	after.Spec.Replicas = new(machinestate.KeepReplicas(deployment, sizeOf(sets, deployment), deployment.Status.ObservedGeneration == 0))
+	after.Spec.Replicas = new(machines.KeepReplicas(deployment, sizeOf(sets, deployment), deployment.Status.ObservedGeneration == 0))
 	if err := c.patchObject(ctx, deployment, after); err != nil {
 		return false, fmt.Errorf("keeping the replicas of machine deployment %s: %w", deployment.Name, err)
 	}

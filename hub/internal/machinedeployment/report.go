@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	machinesets "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -61,14 +61,14 @@ func (c *Controller) reportProgress(s *scope, before *v1alpha1.MachineDeployment
 // concludeStatus computes Ready, Reconciling and Stalled from all the rest of the status.
 func concludeStatus(s *scope, now time.Time) {
 	list := &s.deployment.Status.Conditions
-	facts := machinestate.ReadyFacts{
+	facts := machines.ReadyFacts{
 		Deleting: s.deployment.DeletionTimestamp != nil, Replicas: replicasOf(s.deployment), Counts: s.counts,
 		Progressing: meta.FindStatusCondition(*list, v1alpha1.ProgressingCondition),
 	}
 	if s.current != nil {
 		facts.Failed = s.machines[s.current.UID].failed
 	}
-	machinestate.SetReadyConditions(list, facts, s.deployment.Generation, now)
+	machines.SetReadyConditions(list, facts, s.deployment.Generation, now)
 }
 
 // emitProgress sends an event when the status, which is about to be stored, says something else of the rollout than before.
@@ -178,7 +178,7 @@ func isUrgent(before *v1alpha1.MachineDeploymentStatus, deployment *v1alpha1.Mac
 	}
 	for _, condition := range after.Conditions {
 		old := meta.FindStatusCondition(before.Conditions, condition.Type)
-		if machinestate.ConditionTurned(before.Conditions, condition) && !(old != nil && old.Status == condition.Status && takesTurns(old.Reason, condition.Reason)) {
+		if machines.ConditionTurned(before.Conditions, condition) && !(old != nil && old.Status == condition.Status && takesTurns(old.Reason, condition.Reason)) {
 			return true
 		}
 	}

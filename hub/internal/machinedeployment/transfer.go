@@ -12,8 +12,8 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	machinesets "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
@@ -75,7 +75,7 @@ func (c *Controller) moveMachine(ctx context.Context, s *scope, pick plan.Pick, 
 	}
 	minReady := time.Duration(s.deployment.Spec.MinReadySeconds) * time.Second
 	if machine.UID != pick.UID || machine.DeletionTimestamp != nil || !metav1.IsControlledBy(machine, source) ||
-		machinestate.Of(machine, minReady, s.clock.At(c.Clock.Now())).Available && !pick.Available {
+		machines.Of(machine, minReady, s.clock.At(c.Clock.Now())).Available && !pick.Available {
 		return nil
 	}
 	before := machine.DeepCopy()

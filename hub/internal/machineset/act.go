@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
@@ -141,7 +141,7 @@ func (c *Controller) observeRecent(ctx context.Context, set *v1alpha1.MachineSet
 func (c *Controller) observeLive(ctx context.Context, set *v1alpha1.MachineSet) (*scope, error) {
 	for range 2 {
 		s, err := c.observe(ctx, c.Live, set, c.Clock.Now(),
-			machinesOf(c.Live, set.Namespace, client.MatchingLabels(set.Spec.Selector.MatchLabels), client.Limit(machinestate.LivePage)))
+			machinesOf(c.Live, set.Namespace, client.MatchingLabels(set.Spec.Selector.MatchLabels), client.Limit(machines.LivePage)))
 		if err != nil {
 			return nil, err
 		}

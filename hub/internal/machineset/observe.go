@@ -16,8 +16,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	deployments "github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 )
 
 // scope is all that one reconciliation knows.
@@ -34,9 +34,9 @@ type scope struct {
 	staleTransfer bool
 	input         plan.Input
 	// counts are of the Machines that the set owns.
-	counts machinestate.Counts
+	counts machines.Counts
 	// failed are those of them that have failed and are not being deleted.
-	failed []machinestate.Failure
+	failed []machines.Failure
 	// template is what the Machines are to have; outdated are those that lack something of it.
 	template plan.Template
 	outdated map[types.UID]*v1alpha1.Machine
@@ -98,7 +98,7 @@ func machinesOf(reader client.Reader, namespace string, options ...client.ListOp
 	// Nothing changes a Machine, so a cache need not copy them.
 	options = append(options, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
 	return func(ctx context.Context, do func(*v1alpha1.Machine)) error {
-		return machinestate.Each(ctx, reader, do, options...)
+		return machines.Each(ctx, reader, do, options...)
 	}
 }
 
@@ -169,7 +169,7 @@ func (s *scope) addMachine(machine *v1alpha1.Machine, selector labels.Selector, 
 	if foreign := made != "" && made != s.set.Name; !owned && (!matches || foreign) {
 		return
 	}
-	state := machinestate.Of(machine, minReady, s.clock)
+	state := machines.Of(machine, minReady, s.clock)
 	facts := plan.Machine{
 		Name: machine.Name, UID: machine.UID, Created: machine.CreationTimestamp.Time, ResourceVersion: machine.ResourceVersion,
 		Owned: owned, Orphan: controller == nil, Named: made == s.set.Name, Matches: matches, Deleting: state.Deleting,
@@ -180,7 +180,7 @@ func (s *scope) addMachine(machine *v1alpha1.Machine, selector labels.Selector, 
 	facts.Remediated, facts.Replacement = inReplacement(machine, state)
 	s.observeMark(machine, &facts, now)
 	if owned && state.Failed && !state.Deleting {
-		s.failed = append(s.failed, machinestate.Failure{Machine: machine.Name, Reason: machine.Status.ErrorReason, Message: machine.Status.ErrorMessage})
+		s.failed = append(s.failed, machines.Failure{Machine: machine.Name, Reason: machine.Status.ErrorReason, Message: machine.Status.ErrorMessage})
 	}
 	if owned {
 		s.counts.Add(state)

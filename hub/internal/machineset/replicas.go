@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -31,7 +31,7 @@ func (c *Controller) fillReplicas(ctx context.Context, set *v1alpha1.MachineSet)
 	}
 	maps.DeleteFunc(known, func(_ string, own bool) bool { return !own })
 	labels := client.MatchingLabels{v1alpha1.MachineSetNameLabel: set.Name}
-	err = machinestate.EachOf(ctx, c.Live, set.Namespace, labels, known, func(machine *v1alpha1.Machine) {
+	err = machines.EachOf(ctx, c.Live, set.Namespace, labels, known, func(machine *v1alpha1.Machine) {
 		// One that is being replaced has its place still.
 		_, remediated := machine.Annotations[v1alpha1.RemediationAnnotation]
 		if isOwn(machine) && (machine.DeletionTimestamp == nil || remediated) {
@@ -42,7 +42,7 @@ func (c *Controller) fillReplicas(ctx context.Context, set *v1alpha1.MachineSet)
 		return false, fmt.Errorf("counting machines to keep the replicas: %w", err)
 	}
 	after := set.DeepCopy()
-	after.Spec.Replicas = new(machinestate.KeepReplicas(set, there, set.Status.ObservedGeneration == 0))
+	after.Spec.Replicas = new(machines.KeepReplicas(set, there, set.Status.ObservedGeneration == 0))
 	if err := c.Client.Patch(ctx, after, reconciler.MergeFromWithLock(set)); err != nil {
 		return false, fmt.Errorf("keeping the replicas of machine set %s: %w", set.Name, err)
 	}

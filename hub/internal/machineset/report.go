@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -37,7 +37,7 @@ func (c *Controller) report(s *scope, actErr error, now time.Time) {
 		conditions.Set(&status.Conditions, remediationAllowed(s), now)
 	}
 	s.setFrozenCondition(now)
-	machinestate.SetReadyConditions(&status.Conditions, machinestate.ReadyFacts{
+	machines.SetReadyConditions(&status.Conditions, machines.ReadyFacts{
 		Deleting: set.DeletionTimestamp != nil, Replicas: replicasOf(set), Counts: s.counts, Failed: s.failed,
 	}, set.Generation, now)
 	for _, news := range turnedBad(before, status) {
@@ -54,7 +54,7 @@ func turnedBad(before, after *v1alpha1.MachineSetStatus) []reconciler.Event {
 	}
 	for _, condition := range after.Conditions {
 		switch {
-		case was(condition.Type, condition.Reason), machinestate.Repeats(condition.Type):
+		case was(condition.Type, condition.Reason), machines.Repeats(condition.Type):
 		case condition.Reason == v1alpha1.ReasonTooManyUnhealthy:
 			news = append(news, tooManyUnhealthyEvent(condition.Message))
 		case condition.Reason == v1alpha1.ReasonOvershoot:
@@ -151,7 +151,7 @@ func isUrgent(before *v1alpha1.MachineSetStatus, set *v1alpha1.MachineSet, told 
 		if owned && (condition.Type == v1alpha1.AvailableCondition || condition.Type == v1alpha1.ReadyCondition) {
 			continue
 		}
-		if machinestate.ConditionTurned(before.Conditions, condition) {
+		if machines.ConditionTurned(before.Conditions, condition) {
 			return true
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 )
 
 // decide plans for s, which was read live. The sets of a deployment have its maxInFlight together, and are worked on at
@@ -83,13 +83,13 @@ func (c *Controller) boundByDeployment(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// countElsewhere counts what the other sets of the deployment have in flight: what machines shows, if they are to be read,
-// and what this process remembers of Machines that are gone and have no replacement yet.
-func (c *Controller) countElsewhere(ctx context.Context, reader client.Reader, s *scope, machines bool) error {
-	if machines {
+// countElsewhere counts what the other sets of the deployment have in flight: what their Machines show, which it reads again if asked, and
+// what this process remembers of Machines that are gone and have no replacement yet.
+func (c *Controller) countElsewhere(ctx context.Context, reader client.Reader, s *scope, again bool) error {
+	if again {
 		s.elsewhere, s.beside = nil, nil
-		err := machinestate.Each(ctx, reader, s.addElsewhere, client.InNamespace(s.set.Namespace), client.UnsafeDisableDeepCopy,
-			client.MatchingLabels{v1alpha1.MachineDeploymentNameLabel: s.deployment.Name}, client.Limit(machinestate.LivePage))
+		err := machines.Each(ctx, reader, s.addElsewhere, client.InNamespace(s.set.Namespace), client.UnsafeDisableDeepCopy,
+			client.MatchingLabels{v1alpha1.MachineDeploymentNameLabel: s.deployment.Name}, client.Limit(machines.LivePage))
 		if err != nil {
 			return fmt.Errorf("counting the replacements of the deployment's other sets: %w", err)
 		}
@@ -126,7 +126,7 @@ func (s *scope) addElsewhere(machine *v1alpha1.Machine) {
 		s.beside = map[types.UID]int{}
 	}
 	s.beside[controller.UID]++
-	remediated, replacement := inReplacement(machine, machinestate.Of(machine, 0, s.input.Now))
+	remediated, replacement := inReplacement(machine, machines.Of(machine, 0, s.input.Now))
 	if deleting := machine.DeletionTimestamp != nil; remediated && deleting || replacement && !deleting {
 		if s.elsewhere == nil {
 			s.elsewhere = map[types.UID]bool{}
@@ -137,7 +137,7 @@ func (s *scope) addElsewhere(machine *v1alpha1.Machine) {
 
 // inReplacement reports whether machine has been chosen to be replaced, and whether it was made for one that was and has
 // not come up yet.
-func inReplacement(machine *v1alpha1.Machine, state machinestate.State) (remediated, replacement bool) {
+func inReplacement(machine *v1alpha1.Machine, state machines.State) (remediated, replacement bool) {
 	_, remediated = machine.Annotations[v1alpha1.RemediationAnnotation]
 	_, replacement = machine.Annotations[v1alpha1.ReplacesAnnotation]
 	return remediated, replacement && !state.Ready && !state.Failed && comingUp(machine)

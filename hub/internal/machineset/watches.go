@@ -19,7 +19,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -43,7 +43,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 
 // machineNews lets changes of a Machine pass that a set has something to do or to report for.
 func machineNews() predicate.Predicate {
-	return predicate.Or(machinestate.Changed(), predicate.AnnotationChangedPredicate{}, predicate.Funcs{
+	return predicate.Or(machines.Changed(), predicate.AnnotationChangedPredicate{}, predicate.Funcs{
 		UpdateFunc: func(e ctrlevent.UpdateEvent) bool {
 			before, ok := e.ObjectOld.(*v1alpha1.Machine)
 			if !ok {

@@ -125,8 +125,8 @@ func compare(t rapid.TB, zone *time.Location, from, to time.Time, s spec, durati
 }
 
 // Around each change of the clocks of each zone, a window opens when a clock on the wall says so.
-// Claim: Windows open by the wall clock in every zone. Broken: a time that exists twice opens it twice. Also: TestAnyScheduleOpensByTheClockOnTheWall; hub/internal/fleet/reader TestWindowsOnTheDaysOnWhichTheClocksChange.
-// Edge case: Windows on days when clocks change. Also: hub/internal/fleet/reader TestWindowsOnTheDaysOnWhichTheClocksChange.
+// Claim: Windows open by the wall clock in every zone. Broken: a time that exists twice opens it twice. Also: TestAnyScheduleOpensByTheClockOnTheWall; hub/internal/fleet/rollout TestWindowsOnTheDaysOnWhichTheClocksChange.
+// Edge case: Windows on days when clocks change. Also: hub/internal/fleet/rollout TestWindowsOnTheDaysOnWhichTheClocksChange.
 func TestWindowsOpenByTheClockOnTheWallInEveryZone(t *testing.T) {
 	schedules := []spec{
 		{[]int{30}, []int{2}}, {[]int{0}, []int{0}}, {[]int{15}, []int{1, 2, 3}}, {[]int{45}, []int{23}}, {[]int{0, 30}, hoursOfDay()},
