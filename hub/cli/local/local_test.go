@@ -108,11 +108,14 @@ func TestClustersTakeTurnsWithVersions(t *testing.T) {
 func TestStatusTellsWhatEnded(t *testing.T) {
 	g := NewWithT(t)
 	report := localfleet.Report{Ready: true, Processes: []localfleet.Running{{Name: "hub", PID: 7, Alive: true}, {Name: "agent c1", PID: 8, Log: "/f/agent.log"}}}
-	g.Expect(endedError(report, "/f")).To(MatchError("agent c1 is not running (its log: /f/agent.log): end the fleet with kubectl hollow local down --dir /f"))
+	g.Expect(processError(report, "/f")).To(MatchError("agent c1 is not running (its log: /f/agent.log): end the fleet with kubectl hollow local down --dir /f"))
 	report.Processes[1].Alive = true
-	g.Expect(endedError(report, "/f")).To(Succeed())
-	report.Ready = false
-	g.Expect(cmdutil.Code(endedError(report, "/f"))).To(Equal(cmdutil.Refused))
+	g.Expect(processError(report, "/f")).To(Succeed())
+	report.Processes[1].Silent = true
+	g.Expect(processError(report, "/f")).To(MatchError(ContainSubstring("agent c1 does not answer")))
+	g.Expect(processTable(report).Rows[1].Cells).To(ContainElement("does not answer"))
+	report.Processes[1].Silent, report.Ready = false, false
+	g.Expect(cmdutil.Code(processError(report, "/f"))).To(Equal(cmdutil.Refused))
 }
 
 func TestStatusShowsWhereMetricsAre(t *testing.T) {

@@ -46,7 +46,7 @@ func newStatus(hub *cmdutil.Hub, dir *string) *cobra.Command {
 	command := &cobra.Command{
 		Use: "status", Short: "Show the processes and clusters of a fleet on this machine",
 		Long: `Show the processes and clusters of a fleet on this machine. The exit code is 3 if there is no fleet, and 1 if one of its
-processes is not running, or the file system of its directory is full. -o wide adds the agents' versions and why a cluster is not ready.`,
+processes is not running or does not answer, or the file system of its directory is full. -o wide adds the agents' versions and why a cluster is not ready.`,
 		Example: `  kubectl hollow local status
 
   # The hub's kubeconfig, for a script
@@ -60,7 +60,7 @@ processes is not running, or the file system of its directory is full. -o wide a
 			if err := showReport(command.Context(), hub.Out, report, output); err != nil {
 				return err
 			}
-			return errors.Join(endedError(report, *dir), checkDisk(report.Dir))
+			return errors.Join(processError(report, *dir), checkDisk(report.Dir))
 		},
 	}
 	cmdutil.ChoiceP(command, &output, "output", "o", cmdutil.OutputUsage(formats...), formats...)
@@ -103,6 +103,10 @@ func showTables(ctx context.Context, out io.Writer, report localfleet.Report, wi
 		return err
 	}
 	for _, group := range report.Groups {
+		if group.Unanswered > 0 {
+			fmt.Fprintf(out, "\n%s: the process of its %s, %d, has not answered the last %s\n",
+				group.Name, plural.Count(len(group.Clusters), "cluster"), group.Process.PID, plural.Count(group.Unanswered, "check"))
+		}
 		if group.Process.Restarts > 0 {
 			fmt.Fprintf(out, "\n%s: the process of its %s was started again %s; it ended last with %s, and its log is %s\n",
 				group.Name, plural.Count(len(group.Clusters), "cluster"), plural.Count(group.Process.Restarts, "time"), group.Process.LastExit, group.Log)
@@ -115,6 +119,9 @@ func processTable(report localfleet.Report) *metav1.Table {
 	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Process", "PID", "State", "Health", "Metrics", "Log")}
 	for _, process := range report.Processes {
 		state := "runs"
+		if process.Silent {
+			state = "does not answer"
+		}
 		if !process.Alive {
 			state = "ENDED"
 		}
@@ -168,11 +175,14 @@ func askHub(ctx context.Context, report localfleet.Report) map[string]v1alpha1.C
 	return known
 }
 
-// endedError is the error of a fleet of which a process does not run.
-func endedError(report localfleet.Report, dir string) error {
+// processError is the error of a fleet of which a process does not run, or does not answer.
+func processError(report localfleet.Report, dir string) error {
 	for _, process := range report.Processes {
 		if !process.Alive {
 			return fmt.Errorf("%s is not running (its log: %s): end the fleet with %s", process.Name, process.Log, writtenCommand("down", dir))
+		}
+		if process.Silent {
+			return fmt.Errorf("%s does not answer (its log: %s): if it is suspended, let it continue with kill -CONT; the shared process of a group is started again after about 3 minutes", process.Name, process.Log)
 		}
 	}
 	if !report.Ready {

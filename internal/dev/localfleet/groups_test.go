@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 )
 
 // A group that is killed leaves its files, a mark on its directory among them.
@@ -46,6 +47,40 @@ func TestTheReportTellsOfGroups(t *testing.T) {
 	g.Expect(report.Isolation).To(Equal(localfleet.IsolationShared))
 	g.Expect(report.Groups).To(ConsistOf(And(HaveField("Name", "group 1"), HaveField("Process.Restarts", 2), HaveField("Process.LastExit", "signal: killed"))))
 	g.Expect(report.Clusters).To(ConsistOf(HaveField("Group", "group 1"), HaveField("Group", "")))
+}
+
+// Claim: `local status` names a process that does not answer. Broken: new.
+func TestTheReportTellsOfSilence(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "fleet")
+	sleep := exec.Command("/bin/sleep", "60")
+	g.Expect(sleep.Start()).To(Succeed())
+	t.Cleanup(func() { _ = sleep.Process.Kill(); _ = sleep.Wait() })
+	state := localfleet.State{Clusters: []string{"hub", "c1"}}
+	for _, name := range []string{"hub", "group 1"} {
+		identity, err := process.Of(name, sleep.Process.Pid)
+		g.Expect(err).NotTo(HaveOccurred())
+		state.Processes = append(state.Processes, identity)
+	}
+	mark(g, dir, state)
+	silent := func() (names []string) {
+		report, err := localfleet.ReadReport(dir)
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, running := range report.Processes {
+			if running.Silent {
+				names = append(names, running.Name)
+			}
+		}
+		return names
+	}
+	g.Expect(silent()).To(BeEmpty())
+	g.Expect(os.MkdirAll(filepath.Join(dir, "groups", "1"), 0o700)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(dir, "groups", "1", "status.json"), []byte(`{"unanswered":1}`), 0o600)).To(Succeed())
+	g.Expect(silent()).To(HaveExactElements("group 1"))
+	g.Expect(sleep.Process.Signal(syscall.SIGSTOP)).To(Succeed())
+	g.Eventually(silent).Should(HaveExactElements("hub", "group 1"))
+	g.Expect(sleep.Process.Kill()).To(Succeed())
+	g.Eventually(silent).Should(BeEmpty())
 }
 
 func TestTheDefaultIsolationGrowsWithTheFleet(t *testing.T) {

@@ -50,7 +50,9 @@ type Running struct {
 	Name  string `json:"name"`
 	PID   int    `json:"pid"`
 	Alive bool   `json:"alive"`
-	Log   string `json:"log,omitempty"`
+	// Silent tells that it runs but does not answer: it is suspended, or it is a group whose shared process answers no checks.
+	Silent bool   `json:"silent,omitempty"`
+	Log    string `json:"log,omitempty"`
 	Endpoints
 }
 
@@ -83,6 +85,13 @@ func ReadReport(dir string) (Report, error) {
 		report.Processes = append(report.Processes, findRunning(dir, identity, identity.Name))
 		report.Processes[len(report.Processes)-1].Endpoints = state.Endpoints[identity.Name]
 	}
+	for _, group := range report.Groups {
+		for i := range report.Processes {
+			if process := &report.Processes[i]; process.Name == group.Name && group.Unanswered > 0 {
+				process.Silent = process.Alive
+			}
+		}
+	}
 	return report, nil
 }
 
@@ -113,7 +122,7 @@ func countNodeProcesses(podhost int) (count int) {
 }
 
 func findRunning(dir string, identity process.Identity, name string) Running {
-	return Running{Name: name, PID: identity.PID, Alive: identity.Alive(), Log: LogFile(dir, name)}
+	return Running{Name: name, PID: identity.PID, Alive: identity.Alive(), Silent: identity.IsSuspended(), Log: LogFile(dir, name)}
 }
 
 // LogFile is where the output of the process of that name goes.

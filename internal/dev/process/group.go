@@ -35,6 +35,8 @@ type GroupStatus struct {
 		Restarts int    `json:"restarts"`
 		LastExit string `json:"lastExit"`
 	} `json:"process"`
+	// Unanswered is how many checks in a row that process has not answered. After 36 of them, about 3 minutes, it is started again.
+	Unanswered int `json:"unanswered"`
 	// Log has the trace of a panic.
 	Log string `json:"log"`
 }

@@ -246,19 +246,31 @@ func (i Identity) WaitGone(ctx context.Context, interval time.Duration) error {
 	return nil
 }
 
+// IsSuspended reports whether a signal keeps the process from running.
+func (i Identity) IsSuspended() bool {
+	state, ticks, err := readStat(i.PID)
+	return err == nil && ticks == i.StartTicks && state == 'T'
+}
+
 // startTicks fails for a process that has ended, also when its parent has not yet collected it.
 func startTicks(pid int) (uint64, error) {
+	_, ticks, err := readStat(pid)
+	return ticks, err
+}
+
+func readStat(pid int) (state byte, startTicks uint64, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	// The second field is the program's name in parentheses and may itself hold spaces and parentheses.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
-		return 0, fmt.Errorf("reading /proc/%d/stat: %d fields after the name", pid, len(fields))
+		return 0, 0, fmt.Errorf("reading /proc/%d/stat: %d fields after the name", pid, len(fields))
 	}
-	if state := fields[0][0]; state == 'Z' || state == 'X' {
-		return 0, fmt.Errorf("process %d has ended", pid)
+	if state = fields[0][0]; state == 'Z' || state == 'X' {
+		return 0, 0, fmt.Errorf("process %d has ended", pid)
 	}
-	return strconv.ParseUint(string(fields[19]), 10, 64)
+	startTicks, err = strconv.ParseUint(string(fields[19]), 10, 64)
+	return state, startTicks, err
 }

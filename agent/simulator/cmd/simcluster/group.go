@@ -23,7 +23,8 @@ All of them emulate one Kubernetes minor.
 It ends with SIGTERM or SIGINT, or when the process that started it ends, and stops
 its clusters before. If the shared process ends by itself, because a component of one
 cluster panics, all control planes of the group start again, with their data.
-DIR/status.json says so, and DIR/planes.log has the trace.
+DIR/status.json says so, and DIR/planes.log has the trace. So does a shared process that
+answers none of 36 checks in a row, which takes about 3 minutes: suspend it for less.
 
 Not isolated are: feature gates and log levels, and what /metrics says of anything but
 requests to the API server. A component cannot be killed or paused alone.`

@@ -17,6 +17,8 @@ type SharedProcess interface {
 	Launch(ctx context.Context, cluster, component string, args []string, log io.Writer) (SharedRun, error)
 	// Dir is the directory of its group.
 	Dir() string
+	// KillWait is how long a component may take to end when nothing of it is waited for any more.
+	KillWait() time.Duration
 }
 
 // SharedRun is one run of a component in a shared process.
@@ -45,13 +47,10 @@ func (o *Options) isShared(component string) bool {
 	return o.Shared != nil && component != Podhost
 }
 
-// sharedKillWait is how long a component that runs as a function may take to end when nothing of it is waited for any more.
-const sharedKillWait = 30 * time.Second
-
 // killWait is how long to wait for the end of a component that was killed, 0 for the usual time.
 func (o *Options) killWait(component string) time.Duration {
 	if o.isShared(component) {
-		return sharedKillWait
+		return o.Shared.KillWait()
 	}
 	return 0
 }

@@ -49,10 +49,16 @@ func (s *supervisor) run(ctx context.Context) error {
 	}
 	stopErr := s.stopComponents(context.WithoutCancel(ctx), control)
 	endUnits()
-	if stopErr == nil {
-		// With an error, a process may be left that the kernel cannot end, and
-		// its loop would wait for it.
+	switch {
+	case stopErr == nil:
 		loops.Wait()
+	case s.options.Shared != nil:
+		// The process goes on, and the component in it with the data.
+		s.printStep("%v: %s stays in use until it has", stopErr, s.layout.Root())
+		loops.Wait()
+		return err
+	default:
+		// A process may be left that the kernel cannot end, and its loop would wait for it.
 	}
 	return errors.Join(err, stopErr)
 }

@@ -62,7 +62,7 @@ func TestErrorsKeepTheirExitCodesOnTheWire(t *testing.T) {
 
 // Edge case: A component that ends its shared process again and again.
 func TestAComponentThatEndsItsProcessIsNotStartedForEver(t *testing.T) {
-	p := newPlanes(t.TempDir(), nil)
+	p := newPlanes(t.TempDir(), nil, 0)
 	for range maxEnds {
 		if err := p.checkEnds("c1/etcd"); err != nil {
 			t.Fatal(err)

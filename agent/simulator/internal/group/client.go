@@ -40,14 +40,16 @@ type planes struct {
 	dir    string
 	unit   *process.Unit
 	client *http.Client
+	// killWait is how long a run may take to end.
+	killWait time.Duration
 
 	mutex sync.Mutex
 	// ends counts how often a component has ended the process since its cluster came into the group, by CLUSTER/COMPONENT.
 	ends map[string]int
 }
 
-func newPlanes(dir string, unit *process.Unit) *planes {
-	return &planes{dir: dir, unit: unit, client: socketClient(filepath.Join(dir, hostSocket)), ends: map[string]int{}}
+func newPlanes(dir string, unit *process.Unit, killWait time.Duration) *planes {
+	return &planes{dir: dir, unit: unit, killWait: killWait, client: socketClient(filepath.Join(dir, hostSocket)), ends: map[string]int{}}
 }
 
 // countEnd counts a component that has ended the process.
@@ -76,6 +78,9 @@ func (p *planes) checkEnds(component string) error {
 
 // Dir is the directory of the group.
 func (p *planes) Dir() string { return p.dir }
+
+// KillWait is how long a component may take to end when nothing of it is waited for any more.
+func (p *planes) KillWait() time.Duration { return p.killWait }
 
 // Launch starts a component there. It waits for a process that is being started again.
 func (p *planes) Launch(ctx context.Context, cluster, component string, args []string, log io.Writer) (controlplane.SharedRun, error) {

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,11 @@ const (
 	// would be the collector's.
 	garbagePercentage = "75"
 	hostGrace         = 5 * time.Second
-	statusMode        = 0o600
+	// clustersGrace is more than a stop of all clusters takes, and less than those who end a group wait.
+	clustersGrace = 45 * time.Second
+	// killWait suits a starved machine.
+	killWait   = 30 * time.Second
+	statusMode = 0o600
 )
 
 // Options say what group to run. Dir, Executable and ChildArg are needed.
@@ -48,6 +53,10 @@ type Options struct {
 	ChildArg   string
 	// Version is that of the components.
 	Version string
+	// CheckEvery is the time between two checks whether the process answers, default 5 seconds.
+	CheckEvery time.Duration
+	// KillWait is how long a component may take to end once nothing of it is waited for any more, default 30 seconds.
+	KillWait time.Duration
 	// Progress gets one line for each step.
 	Progress io.Writer
 }
@@ -63,6 +72,8 @@ type Status struct {
 	MaxClusters int      `json:"maxClusters"`
 	// Process has the components of all of them.
 	Process process.Status `json:"process"`
+	// Unanswered is how many checks in a row the process has not answered. At MaxUnanswered it is killed, and starts again.
+	Unanswered int `json:"unanswered,omitempty"`
 	// Log is that of the process. A trace of a panic is there.
 	Log string `json:"log"`
 }
@@ -72,11 +83,12 @@ type member struct{ dataDir, name string }
 
 // group is a running group.
 type group struct {
-	options Options
-	dir     string
-	planes  *planes
-	unit    *process.Unit
-	log     *process.LogFile
+	options  Options
+	dir      string
+	planes   *planes
+	unit     *process.Unit
+	liveness *liveness
+	log      *process.LogFile
 
 	mutex    sync.Mutex
 	clusters []member
@@ -158,11 +170,13 @@ func (g *group) runProcess(ctx context.Context) error {
 		OnChange: g.noteChange,
 		Grace:    hostGrace,
 	})
-	g.planes = newPlanes(g.dir, g.unit)
+	g.liveness = newLiveness(g, client)
+	g.planes = newPlanes(g.dir, g.unit, cmp.Or(g.options.KillWait, killWait))
 	unitCtx, endUnit := context.WithCancel(context.WithoutCancel(ctx))
 	defer endUnit()
 	var loop sync.WaitGroup
 	loop.Go(func() { g.unit.Run(unitCtx) })
+	loop.Go(func() { g.liveness.watchProcess(unitCtx) })
 	g.unit.Start()
 	err := g.unit.WaitHealthy(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -201,12 +215,31 @@ func (g *group) serveRequests(ctx context.Context) error {
 	g.mutex.Lock()
 	g.ending = true
 	g.mutex.Unlock()
-	g.running.Wait()
+	g.waitClusters(ctx)
 	server.Close()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}
 	return err
+}
+
+// waitClusters waits until all clusters have ended. A process in which one does not end is ended with it.
+func (g *group) waitClusters(ctx context.Context) {
+	_ = g.unit.Resume() // Suspended, it could not stop in order.
+	ended := make(chan struct{})
+	go func() { defer close(ended); g.running.Wait() }()
+	patience := time.NewTimer(clustersGrace)
+	defer patience.Stop()
+	select {
+	case <-ended:
+		return
+	case <-patience.C:
+	}
+	g.printStep("not all clusters have ended within %s: the shared process is ended with them", clustersGrace)
+	if err := g.unit.Stop(context.WithoutCancel(ctx)); err != nil {
+		g.printStep("%v", err)
+	}
+	<-ended
 }
 
 func checkHost(ctx context.Context, client *http.Client) error {
@@ -241,7 +274,7 @@ func (g *group) currentStatus() Status {
 	}
 	return Status{
 		Dir: g.dir, SupervisorPID: os.Getpid(), EmulatedVersion: g.options.EmulatedVersion, Clusters: dirs,
-		MaxClusters: MaxClusters, Process: g.unit.Status(), Log: g.log.Path(),
+		MaxClusters: MaxClusters, Process: g.unit.Status(), Unanswered: g.liveness.countUnanswered(), Log: g.log.Path(),
 	}
 }
 

@@ -1,0 +1,105 @@
+package group
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/process"
+)
+
+const (
+	// MaxUnanswered is how many checks in a row the process may leave unanswered: 3 minutes with the usual time between two.
+	MaxUnanswered = 36
+
+	checkEvery = 5 * time.Second
+	// lateChecks is how many times that time makes a check that does not count: this process was starved as well.
+	lateChecks = 2
+)
+
+// liveness has the shared process killed if it answers nothing at all, whatever is wrong with its clusters. A starved process
+// answers late, but it answers: no question is given up while the process runs.
+type liveness struct {
+	group  *group
+	client *http.Client
+	every  time.Duration
+
+	mutex sync.Mutex
+	// pid is the process whose unanswered checks are counted.
+	pid, unanswered int
+}
+
+func newLiveness(g *group, client *http.Client) *liveness {
+	return &liveness{group: g, client: client, every: cmp.Or(g.options.CheckEvery, checkEvery)}
+}
+
+func (l *liveness) countUnanswered() int {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.unanswered
+}
+
+// watchProcess checks the process until the context ends.
+func (l *liveness) watchProcess(ctx context.Context) {
+	ticker := time.NewTicker(l.every)
+	defer ticker.Stop()
+	answers := make(chan error, 1)
+	last, asking, silent := time.Now(), false, false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case err := <-answers:
+			if asking = false; err == nil {
+				silent = false
+				l.setUnanswered(0)
+			}
+		case <-ticker.C:
+			now := time.Now()
+			late := now.Sub(last) > lateChecks*l.every
+			if last = now; silent && !late {
+				l.countCheck(ctx)
+			}
+			if silent = true; !asking {
+				asking = true
+				go func() { answers <- checkHost(ctx, l.client) }()
+			}
+		}
+	}
+}
+
+// countCheck counts a check without an answer, and kills the process after the last one.
+func (l *liveness) countCheck(ctx context.Context) {
+	status := l.group.unit.Status()
+	if status.State != process.StateStarting && status.State != process.StateRunning {
+		return
+	}
+	if status.PID != l.pid {
+		l.pid = status.PID
+		l.setUnanswered(0)
+	}
+	unanswered := l.countUnanswered() + 1
+	l.setUnanswered(unanswered)
+	if unanswered%MaxUnanswered != 0 {
+		return
+	}
+	problem := fmt.Sprintf("the shared process, %d, has answered none of %d checks in a row, and is killed", status.PID, unanswered)
+	l.group.printStep("%s", problem)
+	fmt.Fprintln(l.group.log, problem)
+	if err := l.group.unit.Kill(ctx); err != nil {
+		l.group.printStep("%v", err)
+	}
+}
+
+func (l *liveness) setUnanswered(unanswered int) {
+	l.mutex.Lock()
+	changed := l.unanswered != unanswered
+	l.unanswered = unanswered
+	l.mutex.Unlock()
+	if changed {
+		l.group.noteChange()
+	}
+}
