@@ -22,7 +22,7 @@ func (f *fixture) approvalOf(group string) *v1alpha1.FleetApproval {
 	return &v1alpha1.FleetApproval{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "approval-"},
 		Spec: v1alpha1.FleetApprovalSpec{
-			Fleet: f.fleet.Name, FleetUID: string(f.fleet.UID), Group: group, Revision: revision, Rollout: rollout.RolloutNumber(f.fleet, revision), Approver: "alice",
+			Fleet: f.fleet.Name, FleetUID: string(f.fleet.UID), Group: group, Revision: revision, Rollout: rollout.NumberOf(f.fleet, revision), Approver: "alice",
 		},
 	}
 }

@@ -349,3 +349,26 @@ func refusedDeletion(deleted, wanted int, err error) error {
 	}
 	return &outcome.Failure{Reason: v1alpha1.ReasonDeleteFailed, Err: fmt.Errorf("deleting machines (%d of %d deleted): %w", deleted, wanted, err)}
 }
+
+// newMachine is a Machine of the set, the one of that index among those to be made. The API server gives it a name. It
+// carries the agent's finalizer from the start: no Machine can vanish before its agent has seen that it is to go.
+func newMachine(s *scope, index int) *v1alpha1.Machine {
+	machine := &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       s.set.Namespace,
+			GenerateName:    s.set.Name + "-",
+			Finalizers:      []string{v1alpha1.MachineFinalizer},
+			OwnerReferences: []metav1.OwnerReference{ownerReference(s.set)},
+		},
+		Spec: v1alpha1.MachineSpec{ClusterName: s.set.Spec.ClusterName, MachineTemplateBody: *s.set.Spec.Template.Spec.DeepCopy()},
+	}
+	s.template.Give(machine)
+	if owed := s.known.replacements.Owed(); index < len(owed) {
+		machine.Annotations[v1alpha1.ReplacesAnnotation] = owed[index]
+	}
+	return machine
+}
+
+func ownerReference(set *v1alpha1.MachineSet) metav1.OwnerReference {
+	return *metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("MachineSet"))
+}

@@ -49,9 +49,9 @@ func (a approvals) approvalOf(group string) *Approval {
 	return nil
 }
 
-// RolloutNumber is the number of the current rollout of a fleet: the generation at which the hub first saw its revision, or its
+// NumberOf is the number of the current rollout of a fleet: the generation at which the hub first saw its revision, or its
 // spec.retriedAt. It only ever rises, also when the status is lost, so no approval of an earlier rollout counts again.
-func RolloutNumber(fleet *v1alpha1.MachineFleet, revision string) int64 {
+func NumberOf(fleet *v1alpha1.MachineFleet, revision string) int64 {
 	status := &fleet.Status
 	if status.Rollout > 0 && status.Revision == revision && status.RetriedAt.Equal(fleet.Spec.RetriedAt) {
 		return status.Rollout

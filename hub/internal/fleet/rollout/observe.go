@@ -107,7 +107,7 @@ func (r *Observer) observe(ctx context.Context, reader sources, fleet *v1alpha1.
 		return nil, err
 	}
 	s.Revision, s.Content = spelled.Revision, spelled.content
-	s.Rollout = RolloutNumber(fleet, s.Revision)
+	s.Rollout = NumberOf(fleet, s.Revision)
 	// Nothing changes what is listed, so the cache need not copy it.
 	clusters, deployments := &v1alpha1.ClusterList{}, &v1alpha1.MachineDeploymentList{}
 	if err := reader.List(ctx, clusters, client.UnsafeDisableDeepCopy); err != nil {

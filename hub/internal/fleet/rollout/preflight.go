@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -127,4 +128,24 @@ func (s *Scope) checkAdoption(ctx context.Context, reader client.Reader, m *Memb
 			d.Namespace, d.Name, labels.Set(d.Spec.Selector.MatchLabels), selectionField(s.Fleet))}}, nil
 	}
 	return s.adoptedDowngrade(d, m), nil
+}
+
+// adoptedDowngrade is the problem of a MachineDeployment that has a newer kubelet than the fleet would give to it. One that names no
+// kubelet has that of the cluster.
+func (s *Scope) adoptedDowngrade(d *v1alpha1.MachineDeployment, m *Member) []Problem {
+	if s.Fleet.Spec.AllowDowngrade {
+		return nil
+	}
+	has := d.Spec.Template.Spec.Versions.Kubelet
+	if has == "" {
+		has = m.Cluster.Status.KubernetesVersion
+	}
+	wanted, err := version.ParseSemantic(m.template.kubeletVersion())
+	found, otherErr := version.ParseSemantic(has)
+	if err != nil || otherErr != nil || !wanted.LessThan(found) {
+		return nil
+	}
+	return []Problem{{v1alpha1.ReasonKubeletDowngrade, fmt.Sprintf(
+		"%s.spec.template.spec.versions.kubelet: %s is older than the %s of MachineDeployment %s/%s, which should be adopted: choose another version, or set spec.allowDowngrade",
+		m.template.field, m.template.kubeletVersion(), has, d.Namespace, d.Name)}}
 }

@@ -1,14 +1,19 @@
 package rollout
 
 import (
+	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
@@ -167,4 +172,111 @@ func hashOf(template any) (string, error) {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])[:revisionLength], nil
+}
+
+// keepTimes takes over from the last record when the revision was started and soaked.
+func (r *Record) keepTimes(last *Record, starts bool) {
+	switch {
+	case starts:
+		r.Began = r.Since
+	case last != nil && last.Revision == r.Revision:
+		r.Began, r.Soaked = last.Began, last.Soaked
+	}
+	if r.Phase == plan.Soaking && r.Soaked == "" {
+		r.Soaked = r.Since
+	}
+}
+
+// provenRecord returns the record on a MachineDeployment, which may be nil, if it is the fleet's and of this very object. For a record
+// of an older hub, which does not name its object, the API server is asked once who wrote it.
+func (r *Observer) provenRecord(ctx context.Context, fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) (*Record, error) {
+	found := OwnRecord(fleet, deployment)
+	if found == nil || !found.isLegacy() {
+		return found, nil
+	}
+	proven, known := r.proven.ValueOf(deployment.UID)
+	if !known {
+		live := &v1alpha1.MachineDeployment{}
+		err := r.Live.Get(ctx, client.ObjectKeyFromObject(deployment), live)
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && live.UID != deployment.UID:
+			return found, nil // Its event is on the way, and no write can succeed.
+		case err != nil:
+			return nil, fmt.Errorf("asking who wrote the record of machine deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
+		}
+		proven = wroteRecord(live)
+		r.proven.SetValue(deployment.UID, proven)
+	}
+	if !proven {
+		return nil, nil
+	}
+	return found, nil
+}
+
+// wroteRecord reports whether a hub wrote the record on this object. Whoever applies a copy is the manager of all fields in it.
+func wroteRecord(deployment metav1.Object) bool {
+	for _, entry := range deployment.GetManagedFields() {
+		if entry.Manager == string(FieldOwner) && entry.FieldsV1 != nil &&
+			bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:`+v1alpha1.FleetRecordAnnotation+`"`)) {
+			return true
+		}
+	}
+	return false
+}
+
+// A record names the revision of the fleet and, where an override has its part in the template, that template's hash after a
+// dot: a cluster for which another override holds from now on does not have the revision. The planner knows one revision for all
+// clusters, so what a member is to have is that one for it.
+
+const hashMark = "."
+
+// wantedRecord is what the record of a member says when it has the current revision.
+func (m *Member) wantedRecord(s *Scope) string {
+	if m.template.hash == "" {
+		return s.Revision
+	}
+	return s.Revision + hashMark + m.template.hash
+}
+
+// toPlan is a revision of a member's record as the planner has it.
+func (m *Member) toPlan(s *Scope, revision string) string {
+	switch revision {
+	case m.wantedRecord(s):
+		return s.Revision
+	case s.Revision:
+		return s.Revision + hashMark // The fleet's, but not with the template that the member is to have.
+	}
+	return revision
+}
+
+// fromPlan is the opposite of toPlan.
+func (m *Member) fromPlan(s *Scope, revision string) string {
+	switch revision {
+	case s.Revision:
+		return m.wantedRecord(s)
+	case s.Revision + hashMark:
+		return s.Revision
+	}
+	return revision
+}
+
+// dropUnchanged reads a record of an older hub, which noted the hash of the template also where an override changes nothing of it.
+func (r *Record) dropUnchanged(revision, unchanged string) {
+	for _, stored := range []*string{&r.Revision, &r.Previous} {
+		if *stored == revision+hashMark+unchanged {
+			*stored = revision
+		}
+	}
+}
+
+// storedRecord is a record of the planner as it is stored.
+func (m *Member) storedRecord(s *Scope, r plan.Record) plan.Record {
+	r.Revision, r.Previous = m.fromPlan(s, r.Revision), m.fromPlan(s, r.Previous)
+	return r
+}
+
+// FleetRevision is the revision of the fleet in a stored one.
+func FleetRevision(stored string) string {
+	revision, _, _ := strings.Cut(stored, hashMark)
+	return revision
 }

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -273,4 +274,76 @@ func (s *Scope) describeClusters(d Decision, sum summary) string {
 		text += "; without a cluster, correct or remove: " + reconciler.ListFew(s.unused)
 	}
 	return text
+}
+
+// awaitedGates says for which gates of the rollout clusters wait, and what a user can do.
+func (s *Scope) awaitedGates(p plan.Plan) string {
+	text := ""
+	if groups := p.AwaitingApproval; len(groups) > 0 {
+		text += fmt.Sprintf("; waiting for approval: %s: %s", reconciler.ListFew(groups), approveCommand(s.Fleet.Name, groups))
+		if gone := slices.DeleteFunc(slices.Clone(groups), s.hasGroup); len(gone) > 0 {
+			text += fmt.Sprintf(
+				". %s needed approval when the rollout started, and is no longer in spec.groups: approve the group that its clusters have now, restore the group, or set spec.retriedAt to start by the current spec",
+				reconciler.ListFew(gone))
+		}
+	}
+	if len(p.Unproven) > 0 {
+		text += fmt.Sprintf(
+			"; mandatory groups in which no cluster with Machines has proven the revision: %s: add a cluster to the group, scale one up, or remove the group from mandatoryDecisionGroups (and set spec.retriedAt if the rollout has started)",
+			reconciler.ListFew(p.Unproven))
+	}
+	if len(p.Changed) > 0 {
+		text += fmt.Sprintf(
+			"; waiting because groups, waves or unreachablePolicy were changed since the rollout started, and until it is complete both the earlier and the current spec apply: %s: wait, revert the change, or %s",
+			reconciler.ListFew(p.Changed), wayOut)
+	}
+	return text
+}
+
+// approveCommand is what a user runs who may approve groups of a fleet.
+func approveCommand(fleet string, groups []string) string {
+	command := "kubectl hollow rollout approve machinefleet " + fleet
+	if len(groups) > 3 {
+		return command + " --all"
+	}
+	for _, group := range groups {
+		command += " --group " + group
+	}
+	return command
+}
+
+func (s *Scope) hasGroup(name string) bool {
+	for i := range s.Fleet.Spec.Groups {
+		if s.Fleet.Spec.Groups[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// unhealthyConditions says which of the conditions that a fleet rests on do not hold on a cluster. One that is missing does not
+// hold: no news is no health.
+func unhealthyConditions(conditions []v1alpha1.MachineFleetHealthCondition, cluster *v1alpha1.Cluster) []string {
+	var all []string
+	for _, wanted := range conditions {
+		status := cmp.Or(wanted.Status, metav1.ConditionTrue)
+		found := meta.FindStatusCondition(cluster.Status.Conditions, wanted.Type)
+		switch {
+		case found == nil:
+			all = append(all, fmt.Sprintf("condition %s is missing on Cluster %s: add it to spec.healthChecks there, or let a controller write it", wanted.Type, cluster.Name))
+		case found.Status != status:
+			all = append(all, fmt.Sprintf("condition %s of Cluster %s is %s (%s) and must be %s: %s", wanted.Type, cluster.Name, found.Status, found.Reason, status,
+				cmp.Or(found.Message, "no message")))
+		}
+	}
+	return all
+}
+
+// unhealthyIn are those that a member in such a phase waits for: what has not started needs no health yet, and what is updated is
+// no longer a matter of the rollout.
+func (m *Member) unhealthyIn(phase plan.Phase) []string {
+	if phase == plan.ToApply || phase == plan.Succeeded || m.held != "" {
+		return nil
+	}
+	return m.unhealthy
 }

@@ -92,19 +92,6 @@ func Rollouts(ctx context.Context, reader client.Reader, fleet *v1alpha1.Machine
 	return all, nil
 }
 
-// keepTimes takes over from the last record when the revision was started and soaked.
-func (r *Record) keepTimes(last *Record, starts bool) {
-	switch {
-	case starts:
-		r.Began = r.Since
-	case last != nil && last.Revision == r.Revision:
-		r.Began, r.Soaked = last.Began, last.Soaked
-	}
-	if r.Phase == plan.Soaking && r.Soaked == "" {
-		r.Soaked = r.Since
-	}
-}
-
 // FormatTime is a moment as a record has it.
 func FormatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 

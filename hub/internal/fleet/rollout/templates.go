@@ -1,16 +1,24 @@
 package rollout
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	strictjson "sigs.k8s.io/json"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -190,3 +198,165 @@ func narrowSchema(known strategicpatch.LookupPatchMeta, meta strategicpatch.Patc
 
 // Name implements strategicpatch.LookupPatchMeta.
 func (s patchSchema) Name() string { return "template" }
+
+// mergePatch applies a strategic merge patch. The library panics over some patches that make no sense; that is an error of the
+// patch, and ends nothing else.
+func mergePatch(original, patch map[string]any, schema strategicpatch.LookupPatchMeta) (result map[string]any, err error) {
+	defer func() {
+		if failed := recover(); failed != nil {
+			err = fmt.Errorf("the patch is invalid: %v", failed)
+		}
+	}()
+	return strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(original, patch, schema)
+}
+
+// checkDirectives refuses directives of a strategic merge patch that there are not, or whose value does not fit.
+func checkDirectives(path string, value any) error {
+	switch v := value.(type) {
+	case []any:
+		for i, item := range v {
+			if err := checkDirectives(fmt.Sprintf("%s[%d]", path, i), item); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if strings.HasPrefix(key, "$") {
+				if err := checkDirective(path+"."+key, key, v[key]); err != nil {
+					return err
+				}
+				continue
+			}
+			if err := checkDirectives(path+"."+key, v[key]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkDirective(path, key string, value any) error {
+	switch key {
+	case "$patch":
+		if word, is := value.(string); is && slices.Contains([]string{"merge", "replace", "delete"}, word) {
+			return nil
+		}
+		return fmt.Errorf("%s: want merge, replace or delete, got %v", path, value)
+	case "$retainKeys":
+		items, is := value.([]any)
+		if is && !slices.ContainsFunc(items, func(item any) bool { _, isText := item.(string); return !isText }) {
+			return nil
+		}
+		return fmt.Errorf("%s: want a list of keys, got %v", path, value)
+	}
+	return fmt.Errorf("%s: unknown directive; the directives are $patch and $retainKeys", path)
+}
+
+// usersAnnotations are annotations of Hollowfleet that users set on MachineDeployments. The others are the hub's.
+var usersAnnotations = []string{v1alpha1.AutoscalerMinSizeAnnotation, v1alpha1.AutoscalerMaxSizeAnnotation, v1alpha1.AllowOvershootAnnotation}
+
+// reservedMetadata finds an annotation or a label of a template that is not for a template to set.
+func reservedMetadata(field string, metadata v1alpha1.TemplateMetadata) *Problem {
+	for _, key := range slices.Sorted(maps.Keys(metadata.Annotations)) {
+		if key == corev1.LastAppliedConfigAnnotation || isOurs(key) && !slices.Contains(usersAnnotations, key) {
+			return &Problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf("%s.metadata.annotations[%s]: programs write it, not templates: remove it", field, key)}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(metadata.Labels)) {
+		if isOurs(key) {
+			return &Problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf("%s.metadata.labels[%s]: the hub writes it: remove it", field, key)}
+		}
+	}
+	return nil
+}
+
+// isOurs reports whether a key of a label or an annotation is in Hollowfleet's domain.
+func isOurs(key string) bool {
+	domain, _, found := strings.Cut(key, "/")
+	return found && (domain == v1alpha1.GroupVersion.Group || strings.HasSuffix(domain, "."+v1alpha1.GroupVersion.Group))
+}
+
+// validations remembers, by the hashes of merged templates, what the API server said of them. The zero value is ready for use.
+type validations struct {
+	mu  sync.Mutex
+	all map[types.UID]map[string]error
+}
+
+func (v *validations) validationOf(fleet types.UID, hash string) (known bool, said error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	said, known = v.all[fleet][hash]
+	return known, said
+}
+
+func (v *validations) setValidation(fleet types.UID, hash string, said error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.all == nil {
+		v.all = map[types.UID]map[string]error{}
+	}
+	if known := v.all[fleet]; known == nil || len(known) > 2*mostOverrides {
+		v.all[fleet] = map[string]error{}
+	}
+	v.all[fleet][hash] = said
+}
+
+// mostOverrides is how many a fleet may have.
+const mostOverrides = 64
+
+// validateTemplates has the API server look at the merged templates, which it has never seen as a whole, before any of them is applied.
+// It is asked once for each, and with a dry run.
+func (r *Observer) validateTemplates(ctx context.Context, s *Scope) (*Problem, error) {
+	known := map[string]bool{}
+	for _, m := range s.Members {
+		t := m.template
+		if t.hash == "" || !m.Selected || known[t.hash] {
+			continue
+		}
+		asked, said := r.validated.validationOf(s.Fleet.UID, t.hash)
+		if !asked {
+			var err error
+			if asked, said, err = r.askForValidation(ctx, s.Fleet, m); err != nil {
+				return nil, fmt.Errorf("having the API server validate %s of machine fleet %s: %w", t.field, s.Fleet.Name, err)
+			}
+		}
+		if !asked {
+			continue // Another cluster may say.
+		}
+		known[t.hash] = true
+		r.validated.setValidation(s.Fleet.UID, t.hash, said)
+		if said != nil {
+			return &Problem{v1alpha1.ReasonInvalidFleet, t.describeRefusal(said)}, nil
+		}
+	}
+	return nil, nil
+}
+
+// askForValidation returns what the API server says of a member's template. It says nothing of it where nothing may be created.
+func (r *Observer) askForValidation(ctx context.Context, fleet *v1alpha1.MachineFleet, m *Member) (asked bool, said, err error) {
+	wanted, err := NewApplied(fleet, m.template.MachineDeploymentTemplate, m.Cluster.Name, m.replicas).NewDeployment(fleet.Name, &Record{})
+	if err != nil {
+		return false, nil, err
+	}
+	err = r.Client.Create(ctx, wanted, client.DryRunAll, FieldOwner)
+	switch {
+	case err == nil, apierrors.IsAlreadyExists(err): // It is validated first.
+		return true, nil, nil
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return true, err, nil
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		return false, nil, nil
+	}
+	return false, nil, err
+}
+
+// describeRefusal says what the API server does not take, by its field in the spec of the fleet.
+func (t *template) describeRefusal(said error) string {
+	var status apierrors.APIStatus
+	if errors.As(said, &status) {
+		if details := status.Status().Details; details != nil && len(details.Causes) > 0 {
+			return fmt.Sprintf("%s.%s: with spec.template it is not a valid MachineDeployment: %s: correct or remove it", t.field, details.Causes[0].Field, details.Causes[0].Message)
+		}
+	}
+	return fmt.Sprintf("%s: with spec.template it is not a valid MachineDeployment: %v: correct or remove it", t.field, said)
+}
