@@ -139,14 +139,6 @@ func countIf(holds bool) int {
 	return 0
 }
 
-// Problems is how many objects are a problem.
-func (r *Report) Problems() (n int) {
-	for _, count := range r.Counts {
-		n += count.Problems
-	}
-	return n
-}
-
 // Rows are the findings that a table shows: without children of an object that is in it for the same state, with one row for all
 // objects of a Cluster that does not exist, and at most limit of a kind. more says how many are left out.
 func (r *Report) Rows(limit int) (rows []Finding, more []string) {

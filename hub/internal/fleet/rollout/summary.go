@@ -158,7 +158,7 @@ func (s *Scope) groupFact() metav1.Condition {
 		if slices.ContainsFunc(s.Members, func(m *Member) bool { return m.Selected && m.group == group.Name }) {
 			continue
 		}
-		why := ""
+		var why string
 		switch {
 		case slices.Contains(mandatory, group.Name):
 			why = "it is mandatory and has no cluster"
