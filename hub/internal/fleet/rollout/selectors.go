@@ -111,3 +111,34 @@ func (s *selectors) classifyMember(of *Scope, m *Member) {
 	}
 	m.replicasFromLabel(fleet.Spec.ReplicasFromLabel)
 }
+
+// template is what the MachineDeployments of some clusters are made from.
+type template struct {
+	*v1alpha1.MachineDeploymentTemplate
+	// field is where it comes from, for messages.
+	field string
+	// override is the name of the override that is merged into it; empty for spec.template as it is.
+	override string
+	// hash is that of the merged template; empty for spec.template as it is, also where an override changes nothing of it.
+	hash string
+}
+
+func (t *template) kubeletVersion() string { return t.Spec.Template.Spec.Versions.Kubelet }
+
+func ownTemplate(fleet *v1alpha1.MachineFleet) *template {
+	return &template{MachineDeploymentTemplate: &fleet.Spec.Template, field: "spec.template"}
+}
+
+// readTemplates are the fleet's template and those of its overrides, as its revision is written.
+func readTemplates(fleet *v1alpha1.MachineFleet, spelled Spelling) (*template, []*template, *Problem) {
+	merged, invalid := mergedTemplates(fleet)
+	if invalid != nil || spelled.isOwn() {
+		return ownTemplate(fleet), merged, invalid
+	}
+	respelled, err := spelled.respell(fleet)
+	if err != nil {
+		return nil, nil, &Problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf("spec.template: comparing it with revision %s: %v", spelled.Revision, err)}
+	}
+	merged, invalid = mergedTemplates(respelled)
+	return ownTemplate(respelled), merged, invalid
+}
