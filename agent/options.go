@@ -9,7 +9,7 @@
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machines,verbs=get;list;watch;patch;update
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machines/status,verbs=get;patch;update
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machineclasses,verbs=get;list;watch
-// +kubebuilder:rbac:groups=hollowfleet.io,resources=nodedisruptionruns,verbs=get;list
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=nodedisruptionruns,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=nodedisruptionruns/status,verbs=patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=loadtestruns,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=loadtestruns/status,verbs=patch

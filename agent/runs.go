@@ -9,6 +9,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/disruption"
 	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -20,6 +21,15 @@ func (w *worker) hostOf(c clusters) clients.Host {
 	return clients.Host{Namespace: w.HostNamespace, Client: c.host.GetClient()}
 }
 
+// watchOf watches the metadata of the cluster's objects of a resource on the hub.
+func (w *worker) watchOf(c clusters, resource string) (poll.WatchFunc, error) {
+	metadata, err := clients.NewMetadata(c.hub.GetConfig(), c.hub.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	return metadata.Resource(v1alpha1.GroupVersion.WithResource(resource)).Namespace(w.hubNamespace()).Watch, nil
+}
+
 // newDisruptions makes what carries NodeDisruptionRuns out, and knows what new instances are made with. It also returns the
 // client of the target that it shares with drains and checks.
 func (w *worker) newDisruptions(c clusters) (kubernetes.Interface, *disruption.Controller, error) {
@@ -27,8 +37,12 @@ func (w *worker) newDisruptions(c clusters) (kubernetes.Interface, *disruption.C
 	if err != nil {
 		return nil, nil, fmt.Errorf("connecting to the target for drains: %w", err)
 	}
+	watchRuns, err := w.watchOf(c, "nodedisruptionruns")
+	if err != nil {
+		return nil, nil, err
+	}
 	disruptions, err := disruption.New(disruption.Deps{
-		Hub: w.hubOf(c), Nodes: c.target.GetClient(), Host: w.hostOf(c), Target: target,
+		Hub: w.hubOf(c), Watch: watchRuns, Nodes: c.target.GetClient(), Host: w.hostOf(c), Target: target,
 		Freeze: w.monitor, Runtime: w.pollRuntime("disruption"),
 	})
 	return target, disruptions, err
@@ -36,13 +50,12 @@ func (w *worker) newDisruptions(c clusters) (kubernetes.Interface, *disruption.C
 
 // addLoadTests adds what carries LoadTestRuns out.
 func (w *worker) addLoadTests(c clusters, target kubernetes.Interface) error {
-	metadata, err := clients.NewMetadata(c.hub.GetConfig(), c.hub.GetHTTPClient())
+	watchRuns, err := w.watchOf(c, "loadtestruns")
 	if err != nil {
 		return err
 	}
 	tests, err := loadtest.New(loadtest.Deps{
-		Hub: w.hubOf(c), Target: target,
-		Watch: metadata.Resource(v1alpha1.GroupVersion.WithResource("loadtestruns")).Namespace(w.hubNamespace()).Watch,
+		Hub: w.hubOf(c), Watch: watchRuns, Target: target,
 		Load: func(observe func(http.RoundTripper) http.RoundTripper) (*clients.Load, error) {
 			return clients.NewLoad(w.target, w.gate.RoundTripper, observe)
 		},

@@ -17,6 +17,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -225,6 +226,9 @@ func (w *worker) addControllers(ctx context.Context, c clusters) error {
 		return err
 	}
 	w.hubIdentity.SetInstanceCounter(instancesOf(drivers))
+	if err := w.watchLosses(ctx, c.hub.GetCache()); err != nil {
+		return err
+	}
 	requests, err := csrapprover.New(csrapprover.Deps{
 		ClusterName:   w.ClusterName,
 		BootstrapUser: fmt.Sprintf("system:serviceaccount:%s:%s", w.TargetNamespace, hollow.BootstrapServiceAccount),
@@ -265,6 +269,18 @@ func (w *worker) addControllers(ctx context.Context, c clusters) error {
 		c.hub.Add(w.hubIdentity.Continuity()),
 		c.hub.Add(w.denial.Admission()),
 	)
+}
+
+// watchLosses tells what knows the hub when a Machine is gone.
+func (w *worker) watchLosses(ctx context.Context, from cache.Cache) error {
+	machines, err := from.GetInformer(ctx, &v1alpha1.Machine{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("caching Machines: %w", err)
+	}
+	if _, err := machines.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { w.hubIdentity.MachineLost() }}); err != nil {
+		return fmt.Errorf("watching Machines for losses: %w", err)
+	}
+	return nil
 }
 
 // newMachines makes the controller of Machines.

@@ -23,9 +23,11 @@ import (
 )
 
 const (
-	// interval is how often everything is read. restShare is how many times as long as that took nothing is.
-	interval  = 10 * time.Second
-	restShare = 20
+	// interval is how often everything is read, and restInterval how often while there is nothing to follow: no health check is asked for,
+	// no budget is used up and no quota bounds the pods. restShare is how many times as long as a reading took nothing is read.
+	interval     = 10 * time.Second
+	restInterval = 30 * time.Second
+	restShare    = 20
 	// longest bounds one reading.
 	longest = 20 * time.Second
 	// keep is how long the last reading counts when the next ones fail.
@@ -70,6 +72,9 @@ type Checker struct {
 	failures poll.Failures
 	// thaw is the freeze before whose end everything was read.
 	thaw uint64
+	// restsUntil is when everything is read again if the Cluster's spec stays that of generation; zero if there is something to follow.
+	restsUntil time.Time
+	generation int64
 
 	mu     sync.Mutex
 	result Result
@@ -112,7 +117,7 @@ func (c *Checker) Start(ctx context.Context) error {
 	return poll.Loop{
 		Do: func(ctx context.Context) error {
 			started = c.Clock.Now()
-			if c.Freeze.Check() == nil {
+			if c.Freeze.Check() == nil && !c.isResting() {
 				c.Read(ctx)
 			}
 			return nil
@@ -120,6 +125,14 @@ func (c *Checker) Start(ctx context.Context) error {
 		Next:    func(context.Context) time.Duration { return max(interval, restShare*c.Clock.Since(started)) },
 		Runtime: c.Runtime,
 	}.Run(ctx)
+}
+
+// isResting reports whether the last reading has found nothing to follow, and is not old.
+func (c *Checker) isResting() bool {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	cluster := c.Cluster()
+	return cluster != nil && cluster.Generation == c.generation && c.Clock.Now().Before(c.restsUntil)
 }
 
 // ReadBeforeThaw reads once before the end of each freeze, so that the hub does not go by what was there before it.
@@ -149,10 +162,11 @@ func (c *Checker) Read(ctx context.Context) {
 	}
 	now, result, last := c.Clock.Now(), Result{Known: true}, map[subject]good{}
 	var names []string
+	failed := false
 	for _, what := range subjects {
 		found, err := c.readSubject(ctx, what, cluster.Name, now)
 		if err != nil {
-			found = c.lastReading(what, err, now)
+			found, failed = c.lastReading(what, err, now), true
 		}
 		if !found.at.IsZero() {
 			last[what] = found
@@ -166,7 +180,10 @@ func (c *Checker) Read(ctx context.Context) {
 		found.condition.Type, found.condition.ObservedGeneration = what.name, cluster.Generation
 		result.Conditions = append(result.Conditions, found.condition)
 	}
-	c.last = last
+	c.last, c.generation, c.restsUntil = last, cluster.Generation, time.Time{}
+	if !failed && len(cluster.Spec.HealthChecks) == 0 && len(c.exhausted) == 0 && result.PodQuota == nil {
+		c.restsUntil = now.Add(restInterval)
+	}
 	c.failures.Retain(names...)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
@@ -44,6 +45,8 @@ type env struct {
 	requests []string
 	refuse   error
 	frozen   error
+	// ownBudgets: the budgets of other tests are not listed.
+	ownBudgets bool
 }
 
 func (b *env) Check() error {
@@ -67,6 +70,9 @@ func newEnv(t *testing.T) *env {
 			b.mu.Lock()
 			b.requests = append(b.requests, request.Method+" "+request.URL.Path)
 			refuse := b.refuse
+			if b.ownBudgets {
+				request.URL.Path = strings.Replace(request.URL.Path, "/v1/poddisruptionbudgets", "/v1/namespaces/"+b.namespace+"/poddisruptionbudgets", 1)
+			}
 			b.mu.Unlock()
 			if refuse != nil {
 				return nil, refuse
@@ -265,15 +271,61 @@ func TestOnlyPodsThatADrainEvictsCount(t *testing.T) {
 	}
 }
 
-func TestAtRestTwoRequestsAreMade(t *testing.T) {
-	b := newEnv(t)
+// web makes two pods on a Node of a Machine, and their budget.
+func (b *env) web(minAvailable, allows int32) {
+	b.t.Helper()
 	node := b.node("own", true)
 	for _, pod := range []string{"web-0", "web-1"} {
 		b.pod(node, pod, "web", true, nil)
 	}
-	b.budget("web", 1, 1)
+	b.budget("web", minAvailable, allows)
+}
+
+func TestAtRestTwoRequestsAreMade(t *testing.T) {
+	b := newEnv(t)
+	b.web(1, 1)
 	b.budgets(0)
 	b.Expect(b.asked()).To(ConsistOf("GET /apis/policy/v1/poddisruptionbudgets", "GET /api/v1/namespaces/"+b.namespace+"/resourcequotas"))
+}
+
+// Checks are read every 30 s while there is nothing to follow, else every 10 s.
+func TestWhatHasNothingToFollowIsReadLessOften(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*env)
+		rests  bool
+	}{
+		"nothing":               {func(*env) {}, true},
+		"a budget with room":    {func(b *env) { b.web(1, 1) }, true},
+		"a budget that is used": {func(b *env) { b.web(2, 0) }, false},
+		"a health check": {func(b *env) {
+			b.cluster.Spec.HealthChecks = []v1alpha1.ClusterHealthCheck{{Type: "example.com/A", Deployment: v1alpha1.DeploymentReference{Namespace: b.namespace, Name: "web"}}}
+		}, false},
+		"a quota": {func(b *env) {
+			quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "small"}}
+			quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("9")}
+			b.create(quota)
+			b.Eventually(func() (*v1alpha1.PodQuota, error) { return b.tightestQuota(b.t.Context()) }).WithTimeout(agenttest.Wait).ShouldNot(BeNil())
+		}, false},
+		"no answer":  {func(b *env) { b.fail(errors.New("refused by the test")) }, false},
+		"no Cluster": {func(b *env) { b.cluster = nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newEnv(t)
+			b.ownBudgets = true
+			test.change(b)
+			b.Read(t.Context())
+			b.clock.Step(restInterval - time.Second)
+			b.Expect(b.isResting()).To(Equal(test.rests))
+			if !test.rests {
+				return
+			}
+			b.cluster.Generation++
+			b.Expect(b.isResting()).To(BeFalse(), "what is asked for has changed")
+			b.cluster.Generation--
+			b.clock.Step(time.Second)
+			b.Expect(b.isResting()).To(BeFalse())
+		})
+	}
 }
 
 func TestADeploymentThatIsMissingIsFalse(t *testing.T) {
@@ -364,7 +416,7 @@ func TestNothingIsReadWhileFrozenButOnceBeforeTheThaw(t *testing.T) {
 	b.mu.Lock()
 	b.frozen = nil
 	b.mu.Unlock()
-	b.clock.Step(interval)
+	b.clock.Step(restInterval)
 	b.Eventually(b.asked).WithTimeout(agenttest.Wait).ShouldNot(BeEmpty(), "it continues after the thaw")
 	cancel()
 	b.Expect(<-stopped).To(Succeed())

@@ -28,9 +28,9 @@ var errNoRound = errors.New("the agent was frozen in the meantime")
 // arrivals are the Machines whose pods are about to be created, and what is known for their plans. Its owner is a Controller,
 // whose mutex guards it.
 type arrivals struct {
-	// runs are those of the last round, with the statuses that the hub has. known is that there was a round.
-	runs  []v1alpha1.NodeDisruptionRun
-	known bool
+	// runs are those of the last round, with the statuses that the hub has. at is when that was; zero before the first one.
+	runs []v1alpha1.NodeDisruptionRun
+	at   time.Time
 	// asking are the Machines that wait for an answer, by name, and since when, by UID.
 	asking map[string]types.UID
 	since  map[types.UID]time.Time
@@ -67,7 +67,7 @@ func (c *Controller) PlanFor(ctx context.Context, machine *v1alpha1.Machine) (st
 func (c *Controller) planKnown(machine *v1alpha1.Machine) (open bool, plan string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.arrivals.known && len(c.openRuns(machine)) == 0 {
+	if !c.arrivals.at.IsZero() && c.Clock.Since(c.arrivals.at) <= interval && len(c.openRuns(machine)) == 0 {
 		return false, c.planOf(machine)
 	}
 	c.arrivals.asking[machine.Name] = machine.UID
@@ -141,7 +141,7 @@ func (c *Controller) arrivingMachines() map[string]types.UID {
 func (c *Controller) rememberRound(runs []v1alpha1.NodeDisruptionRun, decided map[string]types.UID, unwritten map[types.UID]error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.arrivals.runs, c.arrivals.known, c.arrivals.unwritten = runs, true, unwritten
+	c.arrivals.runs, c.arrivals.at, c.arrivals.unwritten = runs, c.Clock.Now(), unwritten
 	for name, uid := range decided {
 		if c.arrivals.asking[name] == uid {
 			delete(c.arrivals.asking, name)

@@ -30,8 +30,11 @@ import (
 )
 
 const (
-	// interval is how often the runs are read. It is well below lead, and a run that starts is found in time.
+	// interval is how often the runs are read, and how old they may be when a pod is created. It is well below lead, and a run that starts
+	// is found in time. While nothing is to be done, a change is waited for instead.
 	interval = 5 * time.Second
+	// restAfter is how long nothing is to be done before that: a pod that is created may still have the plan of a run that is over.
+	restAfter = time.Minute
 	// longest bounds one round.
 	longest = 30 * time.Second
 )
@@ -40,6 +43,8 @@ const (
 type Deps struct {
 	// Hub has the Machines, from the cache, and the runs.
 	Hub clients.Hub
+	// Watch watches the runs, or their metadata, while there is nothing to do.
+	Watch poll.WatchFunc
 	// Nodes reads the Nodes of the target from the cache.
 	Nodes client.Reader
 	// Host has the hollow-node pods, from the cache, whose annotations are written.
@@ -58,18 +63,21 @@ type Freeze interface {
 	Answered(scope freeze.Scope) time.Time
 }
 
-// Controller carries runs out. It reads at an interval: what it waits for are mostly times.
+// Controller carries runs out. While there are any it reads at an interval: what it waits for are mostly times.
 type Controller struct {
 	Deps
 	// working is held by the round that works. mu guards arrivals, and is held while nothing is read or written.
 	working  sync.Mutex
 	mu       sync.Mutex
 	arrivals arrivals
+	// version is that of the last list of runs, empty if the hub did not answer. busyAt is when something was last to be done.
+	version string
+	busyAt  time.Time
 }
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
-	if !deps.Hub.IsComplete() || deps.Nodes == nil || deps.Host.Client == nil || deps.Host.Namespace == "" || deps.Target == nil || deps.Freeze == nil || deps.Clock == nil {
+	if !deps.Hub.IsComplete() || deps.Watch == nil || deps.Nodes == nil || deps.Host.Client == nil || deps.Host.Namespace == "" || deps.Target == nil || deps.Freeze == nil || deps.Clock == nil {
 		return nil, errors.New("node disruptions need the cluster's namespace, clients of hub, target and host, the host's namespace, the freeze state and a clock")
 	}
 	return &Controller{Deps: deps, arrivals: arrivals{asking: map[string]types.UID{}, since: map[types.UID]time.Time{}}}, nil
@@ -77,7 +85,28 @@ func New(deps Deps) (*Controller, error) {
 
 // Start works until ctx ends. It implements manager.Runnable.
 func (c *Controller) Start(ctx context.Context) error {
-	return poll.Loop{Doing: "Carrying out node disruptions", Do: c.Work, Timeout: longest, Every: interval, Runtime: c.Runtime}.Run(ctx)
+	return poll.Loop{Doing: "Carrying out node disruptions", Do: c.Work, Timeout: longest, Next: c.awaitRound, Runtime: c.Runtime}.Run(ctx)
+}
+
+// awaitRound returns how long to wait for the next round. While nothing is to be done, it first waits for a change of a run.
+func (c *Controller) awaitRound(ctx context.Context) time.Duration {
+	c.mu.Lock()
+	version, rests := c.version, c.version != "" && (c.busyAt.IsZero() || c.Clock.Since(c.busyAt) >= restAfter)
+	c.mu.Unlock()
+	if rests && poll.AwaitChange(ctx, c.Watch, version, poll.LongestSilence) {
+		return 0
+	}
+	return interval
+}
+
+// noteRound takes in the version of a list of runs, empty if there is none, and whether something is to be done for them.
+func (c *Controller) noteRound(version string, busy bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version = version
+	if busy {
+		c.busyAt = c.Clock.Now()
+	}
 }
 
 // Work reads everything, and writes what follows: first what the runs are to know, then the plans, which are made of nothing
@@ -90,6 +119,7 @@ func (c *Controller) Work(ctx context.Context) error {
 
 // advanceRuns is Work for who holds the lock.
 func (c *Controller) advanceRuns(ctx context.Context) error {
+	c.noteRound("", false)
 	if freeze.IsBystander(c.Freeze.Check()) {
 		return nil
 	}
@@ -109,6 +139,7 @@ func (c *Controller) advanceRuns(ctx context.Context) error {
 	}
 	world.Arriving = arriving
 	decision := Decide(world)
+	c.noteRound(runs.ResourceVersion, len(problems) > 0 || world.isBusy())
 	unwritten := map[types.UID]error{}
 	for i := range world.Runs {
 		run := &world.Runs[i]

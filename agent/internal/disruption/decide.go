@@ -6,6 +6,7 @@ package disruption
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -167,6 +168,12 @@ func entriesFrom(run *v1alpha1.NodeDisruptionRun, start, end metav1.Time) []disr
 // isOver reports whether nothing of a run changes any more.
 func isOver(phase v1alpha1.NodeDisruptionRunPhase) bool {
 	return phase == v1alpha1.NodeDisruptionCompleted || phase == v1alpha1.NodeDisruptionFailed
+}
+
+// isBusy reports whether anything is to be done, now or at some time, unless a run changes.
+func (w *World) isBusy() bool {
+	return len(w.Unreadable) > 0 || slices.ContainsFunc(w.Runs, func(r v1alpha1.NodeDisruptionRun) bool { return !isOver(r.Status.Phase) }) ||
+		slices.ContainsFunc(slices.Collect(maps.Values(w.Pods)), func(p Pod) bool { return p.Disruptable && p.Plan != "" })
 }
 
 // statusOf is how far a run is.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -90,9 +91,12 @@ func newEnv(t *testing.T, nodes ...string) *env {
 	b.Expect(err).NotTo(HaveOccurred())
 	target, err := kubernetes.NewForConfig(config)
 	b.Expect(err).NotTo(HaveOccurred())
+	watches, err := metadata.NewForConfig(config)
+	b.Expect(err).NotTo(HaveOccurred())
 	b.Controller, err = New(Deps{
 		Hub: clients.Hub{Namespace: b.namespace, Client: direct, Live: direct}, Nodes: direct,
-		Host: clients.Host{Namespace: b.namespace, Client: direct}, Target: target, Freeze: b, Runtime: poll.Runtime{Clock: b.clock, Log: logr.Discard()},
+		Watch: watches.Resource(v1alpha1.GroupVersion.WithResource("nodedisruptionruns")).Namespace(b.namespace).Watch,
+		Host:  clients.Host{Namespace: b.namespace, Client: direct}, Target: target, Freeze: b, Runtime: poll.Runtime{Clock: b.clock, Log: logr.Discard()},
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 	for _, name := range nodes {

@@ -67,9 +67,10 @@ type Pace struct {
 	Interval, FastInterval, Timeout time.Duration
 }
 
-// PaceFor lets six probes of a healthy API server fall into the time after which it freezes.
+// PaceFor lets three probes of a healthy API server fall into the time after which it freezes. Once one fails, more follow: four within
+// the rest of that time of an API server that does not answer, and about twenty of one that refuses.
 func PaceFor(freezeAfter time.Duration) Pace {
-	interval := freezeAfter / 6
+	interval := freezeAfter / 3
 	return Pace{Interval: interval, FastInterval: min(time.Second, interval), Timeout: min(5*time.Second, freezeAfter/2)}
 }
 

@@ -163,7 +163,7 @@ func (b *env) lose() {
 // lookLater lets time pass until the hub is looked at again though nothing has happened.
 func (b *env) lookLater() {
 	b.t.Helper()
-	b.clock.Step(lookEvery)
+	b.clock.Step(restingEvery)
 	b.look()
 }
 

@@ -21,9 +21,11 @@ import (
 )
 
 const (
-	// tick is how often it is asked whether to look, and lookEvery how often the hub is looked at when all is well.
-	tick      = time.Second
-	lookEvery = 10 * time.Second
+	// tick is how often it is asked whether to look. The hub is looked at every restingEvery while all is well. It is looked at every
+	// lookEvery while it is strange, when the last renewal is to be stored, and when a Machine is gone, which may have been the last.
+	tick         = time.Second
+	lookEvery    = 10 * time.Second
+	restingEvery = time.Minute
 	// storeEvery is how far the last confirmed renewal may be ahead of the one that is stored.
 	storeEvery = 2 * time.Minute
 	// longestLook bounds one look, longestSave what a renewal waits for.
@@ -56,12 +58,14 @@ type Verifier struct {
 	looking sync.Mutex
 	loaded  bool
 	stored  Memory
-	lookAt  time.Time
 
 	mu sync.Mutex
 	// count counts the cluster's instances, once that can be done.
 	count  func(context.Context) (int, error)
 	memory Memory
+	// lookedAt is when the hub was last looked at, and lost that a Machine is gone since.
+	lookedAt time.Time
+	lost     bool
 	// hubSeen: the hub has been seen. hub is what it shows or, once that is judged, has confirmed since. sights counts
 	// what was seen that has to be judged, renewals what the hub has confirmed.
 	hubSeen, judged  bool
@@ -96,6 +100,13 @@ func (v *Verifier) SetInstanceCounter(count func(context.Context) (int, error)) 
 	v.count = count
 	v.mu.Unlock()
 	v.wakeRun()
+}
+
+// MachineLost says that a Machine of the cluster is no longer on the hub.
+func (v *Verifier) MachineLost() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.lost = true
 }
 
 // ErrBroken says that the hub does not continue from where it was: what was read from it before is not to be used any
@@ -211,7 +222,11 @@ func (v *Verifier) isDue() bool {
 		return false
 	}
 	acknowledged := v.memory.Finding != nil && last.Annotations[v1alpha1.AcknowledgeHubAnnotation] == v.memory.Finding.ID
-	return !v.judged || acknowledged || string(last.UID) != v.hub.ClusterUID || !v.Clock.Now().Before(v.lookAt)
+	period := restingEvery
+	if v.lost || v.memory.Finding != nil || hasMoved(v.hub.Renewed, v.storedRenewal) {
+		period = lookEvery
+	}
+	return !v.judged || acknowledged || string(last.UID) != v.hub.ClusterUID || v.Clock.Since(v.lookedAt) >= period
 }
 
 // checkHub judges what is seen now, and stores what came of it.
@@ -223,6 +238,7 @@ func (v *Verifier) checkHub(ctx context.Context) error {
 	}
 	v.mu.Lock()
 	sights, count := v.sights, v.count
+	v.lost = false // One that goes from here on may still be counted.
 	v.mu.Unlock()
 	sight, err := v.observe(ctx, count)
 	if err != nil {
@@ -281,7 +297,7 @@ func (v *Verifier) settleOutcome(next Memory, outcome Outcome, sights uint64, si
 	news := !v.judged || outcome != Unchanged
 	before := v.memory
 	v.memory, v.judged, v.doubted = next, true, time.Time{}
-	v.lookAt = v.Clock.Now().Add(lookEvery)
+	v.lookedAt = v.Clock.Now()
 	v.mu.Unlock()
 	if outcome != Unchanged {
 		v.Metrics.recordOutcome(outcome)
@@ -334,11 +350,16 @@ func (v *Verifier) loadMemory(ctx context.Context) error {
 
 // worthStoring reports whether next differs from what is stored by more than a renewal that is not much later.
 func (v *Verifier) worthStoring(next Memory) bool {
-	moved, stored := next.Current().Renewed, v.stored.Current().Renewed
-	if moved.IsZero() != stored.IsZero() || moved.Sub(stored).Abs() >= storeEvery {
+	renewed, stored := next.Current().Renewed, v.stored.Current().Renewed
+	if hasMoved(renewed, stored) {
 		return true
 	}
 	return !reflect.DeepEqual(withRenewal(next, stored), v.stored)
+}
+
+// hasMoved reports whether a renewal is so far from the one that is stored that it has to be stored too.
+func hasMoved(renewed, stored time.Time) bool {
+	return renewed.IsZero() != stored.IsZero() || renewed.Sub(stored).Abs() >= storeEvery
 }
 
 // withRenewal is memory with another last renewal.

@@ -189,12 +189,21 @@ func TestAClusterThatIsMadeAnew(t *testing.T) {
 	b.Expect(b.reason()).To(BeEmpty())
 }
 
+// A hub without Machines is found within 10 s of the end of the last one.
 func TestMachinesThatVanish(t *testing.T) {
 	b := known(t)
 	b.lose()
+	b.clock.Step(lookEvery)
 	b.look()
 	b.Expect(b.reason()).To(BeEmpty(), "it is not looked all the time")
+	b.verifier.MachineLost()
+	b.look()
+	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubEmpty))
+
+	b = known(t)
+	b.lose()
 	b.lookLater()
+	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubEmpty), "also if nothing is told")
 	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubEmpty))
 	b.machine()
 	b.lookLater()

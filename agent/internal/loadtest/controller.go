@@ -8,9 +8,7 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -25,7 +23,7 @@ const (
 	// busyInterval is how often runs are listed while one is to be carried out: the start and the end that a user asks for have to be
 	// found soon. Otherwise they are listed when one of them changes, and at least once an idleInterval; once a blindInterval if that
 	// cannot be watched.
-	busyInterval, blindInterval, idleInterval = time.Second, 5 * time.Second, 30 * time.Second
+	busyInterval, blindInterval, idleInterval = time.Second, 5 * time.Second, poll.LongestSilence
 	// longest bounds one round.
 	longest = 30 * time.Second
 	// progressPeriod and measurementPeriod are how often progress and measurements are written.
@@ -37,7 +35,7 @@ type Deps struct {
 	// Hub has the runs, whose status and finalizer are written.
 	Hub clients.Hub
 	// Watch watches them, or their metadata, while there is nothing to do.
-	Watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	Watch poll.WatchFunc
 	// Target makes and removes namespaces.
 	Target kubernetes.Interface
 	// Load makes the clients of one run, whose requests the function sees.
@@ -104,28 +102,10 @@ func (c *Controller) nextRound(ctx context.Context) time.Duration {
 	switch {
 	case c.busy:
 		return c.busyFor
-	case c.settled && c.awaitChange(ctx):
+	case c.settled && poll.AwaitChange(ctx, c.Watch, c.version, c.idle):
 		return 0
 	}
 	return c.blind
-}
-
-// awaitChange waits until a run changes after they were listed, at most for idle. It returns false if it could not watch
-// for that long: the hub's answer, or its silence, is not to be followed by the next request at once.
-func (c *Controller) awaitChange(ctx context.Context) bool {
-	bounded, cancel := context.WithTimeout(ctx, c.idle)
-	defer cancel()
-	watching, err := c.Watch(bounded, metav1.ListOptions{ResourceVersion: c.version})
-	if err != nil {
-		return bounded.Err() != nil
-	}
-	defer watching.Stop()
-	select {
-	case <-bounded.Done():
-		return true
-	case event, open := <-watching.ResultChan():
-		return bounded.Err() != nil || open && event.Type != watch.Error
-	}
 }
 
 // advanceRuns reads the runs, and does what is next for each of them. A run continues in its own goroutine, until life ends.
