@@ -6,4 +6,4 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
 )
 
-func TestMain(m *testing.M) { agenttest.Main(m) }
+func TestMain(m *testing.M) { agenttest.MainShared(m) }

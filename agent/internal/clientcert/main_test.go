@@ -11,5 +11,5 @@ import (
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	agenttest.Main(m)
+	agenttest.MainShared(m)
 }

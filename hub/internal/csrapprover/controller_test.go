@@ -36,7 +36,7 @@ import (
 
 var environment *testenv.Environment
 
-func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
 
 type env struct {
 	*WithT

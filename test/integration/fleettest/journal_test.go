@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -87,12 +88,14 @@ func TestAJournalMissesWhatHasGoneWhileNobodyLooked(t *testing.T) {
 
 func TestAJournalLooksThroughWhatAnAPIServerHasForgotten(t *testing.T) {
 	g := NewWithT(t)
-	environment, err := testenv.Start(t.Context())
+	environment, err := testenv.Share(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { g.Expect(environment.Stop()).To(Succeed()) }()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "journal-"}}
+	g.Expect(environment.Client.Create(t.Context(), namespace)).To(Succeed())
 	made := func(name string) *v1alpha1.Machine {
-		one := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-		one.Spec.ClusterName = "default"
+		one := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: name}}
+		one.Spec.ClusterName = namespace.Name
 		one.Spec.ProviderConfig.ValueRef = &v1alpha1.MachineClassReference{Name: "small"}
 		g.Expect(environment.Client.Create(t.Context(), one)).To(Succeed())
 		return one
@@ -100,7 +103,7 @@ func TestAJournalLooksThroughWhatAnAPIServerHasForgotten(t *testing.T) {
 	c, err := client.NewWithWatch(environment.Config, client.Options{Scheme: environment.Client.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
 	j := newJournal(subject{
-		kind: "Machine", ready: isReady, list: &v1alpha1.MachineList{}, options: []client.ListOption{client.InNamespace("default")},
+		kind: "Machine", ready: isReady, list: &v1alpha1.MachineList{}, options: []client.ListOption{client.InNamespace(namespace.Name)},
 	}, c)
 	made("stays")
 	version, err := j.look(t.Context())
