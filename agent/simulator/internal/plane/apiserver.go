@@ -12,12 +12,19 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
+	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apimachinery/pkg/runtime"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/tools/cache"
 	cliflag "k8s.io/component-base/cli/flag"
+	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/controlplane"
+	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 )
 
 func runAPIServer(ctx context.Context, run *Run) error {
@@ -51,10 +58,9 @@ func runAPIServer(ctx context.Context, run *Run) error {
 	return serveAPI(ctx, completed)
 }
 
-// serveAPI does what app.Run does, with metrics of this API server alone. What makes an API server smaller goes between NewConfig and
-// CreateServerChain.
+// serveAPI does what app.Run does, with metrics of this API server alone and what it describes with from the process.
 func serveAPI(ctx context.Context, completed options.CompletedOptions) error {
-	config, err := app.NewConfig(completed)
+	config, err := newServerConfig(completed)
 	if err != nil {
 		return err
 	}
@@ -67,6 +73,8 @@ func serveAPI(ctx context.Context, completed options.CompletedOptions) error {
 	config.Aggregator.GenericConfig.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		return chain(counts.countRequests(handler), c)
 	}
+	kinds := config.KubeAPIs.ControlPlane.Generic
+	kinds.SkipOpenAPIInstallation = true
 	completedConfig, err := config.Complete()
 	if err != nil {
 		return err
@@ -76,11 +84,44 @@ func serveAPI(ctx context.Context, completed options.CompletedOptions) error {
 		return err
 	}
 	server.GenericAPIServer.Handler.NonGoRestfulMux.Handle("/metrics", counts.handler())
+	if err := openAPI.serveSpecs(server.GenericAPIServer.NextDelegate(), kinds.OpenAPIConfig, kinds.OpenAPIV3Config); err != nil {
+		return err
+	}
 	prepared, err := server.PrepareRun()
 	if err != nil {
 		return err
 	}
+	// All specs are built. One that is built later asks for definitions again.
+	kinds.OpenAPIV3Config.Definitions = nil
 	return prepared.Run(ctx)
+}
+
+// newServerConfig is app.NewConfig with definitions of kinds that all planes share.
+func newServerConfig(opts options.CompletedOptions) (*app.Config, error) {
+	schemes := []*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme}
+	generic, informers, storage, err := controlplaneapiserver.BuildGenericConfig(opts.CompletedOptions, schemes, controlplane.DefaultAPIResourceConfigSource(), openAPI.copyDefinitions, opts.InformerName)
+	if err != nil {
+		return nil, err
+	}
+	generic.OpenAPIConfig.GetOperationIDAndTagsFromRoute = identifyOperation
+	generic.OpenAPIV3Config.GetOperationIDAndTagsFromRoute = identifyOperation
+	config := &app.Config{Options: opts}
+	kinds, resolver, admission, err := app.CreateKubeAPIServerConfig(opts, generic, informers, storage)
+	if err != nil {
+		return nil, err
+	}
+	config.KubeAPIs = kinds
+	generic, informers = kinds.ControlPlane.Generic, kinds.ControlPlane.VersionedInformers
+	authentication := webhook.NewDefaultAuthenticationInfoResolverWrapper(kinds.ControlPlane.ProxyTransport, generic.EgressSelector, generic.LoopbackClientConfig, generic.TracerProvider)
+	config.ApiExtensions, err = controlplaneapiserver.CreateAPIExtensionsConfig(*generic, informers, admission, opts.CompletedOptions, opts.MasterCount, resolver, authentication)
+	if err != nil {
+		return nil, err
+	}
+	config.Aggregator, err = controlplaneapiserver.CreateAggregatorConfig(*generic, opts.CompletedOptions, informers, resolver, kinds.ControlPlane.ProxyTransport, kinds.ControlPlane.Extra.PeerProxy, admission)
+	if err != nil {
+		return nil, err
+	}
+	return config, nil
 }
 
 // parseFlags reads a component's command line.

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	"k8s.io/apiserver/pkg/server/healthz"
 	cacheddiscovery "k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/informers"
@@ -31,6 +33,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
 	serviceaccountcontroller "k8s.io/kubernetes/pkg/controller/serviceaccount"
+	"k8s.io/kubernetes/pkg/controller/validatingadmissionpolicystatus"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 )
 
@@ -85,6 +88,16 @@ func runControllers(ctx context.Context, run *Run, completed *config.CompletedCo
 	if err != nil {
 		return err
 	}
+	own := []app.Controller{tokens}
+	if controllerContext.IsControllerEnabled(descriptors[names.ValidatingAdmissionPolicyStatusController]) {
+		policies, err := newPolicyStatusController(controllerContext)
+		if err != nil {
+			return err
+		}
+		own = append(own, policies)
+	}
+	// Its descriptor makes descriptions of all kinds for it alone.
+	delete(descriptors, names.ValidatingAdmissionPolicyStatusController)
 	health := &controllerHealth{}
 	controllers, err := app.BuildControllers(ctx, controllerContext, descriptors, nil, health)
 	if err != nil {
@@ -95,7 +108,7 @@ func runControllers(ctx context.Context, run *Run, completed *config.CompletedCo
 	controllerContext.ObjectOrMetadataInformerFactory.Start(ctx.Done())
 	close(controllerContext.InformersStarted)
 	run.setHealth(health.check)
-	if !app.RunControllers(ctx, controllerContext, append([]app.Controller{tokens}, controllers...), app.ControllerStartJitter, completed.ControllerShutdownTimeout) {
+	if !app.RunControllers(ctx, controllerContext, append(own, controllers...), app.ControllerStartJitter, completed.ControllerShutdownTimeout) {
 		return errors.New("some controllers did not end in time")
 	}
 	return errors.New("all controllers have ended")
@@ -202,6 +215,38 @@ func newTokenController(ctx context.Context, c app.ControllerContext, root clien
 		return nil, fmt.Errorf("making the controller of tokens: %w", err)
 	}
 	return tokenController{TokensController: controller, workers: int(settings.ConcurrentSATokenSyncs)}, nil
+}
+
+// policyStatusController checks the types in ValidatingAdmissionPolicies.
+type policyStatusController struct {
+	*validatingadmissionpolicystatus.Controller
+	workers int
+}
+
+// Name is the controller's.
+func (c policyStatusController) Name() string { return names.ValidatingAdmissionPolicyStatusController }
+
+// Run runs it until the context ends.
+func (c policyStatusController) Run(ctx context.Context) { c.Controller.Run(ctx, c.workers) }
+
+func newPolicyStatusController(c app.ControllerContext) (app.Controller, error) {
+	discovery, err := c.ClientBuilder.DiscoveryClient(names.ValidatingAdmissionPolicyStatusController)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	client, err := c.ClientBuilder.Client(names.ValidatingAdmissionPolicyStatusController)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	checker := &validating.TypeChecker{
+		SchemaResolver: schemaResolver().Combine(&resolver.ClientDiscoveryResolver{Discovery: discovery}), RestMapper: c.RESTMapper,
+	}
+	informer := c.InformerFactory.Admissionregistration().V1().ValidatingAdmissionPolicies()
+	controller, err := validatingadmissionpolicystatus.NewController(informer, client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), checker)
+	if err != nil {
+		return nil, fmt.Errorf("making the controller of policies: %w", err)
+	}
+	return policyStatusController{Controller: controller, workers: int(c.ComponentConfig.ValidatingAdmissionPolicyStatusController.ConcurrentPolicySyncs)}, nil
 }
 
 // controllerHealth are the checks of the controllers.

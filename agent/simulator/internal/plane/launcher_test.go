@@ -58,8 +58,8 @@ func (o *output) String() string {
 	return o.Buffer.String()
 }
 
-// begin starts a cluster without waiting.
-func begin(t *testing.T, name, dir string, ready func()) *cluster {
+// begin starts a cluster without waiting. The flags are for its API server.
+func begin(t *testing.T, name, dir string, ready func(), flags ...string) *cluster {
 	t.Helper()
 	if err := plane.Setup(""); err != nil {
 		t.Fatal(err)
@@ -69,16 +69,17 @@ func begin(t *testing.T, name, dir string, ready func()) *cluster {
 	go func() {
 		c.ended <- controlplane.Run(ctx, controlplane.Options{
 			Name: name, DataDir: dir, Components: withoutPodhost, Shared: here{}, Ready: ready, Progress: c.progress, ReadyTimeout: patience,
+			ExtraArgs: map[string][]string{controlplane.APIServer: flags},
 		})
 	}()
 	return c
 }
 
 // start starts a cluster and waits until it is ready.
-func start(t *testing.T, name, dir string) *cluster {
+func start(t *testing.T, name, dir string, flags ...string) *cluster {
 	t.Helper()
 	ready := make(chan struct{})
-	c := begin(t, name, dir, func() { close(ready) })
+	c := begin(t, name, dir, func() { close(ready) }, flags...)
 	select {
 	case <-ready:
 	case err := <-c.ended:

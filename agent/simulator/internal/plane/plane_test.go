@@ -14,7 +14,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,6 +103,9 @@ func TestPlanes(t *testing.T) {
 	clusters := startAll(t, 3)
 	t.Run("a token of one is refused by the others", func(t *testing.T) { refusesTokens(t, clusters) })
 	t.Run("kinds do not cross", func(t *testing.T) { keepsKinds(t, clusters) })
+	t.Run("each describes its own kinds", func(t *testing.T) { describesKinds(t, clusters) })
+	t.Run("each merges lists by its own kinds", func(t *testing.T) { mergesLists(t, clusters) })
+	t.Run("one serves fewer kinds", func(t *testing.T) { describesFewerKinds(t, clusters) })
 	t.Run("each counts its own requests", func(t *testing.T) { countsOwnRequests(t, clusters) })
 	t.Run("one stops and starts while the others serve", func(t *testing.T) {
 		client := clusters[0].client(t)
@@ -125,6 +127,8 @@ func TestPlanes(t *testing.T) {
 		}
 		controlsPods(t, clusters[0])
 	})
+	t.Run("each still describes its own kinds", func(t *testing.T) { describesKinds(t, clusters) })
+	t.Run("a removed kind is described no more", func(t *testing.T) { removesKind(t, clusters[0]) })
 	t.Run("one that holds its requests does not hold up the others", func(t *testing.T) { holdsRequests(t, clusters) })
 	for _, c := range clusters {
 		c.end(t)
@@ -156,20 +160,8 @@ func refusesTokens(t *testing.T, clusters []*cluster) {
 }
 
 func keepsKinds(t *testing.T, clusters []*cluster) {
-	preserve := true
-	definition := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "things.example.com"},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "example.com", Scope: apiextensionsv1.ClusterScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "things", Kind: "Thing"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve}},
-			}},
-		},
-	}
 	definitions := apiextensions.NewForConfigOrDie(clusters[0].config(t)).ApiextensionsV1().CustomResourceDefinitions()
-	if _, err := definitions.Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
+	if _, err := definitions.Create(t.Context(), thing(), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	serves := func(c *cluster) bool {
