@@ -30,7 +30,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	directory, err = os.MkdirTemp("", "hollowfleet-joining-")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(os.RemoveAll(directory)).To(Succeed()) })
-	fleet = fleettest.Start(ctx, localfleet.Options{Clusters: []string{"one", "two"}})
+	fleet = fleettest.Start(ctx, localfleet.Options{
+		Clusters: []string{"one", "two"}, Programs: localfleet.Programs{Isolation: localfleet.IsolationShared},
+	})
 	one, two = fleet.Members[0], fleet.Members[1]
 	for _, member := range fleet.Members {
 		expectWorking(ctx, member.Name)

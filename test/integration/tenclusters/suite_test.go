@@ -35,6 +35,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	fleet = fleettest.Start(ctx, localfleet.Options{
 		Clusters: names,
-		Programs: localfleet.Programs{HubArgs: []string{"--metrics-address", metricsAddress, "--heartbeat-period", "1s", "--heartbeat-grace", "6s"}},
+		Programs: localfleet.Programs{
+			Isolation: localfleet.IsolationShared,
+			HubArgs:   []string{"--metrics-address", metricsAddress, "--heartbeat-period", "1s", "--heartbeat-grace", "6s"},
+		},
 	})
 }, NodeTimeout(fleettest.StartTimeout))
