@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/confine"
@@ -361,4 +363,18 @@ func (p *phase) endIfRefused(err error) {
 	if errors.As(err, &refused) {
 		p.end(fmt.Errorf("template %s: %w", p.template.Name, err))
 	}
+}
+
+// discardAnswer makes a request, and reads its answer to the end without keeping it: a hundred answers at once, each of many megabytes,
+// would be more than an agent has memory for.
+func discardAnswer(ctx context.Context, request *rest.Request) error {
+	answer, err := request.Stream(ctx)
+	if err != nil {
+		return err
+	}
+	defer answer.Close()
+	if _, err := io.Copy(io.Discard, answer); err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	return nil
 }
