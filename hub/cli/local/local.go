@@ -105,12 +105,9 @@ const isolationFlag = "isolation"
 
 // isolationUsage is the help of the flag.
 func isolationUsage() string {
-	usage := fmt.Sprintf("what control planes of workload clusters share. With \"process\" each component has a process of its own; with \"shared\" up to %d clusters "+
-		"share one, which saves most memory and processor time: a panic in one restarts all of them, and no component can be killed or paused alone. Default: process", localfleet.ClustersPerGroup)
-	if localfleet.SharedFrom <= mostClusters {
-		usage += fmt.Sprintf(", and shared from %d clusters on", localfleet.SharedFrom)
-	}
-	return usage
+	return fmt.Sprintf("what control planes of workload clusters share. With \"process\" each component has a process of its own; with \"shared\" up to %d clusters "+
+		"share one, which saves most memory and processor time: a panic in one restarts all of them, and no component can be killed or paused alone. Default: process, and shared from %d clusters on",
+		localfleet.ClustersPerGroup, localfleet.SharedFrom)
 }
 
 func addPrograms(command *cobra.Command, programs *localfleet.Programs) {

@@ -74,7 +74,7 @@ func TestAFleetThatDoesNotFitStartsNothing(t *testing.T) {
 	g := NewWithT(t)
 	o := options(t)
 	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
-	o.hub, o.clusters, o.workers.machines = cmdutil.NewHub(streams), mostClusters, mostMachines
+	o.hub, o.clusters, o.workers.machines, o.Isolation = cmdutil.NewHub(streams), mostClusters, mostMachines, localfleet.IsolationProcess
 	err := o.run(t.Context())
 	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Refused))
 	g.Expect(err).To(MatchError(And(ContainSubstring("nothing was started:\nmemory: the fleet needs "), MatchRegexp("To start it all the same, use --ignore-preflight-errors=memory,cpu"))))

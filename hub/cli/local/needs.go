@@ -19,9 +19,9 @@ func defaultTimeout(clusters, machines int) time.Duration {
 
 // checkNeeds prints what the fleet needs and what this machine has, and refuses a fleet that does not fit.
 func (o *upOptions) checkNeeds() error {
-	fleet := preflight.Fleet{Clusters: o.clusters, Machines: o.workers.machines, NodesPerPack: o.NodesPerPack}
-	if o.Isolation == localfleet.IsolationShared {
-		fleet.ClustersPerGroup = localfleet.ClustersPerGroup
+	fleet := preflight.Fleet{
+		Clusters: o.clusters, Machines: o.workers.machines, NodesPerPack: o.NodesPerPack, ClustersPerGroup: localfleet.ClustersPerGroup,
+		Shared: o.Isolation == localfleet.IsolationShared, SlowHeartbeats: o.Heartbeats == localfleet.HeartbeatsSlow,
 	}
 	report := preflight.Check(fleet, preflight.ThisMachine.Available(o.dir), o.ignored...)
 	if o.dryRun && o.output.isStructured() {

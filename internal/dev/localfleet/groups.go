@@ -23,8 +23,9 @@ const (
 
 	// ClustersPerGroup is how many clusters share a process: as many as a panic ends.
 	ClustersPerGroup = 10
-	// SharedFrom is the number of clusters from which on IsolationShared is the default.
-	SharedFrom = 201
+	// SharedFrom is the number of clusters from which on IsolationShared is the default. In processes, ten with 20 Machines each need half
+	// of a machine with 8 GiB and a quarter of its 2 cores before anything is done with them.
+	SharedFrom = 10
 
 	groupPrefix = "group "
 )

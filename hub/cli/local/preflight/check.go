@@ -49,6 +49,8 @@ type check struct {
 	needs, has      int64
 	text            func(int64) string
 	missing, remedy string
+	// of is the resource, if there are ways to need less of it.
+	of func(Resources) int64
 	// isWarning is that a fleet runs without it, less well.
 	isWarning bool
 }
@@ -60,6 +62,9 @@ func Check(fleet Fleet, has Resources, ignored ...string) Report {
 		if c.needs <= c.has {
 			continue
 		}
+		if c.of != nil {
+			c.remedy = fleet.suggestCheaper(c) + c.remedy
+		}
 		problem := Problem{Check: c.name, Message: fmt.Sprintf("%s: the fleet needs %s, and %s: %s", c.title, c.text(c.needs), fmt.Sprintf(c.missing, c.text(c.has)), c.remedy)}
 		if c.isWarning || slices.Contains(ignored, c.name) || slices.Contains(ignored, All) {
 			report.Warnings = append(report.Warnings, problem)
@@ -70,13 +75,23 @@ func Check(fleet Fleet, has Resources, ignored ...string) Report {
 	return report
 }
 
+// suggestCheaper names the first way to start the fleet that needs no more of a resource than there is; empty if none does.
+func (f Fleet) suggestCheaper(c check) string {
+	for _, way := range f.cheaperWays() {
+		if needs := c.of(way.needs); needs <= c.has {
+			return fmt.Sprintf("use %s, which needs %s, or ", way.flags, c.text(needs))
+		}
+	}
+	return ""
+}
+
 const smaller = "start fewer clusters or machines, or end what else runs here"
 
 func (r Report) checks() []check {
 	needs, has := r.Needs, r.Available
 	return []check{
-		{name: Memory, title: "memory", needs: needs.Memory, has: has.Memory, text: gibibytes, missing: "%s are available", remedy: smaller},
-		{name: CPU, title: "CPU at rest", needs: needs.MilliCPU, has: has.MilliCPU, text: processors, missing: "%s may be used", remedy: smaller},
+		{name: Memory, title: "memory", needs: needs.Memory, has: has.Memory, text: gibibytes, missing: "%s are available", remedy: smaller, of: func(r Resources) int64 { return r.Memory }},
+		{name: CPU, title: "CPU at rest", needs: needs.MilliCPU, has: has.MilliCPU, text: processors, missing: "%s may be used", remedy: smaller, of: func(r Resources) int64 { return r.MilliCPU }},
 		{
 			name: Inotify, title: "inotify instances", needs: needs.Inotify, has: has.Inotify, text: number, missing: "%s of fs.inotify.max_user_instances are left",
 			remedy: fmt.Sprintf("otherwise certificates are reread late, and other programs may fail with \"too many open files\". Raise it with: sysctl -w fs.inotify.max_user_instances=$(($(sysctl -n fs.inotify.max_user_instances)+%d))", max(512, needs.Inotify)), isWarning: true,

@@ -1,14 +1,19 @@
 // Package preflight knows what a local fleet needs of a machine, and whether a machine has it.
 package preflight
 
+import "math"
+
 // Fleet is the size of a fleet.
 type Fleet struct {
 	// Clusters is the number of workload clusters, Machines that of the Machines in each.
 	Clusters, Machines int
 	// NodesPerPack is how many hollow nodes of a cluster share a process.
 	NodesPerPack int
-	// ClustersPerGroup is how many control planes share a process. 0 gives each component a process of its own.
+	// ClustersPerGroup is how many control planes share a process if Shared. Otherwise each component has a process of its own.
 	ClustersPerGroup int
+	Shared           bool
+	// SlowHeartbeats is that Nodes report every 30 seconds.
+	SlowHeartbeats bool
 }
 
 // Resources are what a fleet needs at rest, or what a machine has left.
@@ -27,21 +32,32 @@ type Resources struct {
 
 const mib = 1 << 20
 
-// The costs were measured at rest with 60 Machines in three clusters ("What it costs" has the figures), and are rounded up: they bound
-// what a fleet needs, they do not predict it.
+// cost is what one more of something costs at rest: private memory and disk in MiB, and CPU seconds per minute.
+type cost struct {
+	memory, disk, cpu float64
+	inotify, tasks    int64
+}
+
+// The costs are rounded up: they bound what a fleet needs, they do not predict it. They are from fleets at rest on 2 cores, memory from
+// Anonymous of smaps_rollup and CPU from /proc/PID/stat of each process over two minutes: 3 clusters with 20 Machines each in both
+// isolations ("make bench-scale"), 5 in one group without Machines, and 50 with 20 each, shared, with slow heartbeats: 13.3 GiB and
+// 79 s/min, of which 9.5 GiB and 37.6 s/min are shared processes, 1.3 and 21.6 packs, 1.1 and 4.5 podhosts, 0.8 and 6.0 agents, 0.5 and
+// 9.3 the hub. To measure a part again, run "make bench-scale" and change the one line here.
 var (
 	// costOfHub is the hub's control plane, the hub and the keeper.
-	costOfHub = Resources{Memory: 400 * mib, Disk: 50 * mib, MilliCPU: 35, Inotify: 9, Tasks: 70}
-	// costOfCluster is a control plane of processes of its own, its podhost and its agent.
-	costOfCluster = Resources{Memory: 350 * mib, Disk: 40 * mib, MilliCPU: 30, Inotify: 11, Tasks: 75}
-	// costOfShared is the same for a control plane that shares a process, costOfGroup that process itself.
-	costOfShared = Resources{Memory: 250 * mib, Disk: 40 * mib, MilliCPU: 20, Inotify: 7, Tasks: 25}
-	costOfGroup  = Resources{Memory: 50 * mib, MilliCPU: 2, Tasks: 40}
-	// costOfNode has the part of the API server in it.
-	costOfNode = Resources{Memory: 3 * mib, Disk: mib / 2, MilliCPU: 1}
+	costOfHub = cost{memory: 400, disk: 50, cpu: 2.1, inotify: 9, tasks: 70}
+	// costOfPodhostAndAgent is what each cluster has beside its control plane, and its part of the hub.
+	costOfPodhostAndAgent = cost{memory: 22.5 + 16.5 + 3, cpu: 0.09 + 0.12 + 0.15, inotify: 3, tasks: 20}
+	// costOfPlane is a control plane of processes of its own; costOfShared one that shares a process, and costOfGroup that process itself.
+	costOfPlane  = cost{memory: 270, disk: 40, cpu: 1.4, inotify: 8, tasks: 55}
+	costOfShared = cost{memory: 165, disk: 40, cpu: 0.5, inotify: 4, tasks: 5}
+	costOfGroup  = cost{memory: 50, cpu: 0.1, tasks: 40}
+	// costOfNode is a hollow node in a pack and its part of the API server, costOfSlowNode one with slow heartbeats.
+	costOfNode     = cost{memory: 2.5, disk: 0.5, cpu: 0.026 + 0.028}
+	costOfSlowNode = cost{memory: 2.5, disk: 0.5, cpu: 0.022 + 0.013}
 	// costOfPack is a process of hollow nodes, costOfLone what a hollow node costs more in one of its own.
-	costOfPack = Resources{Memory: 8 * mib, Tasks: 14}
-	costOfLone = Resources{Memory: 9 * mib, Tasks: 9, MilliCPU: 1}
+	costOfPack = cost{memory: 8, tasks: 14}
+	costOfLone = cost{memory: 10, cpu: 0.035, tasks: 9}
 )
 
 const (
@@ -55,32 +71,70 @@ const (
 
 // Needs is what the fleet needs at rest.
 func (f Fleet) Needs() Resources {
-	nodes, packs, lone := f.Clusters*f.Machines, 0, 0
-	if f.NodesPerPack > 1 {
-		packs = f.Clusters * divideUp(f.Machines, f.NodesPerPack)
-	} else {
-		lone = nodes
-	}
-	needs, together := costOfHub.plus(costOfCluster, f.Clusters), 1
-	if f.ClustersPerGroup > 0 {
+	var total cost
+	total.add(costOfHub, 1)
+	total.add(costOfPodhostAndAgent, f.Clusters)
+	nodes, together := f.Clusters*f.Machines, 1
+	openFiles := 0
+	if f.Shared {
 		together = min(f.Clusters, f.ClustersPerGroup)
-		needs = costOfHub.plus(costOfShared, f.Clusters).plus(costOfGroup, divideUp(f.Clusters, f.ClustersPerGroup))
-		needs.OpenFiles = int64(together * sharedOpenFiles)
+		total.add(costOfShared, f.Clusters)
+		total.add(costOfGroup, divideUp(f.Clusters, f.ClustersPerGroup))
+		openFiles = together * sharedOpenFiles
+	} else {
+		total.add(costOfPlane, f.Clusters)
 	}
-	needs = needs.plus(costOfNode, nodes).plus(costOfPack, packs).plus(costOfLone, lone)
-	needs.OpenFiles = max(leastOpenFiles, needs.OpenFiles+int64(openFilesPerNode*max(together*f.Machines, f.Clusters)))
-	return needs
+	if f.SlowHeartbeats {
+		total.add(costOfSlowNode, nodes)
+	} else {
+		total.add(costOfNode, nodes)
+	}
+	if f.NodesPerPack > 1 {
+		total.add(costOfPack, f.Clusters*divideUp(f.Machines, f.NodesPerPack))
+	} else {
+		total.add(costOfLone, nodes)
+	}
+	return Resources{
+		Memory: int64(math.Ceil(total.memory)) * mib, Disk: int64(math.Ceil(total.disk)) * mib, MilliCPU: int64(math.Ceil(total.cpu * 1000 / 60)),
+		Inotify: total.inotify, Tasks: total.tasks,
+		OpenFiles: int64(max(leastOpenFiles, openFiles+openFilesPerNode*max(together*f.Machines, f.Clusters))),
+	}
 }
+
+// way is how to start the same fleet for less.
+type way struct {
+	flags string
+	needs Resources
+}
+
+// cheaperWays are those there are, the one that changes least first.
+func (f Fleet) cheaperWays() []way {
+	var ways []way
+	shared, slow, both := f, f, f
+	shared.Shared, slow.SlowHeartbeats, both.Shared, both.SlowHeartbeats = true, true, true, true
+	mayShare := !f.Shared && f.ClustersPerGroup > 0
+	if mayShare {
+		ways = append(ways, way{"--isolation shared", shared.Needs()})
+	}
+	if !f.SlowHeartbeats {
+		ways = append(ways, way{slowFlag, slow.Needs()})
+	}
+	if mayShare && !f.SlowHeartbeats {
+		ways = append(ways, way{"--isolation shared " + slowFlag, both.Needs()})
+	}
+	return ways
+}
+
+// slowFlag is not a default of any fleet: with it a Node that is lost is NotReady later than elsewhere.
+const slowFlag = "--heartbeats slow"
 
 func divideUp(n, size int) int { return (n + size - 1) / size }
 
-// plus adds a cost that is there count times. OpenFiles are of one process, and not added.
-func (r Resources) plus(cost Resources, count int) Resources {
-	n := int64(count)
-	r.Memory += n * cost.Memory
-	r.Disk += n * cost.Disk
-	r.MilliCPU += n * cost.MilliCPU
-	r.Inotify += n * cost.Inotify
-	r.Tasks += n * cost.Tasks
-	return r
+// add adds what is there count times.
+func (c *cost) add(one cost, count int) {
+	c.memory += one.memory * float64(count)
+	c.disk += one.disk * float64(count)
+	c.cpu += one.cpu * float64(count)
+	c.inotify += one.inotify * int64(count)
+	c.tasks += one.tasks * int64(count)
 }
