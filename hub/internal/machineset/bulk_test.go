@@ -12,13 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // ofDeployment makes f's set that of a deployment which learns from worked.
 func (f *env) ofDeployment(worked *Sets, refuse *error) {
-	f.t.Helper()
+	f.T.Helper()
 	deployment := &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: "pool"},
 		Spec: v1alpha1.MachineDeploymentSpec{
@@ -26,11 +25,11 @@ func (f *env) ofDeployment(worked *Sets, refuse *error) {
 			Replicas: new(int32(1000)), // No test has its sets make more.
 		},
 	}
-	hubtest.Create(f.t, f.direct, deployment)
+	f.ExpectApplied(deployment)
 	f.update(func(set *v1alpha1.MachineSet) {
 		set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, v1alpha1.GroupVersion.WithKind("MachineDeployment"))}
 	})
-	cached := interceptor.NewClient(f.writes.Count(f.direct), interceptor.Funcs{
+	cached := interceptor.NewClient(f.Writes.Count(f.Client), interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			if *refuse != nil {
 				return *refuse
@@ -38,45 +37,45 @@ func (f *env) ofDeployment(worked *Sets, refuse *error) {
 			return c.Create(ctx, object, options...)
 		},
 	})
-	logic, err := New(Deps{Client: cached, Live: f.direct, Recorder: f.events, Agents: f.agents, Sets: worked, Clock: f.clock})
+	logic, err := New(Deps{Client: cached, Live: f.Client, Recorder: f.Recorder, Agents: f.agents, Sets: worked, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.runner = reconciler.New(cached, cached, logic)
+	f.Runner = reconciler.New(cached, cached, logic)
 }
 
 // A rollout scales a set again and again. Its deployment learns at once what was worked on; the set's status follows
 // in few writes, and ends up right.
 func TestAScaledSetOfADeploymentWritesItsStatusInBulk(t *testing.T) {
 	f := newEnv(t, 1, nil)
-	worked, none := NewSets(f.clock), error(nil)
+	worked, none := NewSets(f.Clock), error(nil)
 	f.ofDeployment(worked, &none)
-	f.reconcile()
-	f.writes.Counts()
+	f.ExpectReconciled(f.set)
+	f.Writes.Counts()
 	for replicas := int32(2); replicas <= 5; replicas++ {
 		f.scale(replicas)
 		f.pass(time.Second)
-		f.reconcile()
+		f.ExpectReconciled(f.set)
 		f.Expect(worked.Worked(f.set.UID)).To(Equal(f.refresh().Generation), "the deployment need not wait for the status")
 	}
-	f.Expect(f.machines()).To(HaveLen(5))
-	f.Expect(f.writes.Counts()).NotTo(HaveKey("patch MachineSet/status"))
+	f.Expect(f.Machines(f.set.Namespace)).To(HaveLen(5))
+	f.Expect(f.Writes.Counts()).NotTo(HaveKey("patch MachineSet/status"))
 	f.pass(ownedPace.First)
-	f.reconcile()
-	f.Expect(f.writes.Counts()).To(HaveKeyWithValue("patch MachineSet/status", 1))
+	f.ExpectReconciled(f.set)
+	f.Expect(f.Writes.Counts()).To(HaveKeyWithValue("patch MachineSet/status", 1))
 	f.Expect(f.refresh().Status.Replicas).To(BeEquivalentTo(5))
 	f.Expect(f.set.Status.ObservedGeneration).To(Equal(f.set.Generation))
 }
 
 func TestARefusedSetOfADeploymentSaysSoAtOnce(t *testing.T) {
 	f := newEnv(t, 1, nil)
-	worked, refuse := NewSets(f.clock), error(nil)
+	worked, refuse := NewSets(f.Clock), error(nil)
 	f.ofDeployment(worked, &refuse)
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.scale(2)
 	refuse = errors.New("no room")
 	f.pass(time.Second)
-	_, err := f.tryReconcile()
+	_, err := f.Reconcile(f.set)
 	f.Expect(err).To(MatchError(refuse))
 	f.Expect(worked.Worked(f.set.UID)).To(BeNumerically("<", f.refresh().Generation), "it has not made what it was to make")
 	f.Expect(f.set.Status.ObservedGeneration).To(Equal(f.set.Generation))
-	f.Expect(f.condition(v1alpha1.ReplicaFailureCondition).Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(f.ReadCondition(f.set, v1alpha1.ReplicaFailureCondition).Status).To(Equal(metav1.ConditionTrue))
 }

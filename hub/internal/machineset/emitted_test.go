@@ -45,25 +45,25 @@ func TestTidingsAreGathered(t *testing.T) {
 // A set that loses one Machine after the other tells it in few events, and all Machines are named.
 func TestASetThatShrinksIsToldInFewEvents(t *testing.T) {
 	f := newEnv(t, 6, nil)
-	f.reconcile()
-	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Created 6 machines")))
-	names := active(f.machines())
+	f.ExpectReconciled(f.set)
+	f.Expect(f.Events()).To(ConsistOf(ContainSubstring("Created 6 machines")))
+	names := active(f.Machines(f.set.Namespace))
 	told := []string{}
 	for left := int32(5); left >= 0; left-- {
 		f.scale(left)
 		f.pass(time.Second)
-		f.Expect(f.reconcile().RequeueAfter).To(BeNumerically("<=", tellEvery))
-		told = append(told, f.told()...)
+		f.Expect(f.ExpectReconciled(f.set).RequeueAfter).To(BeNumerically("<=", tellEvery))
+		told = append(told, f.Events()...)
 	}
 	f.Expect(told).To(ConsistOf(ContainSubstring("Deleted 1 machine: ")), "the first")
 	f.pass(tellEvery)
-	f.reconcile()
-	told = append(told, f.told()...)
+	f.ExpectReconciled(f.set)
+	told = append(told, f.Events()...)
 	f.Expect(told).To(ConsistOf(ContainSubstring("Deleted 1 machine: "), ContainSubstring("Deleted 5 machines: ")))
 	for _, name := range names {
 		f.Expect(told).To(ContainElement(ContainSubstring(name)))
 	}
 	f.pass(tellEvery)
-	f.reconcile()
-	f.Expect(f.told()).To(BeEmpty())
+	f.ExpectReconciled(f.set)
+	f.Expect(f.Events()).To(BeEmpty())
 }

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -30,26 +29,26 @@ func TestFrozenSetDoesNothingButReport(t *testing.T) {
 		}, v1alpha1.ReasonManualFreeze},
 		"by annotation of the cluster": {func(f *env) {
 			f.cluster.Annotations = map[string]string{v1alpha1.FreezeAnnotation: ""}
-			f.Expect(f.direct.Update(f.t.Context(), f.cluster)).To(Succeed())
+			f.ExpectApplied(f.cluster)
 		}, v1alpha1.ReasonManualFreeze},
 		"because the agent is silent": {func(f *env) {
-			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
+			f.ExpectConditionApplied(f.cluster, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
 		}, v1alpha1.ReasonAgentSilent},
 		"because it is not known": {func(f *env) {
-			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionUnknown, v1alpha1.ReasonUnknown)
+			f.ExpectConditionApplied(f.cluster, v1alpha1.FrozenCondition, metav1.ConditionUnknown, v1alpha1.ReasonUnknown)
 		}, v1alpha1.ReasonUnknown},
 		"because the cluster is denied": {func(f *env) {
 			f.cluster.Spec.Acceptance = v1alpha1.AcceptanceDenied
-			f.Expect(f.direct.Update(f.t.Context(), f.cluster)).To(Succeed())
+			f.ExpectApplied(f.cluster)
 		}, v1alpha1.ReasonDenied},
 		"because the cluster is gone": {func(f *env) {
-			f.Expect(f.direct.Delete(f.t.Context(), f.cluster)).To(Succeed())
+			f.ExpectDeleted(f.cluster)
 		}, v1alpha1.ReasonClusterNotFound},
 		"because the namespace is not the cluster's": {func(f *env) {
-			f.Expect(f.direct.Delete(f.t.Context(), f.set)).To(Succeed())
+			f.ExpectDeleted(f.set)
 			f.set = f.set.DeepCopy()
 			f.set.ObjectMeta = metav1.ObjectMeta{Namespace: "default", Name: "workers-" + f.cluster.Name}
-			hubtest.Create(f.t, f.direct, f.set)
+			f.ExpectApplied(f.set)
 		}, v1alpha1.ReasonNamespaceConflict},
 		"by annotation of its deployment": {func(f *env) {
 			f.own(map[string]string{v1alpha1.FreezeAnnotation: "wait"}, nil)
@@ -61,18 +60,18 @@ func TestFrozenSetDoesNothingButReport(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := newEnv(t, 2, nil)
-			f.reconcile()
+			f.ExpectReconciled(f.set)
 			test.freeze(f)
 			writes := map[string]int{"patch MachineSet": 1, "patch MachineSet/status": 1}
 			for _, replicas := range []int32{5, 0} {
 				f.scale(replicas)
-				f.writes.Counts()
-				f.reconcile()
-				f.Expect(f.writes.Counts()).To(Equal(writes))
+				f.Writes.Counts()
+				f.ExpectReconciled(f.set)
+				f.Expect(f.Writes.Counts()).To(Equal(writes))
 				delete(writes, "patch MachineSet") // The label is there.
 				f.refresh()
 				f.Expect(f.set.Labels).To(HaveKeyWithValue(v1alpha1.FrozenLabel, test.reason))
-				frozen := f.condition(v1alpha1.FrozenCondition)
+				frozen := f.ReadCondition(f.set, v1alpha1.FrozenCondition)
 				f.Expect(frozen.Status).To(Equal(metav1.ConditionTrue))
 				f.Expect(frozen.Reason).To(Equal(test.reason))
 				f.Expect(frozen.Message).NotTo(BeEmpty())
@@ -84,7 +83,7 @@ func TestFrozenSetDoesNothingButReport(t *testing.T) {
 
 // own gives the set a deployment.
 func (f *env) own(annotations map[string]string, conditions []metav1.Condition) {
-	f.t.Helper()
+	f.T.Helper()
 	deployment := &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: "pool", Annotations: annotations},
 		Spec: v1alpha1.MachineDeploymentSpec{
@@ -92,9 +91,9 @@ func (f *env) own(annotations map[string]string, conditions []metav1.Condition) 
 			Replicas: new(int32(1000)), // No test has its sets make more.
 		},
 	}
-	hubtest.Create(f.t, f.direct, deployment)
+	f.ExpectApplied(deployment)
 	deployment.Status.Conditions = conditions
-	f.Expect(f.direct.Status().Update(f.t.Context(), deployment)).To(Succeed())
+	f.ExpectStatusApplied(deployment)
 	f.update(func(set *v1alpha1.MachineSet) {
 		set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, v1alpha1.GroupVersion.WithKind("MachineDeployment"))}
 	})
@@ -103,23 +102,23 @@ func (f *env) own(annotations map[string]string, conditions []metav1.Condition) 
 func TestThawedSetGoesOn(t *testing.T) {
 	f := newEnv(t, 2, nil)
 	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "x"} })
-	f.reconcile()
-	f.Expect(f.machines()).To(BeEmpty())
+	f.ExpectReconciled(f.set)
+	f.Expect(f.Machines(f.set.Namespace)).To(BeEmpty())
 	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = nil })
-	f.reconcile()
-	f.Expect(f.machines()).To(HaveLen(2))
+	f.ExpectReconciled(f.set)
+	f.Expect(f.Machines(f.set.Namespace)).To(HaveLen(2))
 	f.Expect(f.refresh().Labels).NotTo(HaveKey(v1alpha1.FrozenLabel))
-	f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
+	f.Expect(f.ReadCondition(f.set, v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
 }
 
 // What the cache says of the cluster or the set may be old when it comes to acting.
 func TestActsOnNothingThatIsFrozenOrChangedSince(t *testing.T) {
 	tests := map[string]func(*env){
 		"frozen since": func(f *env) {
-			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
+			f.ExpectConditionApplied(f.cluster, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
 		},
 		"scaled since":  func(f *env) { f.scale(1) },
-		"deleted since": func(f *env) { f.Expect(f.direct.Delete(f.t.Context(), f.set)).To(Succeed()) },
+		"deleted since": func(f *env) { f.ExpectDeleted(f.set) },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -139,37 +138,37 @@ func TestActsOnNothingThatIsFrozenOrChangedSince(t *testing.T) {
 			f := newEnv(t, 3, stale)
 			oldCluster, oldSet = f.cluster.DeepCopy(), f.set.DeepCopy()
 			change(f)
-			_, err := f.tryReconcile()
+			_, err := f.Reconcile(f.set)
 			f.Expect(err).NotTo(HaveOccurred(), "a stale read is no error")
-			f.Expect(f.machines()).To(BeEmpty())
+			f.Expect(f.Machines(f.set.Namespace)).To(BeEmpty())
 		})
 	}
 }
 
 func TestAHubThatHasNotHeardTheAgentDoesNothingAndWritesNoFreeze(t *testing.T) {
 	f := newEnv(t, 2, nil)
-	hubtest.SetCondition(t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
-	f.reconcile()
-	f.Expect(f.machines()).To(BeEmpty())
+	f.ExpectConditionApplied(f.cluster, v1alpha1.ClusterJoinedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	f.ExpectReconciled(f.set)
+	f.Expect(f.Machines(f.set.Namespace)).To(BeEmpty())
 	f.Expect(f.refresh().Status.ObservedGeneration).To(Equal(f.set.Generation))
-	f.Expect(f.condition(v1alpha1.FrozenCondition)).To(BeNil(), "a freeze of seconds is not worth a write")
+	f.Expect(f.ReadCondition(f.set, v1alpha1.FrozenCondition)).To(BeNil(), "a freeze of seconds is not worth a write")
 
 	f.agents.Hear(f.cluster.Name)
-	f.reconcile()
-	f.Expect(f.machines()).To(HaveLen(2))
+	f.ExpectReconciled(f.set)
+	f.Expect(f.Machines(f.set.Namespace)).To(HaveLen(2))
 
 	f.agents.Forget(f.cluster.Name)
 	f.scale(0)
-	f.reconcile()
-	for _, machine := range f.machines() {
+	f.ExpectReconciled(f.set)
+	for _, machine := range f.Machines(f.set.Namespace) {
 		f.Expect(machine.DeletionTimestamp).To(BeNil(), machine.Name)
 	}
 }
 
 // agree reports whether label and condition say the same.
 func (f *env) agree() bool {
-	f.t.Helper()
-	frozen := f.condition(v1alpha1.FrozenCondition)
+	f.T.Helper()
+	frozen := f.ReadCondition(f.set, v1alpha1.FrozenCondition)
 	reason, labeled := f.set.Labels[v1alpha1.FrozenLabel]
 	if frozen == nil || frozen.Status == metav1.ConditionFalse {
 		return !labeled
@@ -192,7 +191,7 @@ func labelAndConditionAgreeAfterTheNextLook(t *testing.T) {
 	for name, kill := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := newEnv(t, 2, nil)
-			f.reconcile()
+			f.ExpectReconciled(f.set)
 			for _, order := range []func(map[string]string){
 				func(annotations map[string]string) { annotations[v1alpha1.FreezeAnnotation] = "x" },
 				func(annotations map[string]string) { delete(annotations, v1alpha1.FreezeAnnotation) },
@@ -203,31 +202,31 @@ func labelAndConditionAgreeAfterTheNextLook(t *testing.T) {
 					}
 					order(set.Annotations)
 				})
-				next := f.runner
-				f.runner = f.another(&kill)
-				_, err := f.tryReconcile()
+				next := f.Runner
+				f.Runner = f.another(&kill)
+				_, err := f.Reconcile(f.set)
 				f.Expect(err).To(MatchError(killed))
 				f.Expect(f.agree()).To(BeFalse(), "one of the two was written")
-				f.runner = next
-				f.reconcile()
+				f.Runner = next
+				f.ExpectReconciled(f.set)
 				f.Expect(f.agree()).To(BeTrue())
-				f.writes.Counts()
-				f.reconcile()
-				f.Expect(f.writes.Counts()).To(BeEmpty())
+				f.Writes.Counts()
+				f.ExpectReconciled(f.set)
+				f.Expect(f.Writes.Counts()).To(BeEmpty())
 			}
-			f.Expect(f.machines()).To(HaveLen(2))
+			f.Expect(f.Machines(f.set.Namespace)).To(HaveLen(2))
 		})
 	}
 }
 
 // another is another process that works on the same set; broken, if given, is what happens to its writes.
 func (f *env) another(broken *interceptor.Funcs) reconcile.Reconciler {
-	f.t.Helper()
-	through := f.writes.Count(f.direct)
+	f.T.Helper()
+	through := f.Writes.Count(f.Client)
 	if broken != nil {
 		through = interceptor.NewClient(through, *broken)
 	}
-	logic, err := New(Deps{Client: through, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	logic, err := New(Deps{Client: through, Live: f.Client, Recorder: f.Recorder, Agents: f.agents, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	return reconciler.New(through, through, logic)
 }
@@ -237,27 +236,27 @@ func TestNobodyElseDecidesByTheLabel(t *testing.T) {
 	f.update(func(set *v1alpha1.MachineSet) {
 		set.Labels = map[string]string{v1alpha1.FrozenLabel: v1alpha1.ReasonManualFreeze, "mine": "stays"}
 	})
-	f.reconcile()
-	f.Expect(f.machines()).To(HaveLen(2))
+	f.ExpectReconciled(f.set)
+	f.Expect(f.Machines(f.set.Namespace)).To(HaveLen(2))
 	f.Expect(f.refresh().Labels).To(Equal(map[string]string{"mine": "stays"}))
 	f.silence()
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.update(func(set *v1alpha1.MachineSet) { delete(set.Labels, v1alpha1.FrozenLabel) })
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.Expect(f.refresh().Labels).To(HaveKeyWithValue(v1alpha1.FrozenLabel, v1alpha1.ReasonAgentSilent))
 }
 
 func TestAFreezeKeepsItsBeginningAndSaysWhoOrderedIt(t *testing.T) {
 	f := newEnv(t, 2, nil)
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.pass(time.Minute)
-	began := metav1.NewTime(f.clock.Now().Truncate(time.Second))
+	began := metav1.NewTime(f.Clock.Now().Truncate(time.Second))
 	f.update(func(set *v1alpha1.MachineSet) {
 		set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "looking into it", v1alpha1.FreezeUserAnnotation: "jane"}
 	})
 	for range 3 {
-		f.reconcile()
-		frozen := f.condition(v1alpha1.FrozenCondition)
+		f.ExpectReconciled(f.set)
+		frozen := f.ReadCondition(f.set, v1alpha1.FrozenCondition)
 		f.Expect(frozen.LastTransitionTime.Equal(&began)).To(BeTrue(), "%s", frozen.LastTransitionTime)
 		f.Expect(frozen.Message).To(And(ContainSubstring("by jane"), ContainSubstring("looking into it")))
 		f.pass(time.Minute)
@@ -269,12 +268,12 @@ func TestAFreezeLeavesOtherClustersAlone(t *testing.T) {
 	frozen, other := newEnv(t, 2, nil), newEnv(t, 2, nil)
 	frozen.silence()
 	for _, f := range []*env{frozen, other} {
-		f.reconcile()
+		f.ExpectReconciled(f.set)
 		f.scale(3)
-		f.reconcile()
+		f.ExpectReconciled(f.set)
 	}
-	frozen.Expect(frozen.machines()).To(BeEmpty())
-	other.Expect(other.machines()).To(HaveLen(3))
+	frozen.Expect(frozen.Machines(frozen.set.Namespace)).To(BeEmpty())
+	other.Expect(other.Machines(other.set.Namespace)).To(HaveLen(3))
 	other.Expect(other.refresh().Labels).NotTo(HaveKey(v1alpha1.FrozenLabel))
 }
 
@@ -282,20 +281,20 @@ func TestAFreezeLeavesOtherClustersAlone(t *testing.T) {
 func TestAFrozenSetSoonTellsWhatStillFreezesIt(t *testing.T) {
 	f := newEnv(t, 2, nil)
 	f.own(nil, nil)
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.cluster.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "a holiday"}
-	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
+	f.ExpectApplied(f.cluster)
 	f.update(func(set *v1alpha1.MachineSet) {
 		set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "an experiment"}
 	})
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.FrozenCondition).Message).To(ContainSubstring("an experiment"))
+	f.ExpectReconciled(f.set)
+	f.Expect(f.ReadCondition(f.set, v1alpha1.FrozenCondition).Message).To(ContainSubstring("an experiment"))
 
 	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = nil })
-	f.writes.Counts()
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(reconciler.StatusInterval), "the last write was just now")
+	f.Writes.Counts()
+	f.Expect(f.ExpectReconciled(f.set).RequeueAfter).To(Equal(reconciler.StatusInterval), "the last write was just now")
 	f.pass(reconciler.StatusInterval)
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.FrozenCondition).Message).To(ContainSubstring("a holiday"))
-	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch MachineSet/status": 1}))
+	f.ExpectReconciled(f.set)
+	f.Expect(f.ReadCondition(f.set, v1alpha1.FrozenCondition).Message).To(ContainSubstring("a holiday"))
+	f.Expect(f.Writes.Counts()).To(Equal(map[string]int{"patch MachineSet/status": 1}))
 }

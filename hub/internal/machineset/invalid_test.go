@@ -14,13 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // older lets the controller read the set as change leaves it: as one that was stored before admission refused that.
 func (f *env) older(change func(*v1alpha1.MachineSet)) {
-	f.t.Helper()
+	f.T.Helper()
 	funcs := interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			err := c.Get(ctx, key, object, options...)
@@ -30,10 +29,10 @@ func (f *env) older(change func(*v1alpha1.MachineSet)) {
 			return err
 		},
 	}
-	cached := interceptor.NewClient(f.writes.Count(f.direct), funcs)
-	logic, err := New(Deps{Client: cached, Live: interceptor.NewClient(f.direct, funcs), Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	cached := interceptor.NewClient(f.Writes.Count(f.Client), funcs)
+	logic, err := New(Deps{Client: cached, Live: interceptor.NewClient(f.Client, funcs), Recorder: f.Recorder, Agents: f.agents, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.runner = reconciler.New(cached, cached, logic)
+	f.Runner = reconciler.New(cached, cached, logic)
 }
 
 // about returns those of told that are of that reason.
@@ -57,28 +56,28 @@ func TestWhatNoMachineCanHaveIsLeftOutOfATemplateAndNamed(t *testing.T) {
 			"my note": "n", v1alpha1.TemplateKeysAnnotation: "{}", v1alpha1.DeleteMachineAnnotation: "yes",
 		}
 	})
-	f.reconcile()
-	f.Expect(f.machines()).To(And(HaveLen(2), HaveEach(HaveField("Labels", And(Not(HaveKey("tier")), HaveKeyWithValue("good", "label"))))))
-	failure := f.condition(v1alpha1.ReplicaFailureCondition)
+	f.ExpectReconciled(f.set)
+	f.Expect(f.Machines(f.set.Namespace)).To(And(HaveLen(2), HaveEach(HaveField("Labels", And(Not(HaveKey("tier")), HaveKeyWithValue("good", "label"))))))
+	failure := f.ReadCondition(f.set, v1alpha1.ReplicaFailureCondition)
 	f.Expect(failure.Status).To(Equal(metav1.ConditionTrue))
 	f.Expect(failure.Reason).To(Equal(v1alpha1.ReasonInvalidTemplate))
 	f.Expect(failure.Message).To(And(
 		ContainSubstring(`spec.template.metadata.labels["tier"]`), ContainSubstring(`metadata.annotations["my note"]`),
 		ContainSubstring(v1alpha1.TemplateKeysAnnotation), ContainSubstring(v1alpha1.DeleteMachineAnnotation)))
-	f.Expect(about(f.told(), v1alpha1.ReasonInvalidTemplate)).To(HaveLen(1))
+	f.Expect(about(f.Events(), v1alpha1.ReasonInvalidTemplate)).To(HaveLen(1))
 
-	lost := f.machines()[0]
-	f.Expect(f.direct.Delete(t.Context(), &lost)).To(Succeed())
+	lost := f.Machines(f.set.Namespace)[0]
+	f.ExpectDeleted(&lost)
 	f.settle()
-	f.Expect(active(f.machines())).To(HaveLen(2), "a lost Machine is replaced")
-	f.writes.Counts()
-	f.told()
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(2), "a lost Machine is replaced")
+	f.Writes.Counts()
+	f.Events()
 	for range 4 {
 		f.pass(time.Minute)
-		f.reconcile()
+		f.ExpectReconciled(f.set)
 	}
-	f.Expect(f.writes.Counts()).NotTo(HaveKey("patch Machine"), "nothing is given over and over")
-	f.Expect(f.told()).NotTo(ContainElement(ContainSubstring("MachinesUpdated")))
+	f.Expect(f.Writes.Counts()).NotTo(HaveKey("patch Machine"), "nothing is given over and over")
+	f.Expect(f.Events()).NotTo(ContainElement(ContainSubstring("MachinesUpdated")))
 }
 
 func TestASelectorThatNoMachineCanMatchMakesNoneAndSaysSo(t *testing.T) {
@@ -93,24 +92,24 @@ func TestASelectorThatNoMachineCanMatchMakesNoneAndSaysSo(t *testing.T) {
 			f := newEnv(t, 2, nil)
 			f.older(func(set *v1alpha1.MachineSet) { set.Spec.Selector.MatchLabels = selector })
 			for range 3 {
-				f.reconcile()
+				f.ExpectReconciled(f.set)
 				f.pass(time.Minute)
 			}
-			f.Expect(f.machines()).To(BeEmpty())
-			f.Expect(f.writes.Counts()).NotTo(HaveKey("create Machine"))
-			failure := f.condition(v1alpha1.ReplicaFailureCondition)
+			f.Expect(f.Machines(f.set.Namespace)).To(BeEmpty())
+			f.Expect(f.Writes.Counts()).NotTo(HaveKey("create Machine"))
+			failure := f.ReadCondition(f.set, v1alpha1.ReplicaFailureCondition)
 			f.Expect(failure.Reason).To(Equal(v1alpha1.ReasonInvalidSelector))
 			f.Expect(failure.Message).To(ContainSubstring("spec.selector.matchLabels"))
-			f.Expect(about(f.told(), v1alpha1.ReasonInvalidSelector)).To(HaveLen(1))
+			f.Expect(about(f.Events(), v1alpha1.ReasonInvalidSelector)).To(HaveLen(1))
 		})
 	}
 }
 
 func TestARefusedUpdateIsAFailureThatIsTriedMoreAndMoreRarely(t *testing.T) {
 	f := newEnv(t, 20, nil)
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	tries := 0
-	f.runner = f.another(&interceptor.Funcs{
+	f.Runner = f.another(&interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if _, ok := object.(*v1alpha1.Machine); ok {
 				tries++
@@ -120,31 +119,31 @@ func TestARefusedUpdateIsAFailureThatIsTriedMoreAndMoreRarely(t *testing.T) {
 		},
 	})
 	f.update(func(set *v1alpha1.MachineSet) { set.Spec.Template.Metadata.Labels["tier"] = "a" })
-	lost := f.machines()[0]
-	f.Expect(f.direct.Delete(t.Context(), &lost)).To(Succeed())
-	f.told()
-	_, err := f.tryReconcile()
+	lost := f.Machines(f.set.Namespace)[0]
+	f.ExpectDeleted(&lost)
+	f.Events()
+	_, err := f.Reconcile(f.set)
 	f.Expect(err).To(HaveOccurred())
 	f.Expect(tries).To(Equal(1), "one is tried before many")
-	failed := func() *metav1.Condition { return f.condition(v1alpha1.ReplicaFailureCondition) }
+	failed := func() *metav1.Condition { return f.ReadCondition(f.set, v1alpha1.ReplicaFailureCondition) }
 	f.Expect(failed().Status).To(Equal(metav1.ConditionTrue))
 	f.Expect(failed().Reason).To(Equal(v1alpha1.ReasonMachineUpdateFailed))
-	f.Expect(about(f.told(), v1alpha1.ReasonMachineUpdateFailed)).To(HaveLen(1))
+	f.Expect(about(f.Events(), v1alpha1.ReasonMachineUpdateFailed)).To(HaveLen(1))
 	for range 4 {
-		f.Expect(f.reconcile().RequeueAfter).To(BeNumerically(">", 0), "it tries again if no event wakes it")
+		f.Expect(f.ExpectReconciled(f.set).RequeueAfter).To(BeNumerically(">", 0), "it tries again if no event wakes it")
 	}
 	f.Expect(tries).To(Equal(1))
 	f.Expect(failed().Reason).To(Equal(v1alpha1.ReasonMachineUpdateFailed), "until an update succeeds")
-	hubtest.FinishDeletions(t, f.direct, f.set.Namespace)
-	f.reconcile()
-	f.Expect(active(f.machines())).To(HaveLen(20), "a lost Machine is replaced meanwhile")
+	f.FinishDeletions(f.set.Namespace)
+	f.ExpectReconciled(f.set)
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(20), "a lost Machine is replaced meanwhile")
 	f.pass(firstPause)
-	_, err = f.tryReconcile()
+	_, err = f.Reconcile(f.set)
 	f.Expect(err).To(HaveOccurred())
 	f.Expect(tries).To(Equal(2))
 
-	f.runner = f.another(nil)
+	f.Runner = f.another(nil)
 	f.settle()
 	f.Expect(failed().Status).To(Equal(metav1.ConditionFalse))
-	f.Expect(f.machines()).To(HaveEach(HaveField("Labels", HaveKeyWithValue("tier", "a"))))
+	f.Expect(f.Machines(f.set.Namespace)).To(HaveEach(HaveField("Labels", HaveKeyWithValue("tier", "a"))))
 }

@@ -11,20 +11,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // step lets the set be looked at once, so much later that its status is written.
 func (f *env) step() {
-	f.t.Helper()
+	f.T.Helper()
 	f.pass(time.Minute)
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 }
 
 // available lets the set have all its Machines, and those be ready.
 func (f *env) available() {
-	f.t.Helper()
+	f.T.Helper()
 	f.step()
 	f.step()
 	f.ready()
@@ -33,8 +32,8 @@ func (f *env) available() {
 
 // frozenFor freezes the cluster.
 func (f *env) frozenFor(reason string) {
-	f.t.Helper()
-	hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, reason)
+	f.T.Helper()
+	f.ExpectConditionApplied(f.cluster, v1alpha1.FrozenCondition, metav1.ConditionTrue, reason)
 	f.step()
 }
 
@@ -60,34 +59,34 @@ func TestKStatus(t *testing.T) {
 			f.available()
 			f.scale(0)
 			f.step()
-			hubtest.FinishDeletions(f.t, f.direct, f.cluster.Name)
+			f.FinishDeletions(f.cluster.Name)
 			f.step()
 			f.step()
 		}, metav1.ConditionTrue, none, none, status.CurrentStatus},
 		"a machine is lost": {func(f *env) {
 			f.available()
-			hubtest.MarkReady(f.t, f.direct, f.machine(f.machines()[0].Name), false, f.clock.Now())
+			f.MarkReady(f.machine(f.Machines(f.set.Namespace)[0].Name), false, f.Clock.Now())
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonMinimumReplicasUnavailable, status.InProgressStatus},
 		"its class is missing": {func(f *env) {
 			f.step()
-			f.fail(f.machines()[0].Name, v1alpha1.ErrorMachineClassNotFound)
+			f.fail(f.Machines(f.set.Namespace)[0].Name, v1alpha1.ErrorMachineClassNotFound)
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ErrorMachineClassNotFound, status.FailedStatus},
 		"its kubelet is not supported": {func(f *env) {
 			f.step()
-			f.fail(f.machines()[0].Name, v1alpha1.ErrorUnsupportedKubeletVersion)
+			f.fail(f.Machines(f.set.Namespace)[0].Name, v1alpha1.ErrorUnsupportedKubeletVersion)
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ErrorUnsupportedKubeletVersion, status.FailedStatus},
 		"a machine ran into a timeout, and is replaced": {func(f *env) {
 			f.available()
-			f.fail(f.machines()[0].Name, v1alpha1.ErrorHealthTimeout)
+			f.fail(f.Machines(f.set.Namespace)[0].Name, v1alpha1.ErrorHealthTimeout)
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonMinimumReplicasUnavailable, status.InProgressStatus},
 		"too many machines are unhealthy": {func(f *env) {
 			f.connect()
 			f.available()
-			for _, machine := range f.machines() {
+			for _, machine := range f.Machines(f.set.Namespace) {
 				f.fail(machine.Name, v1alpha1.ErrorHealthTimeout)
 			}
 			f.step()
@@ -106,7 +105,7 @@ func TestKStatus(t *testing.T) {
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonOvershoot, status.FailedStatus},
 		"being deleted": {func(f *env) {
 			f.available()
-			f.Expect(f.direct.Delete(f.t.Context(), f.refresh(), client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
+			f.Expect(f.Client.Delete(f.T.Context(), f.refresh(), client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonDeleting, status.TerminatingStatus},
 	}
@@ -127,11 +126,11 @@ func TestKStatus(t *testing.T) {
 				f.Expect(condition.Reason).To(Equal(test.reason))
 				f.Expect(condition.Message).NotTo(BeEmpty())
 			}
-			f.writes.Counts()
+			f.Writes.Counts()
 			f.step()
 			f.step()
 			if test.want == status.CurrentStatus {
-				f.Expect(f.writes.Counts()).To(BeEmpty(), "what is at rest is not written")
+				f.Expect(f.Writes.Counts()).To(BeEmpty(), "what is at rest is not written")
 			}
 		})
 	}

@@ -16,8 +16,8 @@ import (
 
 // live makes f's controller read Machines live through before, which runs ahead of each such read.
 func (f *env) live(before func(), snapshots *Snapshots) {
-	f.t.Helper()
-	live := interceptor.NewClient(f.direct, interceptor.Funcs{
+	f.T.Helper()
+	live := interceptor.NewClient(f.Client, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if _, machines := list.(*v1alpha1.MachineList); machines {
 				before()
@@ -25,7 +25,7 @@ func (f *env) live(before func(), snapshots *Snapshots) {
 			return c.List(ctx, list, options...)
 		},
 	})
-	cached := interceptor.NewClient(f.writes.Count(f.direct), interceptor.Funcs{
+	cached := interceptor.NewClient(f.Writes.Count(f.Client), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			err := c.Get(ctx, key, object, options...)
 			if _, set := object.(*v1alpha1.MachineSet); set && f.old != "" {
@@ -35,16 +35,16 @@ func (f *env) live(before func(), snapshots *Snapshots) {
 			return err
 		},
 	})
-	logic, err := New(Deps{Client: cached, Live: live, Recorder: f.events, Agents: f.agents, Snapshots: snapshots, Clock: f.clock})
+	logic, err := New(Deps{Client: cached, Live: live, Recorder: f.Recorder, Agents: f.agents, Snapshots: snapshots, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.runner = reconciler.New(cached, cached, logic)
+	f.Runner = reconciler.New(cached, cached, logic)
 }
 
 // A deployment that starts to move Machines out of a set while the set reads them must not have them made once more.
 // Claim: A set that changes during a read is left alone. Broken: its resource version is not compared.
 func TestASetThatChangesWhileItsMachinesAreReadIsLeftAlone(t *testing.T) {
 	f := newEnv(t, 2, nil)
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.scale(3)
 	times := 0
 	f.live(func() {
@@ -53,27 +53,27 @@ func TestASetThatChangesWhileItsMachinesAreReadIsLeftAlone(t *testing.T) {
 			set.Annotations = map[string]string{v1alpha1.TransferAnnotation: strconv.Itoa(times)}
 		})
 	}, nil)
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.Expect(times).To(Equal(2), "it reads once more what has changed")
-	f.Expect(f.machines()).To(HaveLen(2), "and then waits for its event")
-	f.reconcile()
-	f.Expect(f.machines()).To(HaveLen(2))
+	f.Expect(f.Machines(f.set.Namespace)).To(HaveLen(2), "and then waits for its event")
+	f.ExpectReconciled(f.set)
+	f.Expect(f.Machines(f.set.Namespace)).To(HaveLen(2))
 }
 
 // A write that changes nothing of what the set is to do does not cost it a turn: nothing may wake it again.
 func TestAStatusWrittenMeanwhileCostsNoTurn(t *testing.T) {
 	f := newEnv(t, 2, nil)
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.scale(3)
 	times := 0
 	f.live(func() {
 		if times++; times == 1 {
 			f.refresh().Status.ReadyReplicas++
-			f.Expect(f.direct.Status().Update(t.Context(), f.set)).To(Succeed())
+			f.ExpectStatusApplied(f.set)
 		}
 	}, nil)
-	_, _ = f.tryReconcile() // Its own status conflicts with that one.
-	f.Expect(f.machines()).To(HaveLen(3))
+	_, _ = f.Reconcile(f.set) // Its own status conflicts with that one.
+	f.Expect(f.Machines(f.set.Namespace)).To(HaveLen(3))
 }
 
 // A step of a rollout costs one read of the Machines, that of the deployment. A set believes it only where it says the
@@ -87,15 +87,15 @@ func TestASetUsesWhatItsDeploymentHasJustRead(t *testing.T) {
 	}{
 		"it agrees with the cache": {func(*env, *Snapshots) {}, 0},
 		"a Machine has gone": {func(f *env, _ *Snapshots) {
-			machine := f.machines()[0]
+			machine := f.Machines(f.set.Namespace)[0]
 			machine.Finalizers = nil
-			f.Expect(f.direct.Update(f.t.Context(), &machine)).To(Succeed())
-			f.Expect(f.direct.Delete(f.t.Context(), &machine)).To(Succeed())
+			f.ExpectApplied(&machine)
+			f.ExpectDeleted(&machine)
 		}, 1},
 		"another one is to go first": {func(f *env, _ *Snapshots) {
-			machine := f.machines()[1]
+			machine := f.Machines(f.set.Namespace)[1]
 			machine.Annotations = map[string]string{v1alpha1.DeleteMachineAnnotation: "true"}
-			f.Expect(f.direct.Update(f.t.Context(), &machine)).To(Succeed())
+			f.ExpectApplied(&machine)
 			f.scale(1)
 		}, 1},
 		"the set has changed": {func(f *env, _ *Snapshots) {
@@ -109,23 +109,23 @@ func TestASetUsesWhatItsDeploymentHasJustRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, snapshots, reads := newEnv(t, 2, nil), NewSnapshots(), 0
-			worked, none := NewSets(f.clock), error(nil)
+			worked, none := NewSets(f.Clock), error(nil)
 			f.ofDeployment(worked, &none)
 			f.live(func() { reads++ }, snapshots)
-			f.reconcile()
-			f.reconcile() // It has seen both by now.
-			f.Expect(f.machines()).To(HaveLen(2))
+			f.ExpectReconciled(f.set)
+			f.ExpectReconciled(f.set) // It has seen both by now.
+			f.Expect(f.Machines(f.set.Namespace)).To(HaveLen(2))
 			reads = 0
 			f.scale(3)
 			f.offer(snapshots)
 			test.meanwhile(f, snapshots)
 			want := int(*f.set.Spec.Replicas)
-			f.reconcile()
+			f.ExpectReconciled(f.set)
 			f.Expect(reads).To(Equal(test.reads))
-			f.Expect(active(f.machines())).To(HaveLen(want))
+			f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(want))
 
 			f.scale(5)
-			f.reconcile()
+			f.ExpectReconciled(f.set)
 			f.Expect(reads).To(Equal(test.reads+1), "the deployment's read is older than the set's last write")
 		})
 	}
@@ -133,10 +133,10 @@ func TestASetUsesWhatItsDeploymentHasJustRead(t *testing.T) {
 
 // offer does what the set's deployment does when it has read the Machines.
 func (f *env) offer(snapshots *Snapshots) {
-	f.t.Helper()
+	f.T.Helper()
 	var machines []*v1alpha1.Machine
-	for _, machine := range f.machines() {
+	for _, machine := range f.Machines(f.set.Namespace) {
 		machines = append(machines, &machine)
 	}
-	snapshots.Put(metav1.GetControllerOf(f.set).UID, snapshots.Now(), f.clock.Now(), machines)
+	snapshots.Put(metav1.GetControllerOf(f.set).UID, snapshots.Now(), f.Clock.Now(), machines)
 }

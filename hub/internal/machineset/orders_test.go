@@ -16,17 +16,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // deployment is the one that own has made.
 func (f *env) deployment(change func(*v1alpha1.MachineDeployment)) {
-	f.t.Helper()
+	f.T.Helper()
 	deployment := &v1alpha1.MachineDeployment{}
-	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKey{Namespace: f.set.Namespace, Name: "pool"}, deployment)).To(Succeed())
+	f.Expect(f.Client.Get(f.T.Context(), client.ObjectKey{Namespace: f.set.Namespace, Name: "pool"}, deployment)).To(Succeed())
 	change(deployment)
-	f.Expect(f.direct.Update(f.t.Context(), deployment)).To(Succeed())
+	f.ExpectApplied(deployment)
 }
 
 // The order of a set may be older than what its deployment asks for: its controller may not have taken the places off yet.
@@ -35,9 +34,9 @@ func TestASetMakesNoMoreThanItsDeploymentAllowsNow(t *testing.T) {
 	f := newFamily(t, nil)
 	for _, name := range []string{"old", "new"} {
 		set := &v1alpha1.MachineSet{}
-		f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(f.sets[name]), set)).To(Succeed())
+		f.Expect(f.Client.Get(t.Context(), client.ObjectKeyFromObject(f.sets[name]), set)).To(Succeed())
 		set.Spec.Replicas = new(int32(6))
-		f.Expect(f.direct.Update(t.Context(), set)).To(Succeed())
+		f.ExpectApplied(set)
 	}
 	surge := intstr.FromInt32(2)
 	f.deployment(func(deployment *v1alpha1.MachineDeployment) {
@@ -50,8 +49,8 @@ func TestASetMakesNoMoreThanItsDeploymentAllowsNow(t *testing.T) {
 	f.Expect(f.of("old")).To(HaveLen(3))
 	f.deployment(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(0)) })
 	lost := f.machine(f.of("new")[0])
-	f.Expect(f.direct.Delete(t.Context(), lost)).To(Succeed())
-	hubtest.FinishDeletions(t, f.direct, f.set.Namespace)
+	f.ExpectDeleted(lost)
+	f.FinishDeletions(f.set.Namespace)
 	f.look("new")
 	f.Expect(f.of("new")).To(HaveLen(4), "none is asked for any more")
 }
@@ -63,7 +62,7 @@ func TestAProcessThatWasStoppedDecidesAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newEnv(t, test.before, nil)
-			f.reconcile()
+			f.ExpectReconciled(f.set)
 			f.scale(test.order)
 			var once sync.Once
 			var writes atomic.Int32
@@ -74,7 +73,7 @@ func TestAProcessThatWasStoppedDecidesAnew(t *testing.T) {
 					f.pass(6 * time.Second)
 				})
 			}
-			f.runner = f.another(&interceptor.Funcs{
+			f.Runner = f.another(&interceptor.Funcs{
 				Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 					err := c.Create(ctx, object, options...)
 					if _, ok := object.(*v1alpha1.Machine); ok {
@@ -89,15 +88,15 @@ func TestAProcessThatWasStoppedDecidesAnew(t *testing.T) {
 					return c.Delete(ctx, object, options...)
 				},
 			})
-			result := f.reconcile()
+			result := f.ExpectReconciled(f.set)
 			f.Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", time.Second)))
 			f.Expect(int(writes.Load())).To(BeNumerically("<=", parallelCalls), "what was under way already")
-			f.Expect(f.condition(v1alpha1.ReplicaFailureCondition).Status).To(Equal(metav1.ConditionFalse))
+			f.Expect(f.ReadCondition(f.set, v1alpha1.ReplicaFailureCondition).Status).To(Equal(metav1.ConditionFalse))
 			for range 3 {
 				f.pass(expectationTTL)
-				f.reconcile()
+				f.ExpectReconciled(f.set)
 			}
-			f.Expect(len(active(f.machines()))).To(BeNumerically("<=", int(test.after)))
+			f.Expect(len(active(f.Machines(f.set.Namespace)))).To(BeNumerically("<=", int(test.after)))
 		})
 	}
 }
@@ -109,21 +108,21 @@ func TestASetOfAnOlderTemplateLeavesWhatItLacksToTheCurrentOne(t *testing.T) {
 			f := newEnv(t, 3, nil)
 			f.own(nil, nil)
 			f.deployment(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy = strategy })
-			f.reconcile()
-			f.Expect(f.machines()).To(HaveLen(3), "it has the current template")
+			f.ExpectReconciled(f.set)
+			f.Expect(f.Machines(f.set.Namespace)).To(HaveLen(3), "it has the current template")
 			f.deployment(func(deployment *v1alpha1.MachineDeployment) {
 				deployment.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
 			})
-			f.Expect(f.direct.Delete(t.Context(), new(f.machines()[0]))).To(Succeed())
+			f.Expect(f.Client.Delete(t.Context(), new(f.Machines(f.set.Namespace)[0]))).To(Succeed())
 			for range 3 {
-				hubtest.FinishDeletions(t, f.direct, f.set.Namespace)
-				f.Expect(f.reconcile().RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", time.Minute)), "the strategy may change")
+				f.FinishDeletions(f.set.Namespace)
+				f.Expect(f.ExpectReconciled(f.set).RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", time.Minute)), "the strategy may change")
 				f.pass(time.Minute)
 			}
-			f.Expect(f.machines()).To(HaveLen(2))
+			f.Expect(f.Machines(f.set.Namespace)).To(HaveLen(2))
 			f.deployment(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Paused = true })
-			f.reconcile()
-			f.Expect(f.machines()).To(HaveLen(3), "what a paused rollout lacks is made with the template that it had")
+			f.ExpectReconciled(f.set)
+			f.Expect(f.Machines(f.set.Namespace)).To(HaveLen(3), "what a paused rollout lacks is made with the template that it had")
 		})
 	}
 }
@@ -151,10 +150,10 @@ func (b *blocked) List(ctx context.Context, list client.ObjectList, options ...c
 // Edge case: One slow namespace held up all.
 func TestASlowClusterHoldsUpNoReplacementInAnother(t *testing.T) {
 	slow, other := newFamily(t, nil), newFamily(t, nil)
-	live := &blocked{Reader: slow.direct, namespace: slow.set.Namespace, reached: make(chan struct{}), release: make(chan struct{})}
-	logic, err := New(Deps{Client: slow.direct, Live: live, Recorder: slow.events, Agents: slow.agents, Clock: slow.clock})
+	live := &blocked{Reader: slow.Client, namespace: slow.set.Namespace, reached: make(chan struct{}), release: make(chan struct{})}
+	logic, err := New(Deps{Client: slow.Client, Live: live, Recorder: slow.Recorder, Agents: slow.agents, Clock: slow.Clock})
 	slow.Expect(err).NotTo(HaveOccurred())
-	runner := reconciler.New(slow.direct, slow.direct, logic)
+	runner := reconciler.New(slow.Client, slow.Client, logic)
 	for _, f := range []*family{slow, other} {
 		f.fail(f.first["old"][0], v1alpha1.ErrorHealthTimeout)
 	}
@@ -188,15 +187,15 @@ func TestASetThatItsDeploymentFreezesForAnotherOnesOvershootIsNotTakenForOneItse
 		Type: v1alpha1.FrozenCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOvershoot, Message: "MachineSet x has 9 machines",
 		LastTransitionTime: metav1.Now(),
 	}})
-	f.reconcile()
-	frozen := f.condition(v1alpha1.FrozenCondition)
+	f.ExpectReconciled(f.set)
+	frozen := f.ReadCondition(f.set, v1alpha1.FrozenCondition)
 	f.Expect(frozen.Status).To(Equal(metav1.ConditionTrue))
 	f.Expect(frozen.Reason).To(Equal(v1alpha1.ReasonDeploymentOvershoot))
-	f.Expect(about(f.told(), v1alpha1.ReasonOvershoot)).To(BeEmpty())
+	f.Expect(about(f.Events(), v1alpha1.ReasonOvershoot)).To(BeEmpty())
 	deployment := &v1alpha1.MachineDeployment{}
-	f.Expect(f.direct.Get(t.Context(), client.ObjectKey{Namespace: f.set.Namespace, Name: "pool"}, deployment)).To(Succeed())
+	f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Namespace: f.set.Namespace, Name: "pool"}, deployment)).To(Succeed())
 	meta.SetStatusCondition(&deployment.Status.Conditions, metav1.Condition{Type: v1alpha1.FrozenCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotFrozen})
-	f.Expect(f.direct.Status().Update(t.Context(), deployment)).To(Succeed())
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
+	f.ExpectStatusApplied(deployment)
+	f.ExpectReconciled(f.set)
+	f.Expect(f.ReadCondition(f.set, v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
 }

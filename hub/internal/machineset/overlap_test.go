@@ -17,46 +17,46 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler/reconcilertest"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
 // beside makes another set of the namespace.
 func (f *env) beside(name string, selector, labels map[string]string) *v1alpha1.MachineSet {
-	f.t.Helper()
+	f.T.Helper()
 	other := &v1alpha1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: name},
 		Spec: v1alpha1.MachineSetSpec{
-			ClusterName: f.cluster.Name, Replicas: new(int32(2)), Selector: v1alpha1.MachineSelector{MatchLabels: selector}, Template: hubtest.Template(labels),
+			ClusterName: f.cluster.Name, Replicas: new(int32(2)), Selector: v1alpha1.MachineSelector{MatchLabels: selector}, Template: testenv.Template(labels),
 		},
 	}
-	hubtest.Create(f.t, f.direct, other)
+	f.ExpectApplied(other)
 	return other
 }
 
 // deploymentBeside makes a deployment of the namespace.
 func (f *env) deploymentBeside(name string, labels map[string]string) *v1alpha1.MachineDeployment {
-	f.t.Helper()
+	f.T.Helper()
 	deployment := &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: name},
 		Spec: v1alpha1.MachineDeploymentSpec{
-			ClusterName: f.cluster.Name, Replicas: new(int32(0)), Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+			ClusterName: f.cluster.Name, Replicas: new(int32(0)), Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: testenv.Template(labels),
 		},
 	}
-	hubtest.Create(f.t, f.direct, deployment)
+	f.ExpectApplied(deployment)
 	return deployment
 }
 
 // work lets each set be worked on until all is at rest.
 func (f *env) work(sets ...*v1alpha1.MachineSet) {
-	f.t.Helper()
+	f.T.Helper()
 	for range 4 {
 		for _, set := range sets {
-			_, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+			_, err := f.Runner.Reconcile(f.T.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
 			f.Expect(err).NotTo(HaveOccurred())
 		}
-		hubtest.FinishDeletions(f.t, f.direct, f.cluster.Name)
+		f.FinishDeletions(f.cluster.Name)
 		f.ready()
 		f.pass(time.Minute)
 	}
@@ -64,8 +64,8 @@ func (f *env) work(sets ...*v1alpha1.MachineSet) {
 
 // stalled returns the condition, if it is true.
 func (f *env) stalled(set *v1alpha1.MachineSet) *metav1.Condition {
-	f.t.Helper()
-	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(set), set)).To(Succeed())
+	f.T.Helper()
+	f.ExpectExists(set)
 	if !meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.StalledCondition) {
 		return nil
 	}
@@ -74,16 +74,16 @@ func (f *env) stalled(set *v1alpha1.MachineSet) *metav1.Condition {
 
 // strip takes the owner and the name of the set off one of set's Machines, as a restore that keeps only users' labels does.
 func (f *env) strip(set *v1alpha1.MachineSet) *v1alpha1.Machine {
-	f.t.Helper()
-	for _, machine := range f.machines() {
+	f.T.Helper()
+	for _, machine := range f.Machines(f.set.Namespace) {
 		if metav1.IsControlledBy(&machine, set) {
 			machine.OwnerReferences = nil
 			delete(machine.Labels, v1alpha1.MachineSetNameLabel)
-			f.Expect(f.direct.Update(f.t.Context(), &machine)).To(Succeed())
+			f.ExpectApplied(&machine)
 			return &machine
 		}
 	}
-	f.t.Fatal("the set has no Machine")
+	f.T.Fatal("the set has no Machine")
 	return nil
 }
 
@@ -94,50 +94,50 @@ func TestTheYoungerOfTwoSetsWithOverlappingSelectorsIsStalledAndTouchesNothing(t
 		t.Run(name, func(t *testing.T) {
 			f := newEnv(t, 2, nil)
 			f.work(f.set)
-			old := active(f.machines())
+			old := active(f.Machines(f.set.Namespace))
 			f.Expect(old).To(HaveLen(2))
-			f.told()
+			f.Events()
 			other := f.beside("workers-b", selector, map[string]string{"app": "x", "pool": "b"})
 			f.work(other, f.set)
-			f.Expect(active(f.machines())).To(Equal(old), "the younger makes none")
+			f.Expect(active(f.Machines(f.set.Namespace))).To(Equal(old), "the younger makes none")
 			stalled := f.stalled(other)
 			f.Expect(stalled).NotTo(BeNil())
 			f.Expect(stalled.Reason).To(Equal(v1alpha1.ReasonSelectorOverlap))
 			f.Expect(stalled.Message).To(And(ContainSubstring("MachineSet workers"), ContainSubstring("spec.selector.matchLabels"), ContainSubstring("delete it")))
-			f.Expect(about(f.told(), v1alpha1.ReasonSelectorOverlap)).To(HaveLen(1))
+			f.Expect(about(f.Events(), v1alpha1.ReasonSelectorOverlap)).To(HaveLen(1))
 			f.Expect(f.stalled(f.set)).To(BeNil(), "the older continues")
 			f.scale(3)
 			f.work(other, f.set)
-			f.Expect(active(f.machines())).To(HaveLen(3), "and scales")
+			f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(3), "and scales")
 
 			// An orphan that both match goes back to the older one.
 			orphan := f.strip(f.set)
 			f.work(other)
-			f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(orphan), orphan)).To(Succeed())
+			f.ExpectExists(orphan)
 			f.Expect(orphan.OwnerReferences).To(BeEmpty(), "the younger adopts none")
 			f.work(other, f.set)
-			f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(orphan), orphan)).To(Succeed())
+			f.ExpectExists(orphan)
 			f.Expect(metav1.IsControlledBy(orphan, f.set)).To(BeTrue())
 
 			// What the older one leaves stays whole.
-			old = active(f.machines())
+			old = active(f.Machines(f.set.Namespace))
 			f.orphanMachines()
-			f.Expect(f.direct.Delete(t.Context(), f.set)).To(Succeed())
+			f.ExpectDeleted(f.set)
 			f.work(other)
 			f.Expect(f.stalled(other)).To(BeNil())
-			f.Expect(active(f.machines())).To(ContainElements(old), "no Ready Machine is lost")
-			f.Expect(active(f.machines())).To(HaveLen(5), "it makes its own beside them")
+			f.Expect(active(f.Machines(f.set.Namespace))).To(ContainElements(old), "no Ready Machine is lost")
+			f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(5), "it makes its own beside them")
 		})
 	}
 }
 
 // orphanMachines takes the set off its Machines, as the garbage collector does when it is deleted without them.
 func (f *env) orphanMachines() {
-	f.t.Helper()
-	for _, machine := range f.machines() {
+	f.T.Helper()
+	for _, machine := range f.Machines(f.set.Namespace) {
 		if metav1.IsControlledBy(&machine, f.set) {
 			machine.OwnerReferences = nil
-			f.Expect(f.direct.Update(f.t.Context(), &machine)).To(Succeed())
+			f.ExpectApplied(&machine)
 		}
 	}
 }
@@ -150,29 +150,29 @@ func TestAStalledSetKeepsTheMachinesThatItHas(t *testing.T) {
 	f.work(f.set)
 	younger := f.beside("workers-b", map[string]string{"pool": "b"}, map[string]string{"pool": "b"})
 	f.work(younger)
-	f.Expect(active(f.machines())).To(HaveLen(4))
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(4))
 	f.update(func(set *v1alpha1.MachineSet) { set.Spec.Template.Metadata.Labels["pool"] = "b" })
 	f.work(younger)
 	f.Expect(f.stalled(younger)).NotTo(BeNil(), "the labels of the older one's template have changed")
-	all := active(f.machines())
-	for _, machine := range f.machines() {
+	all := active(f.Machines(f.set.Namespace))
+	for _, machine := range f.Machines(f.set.Namespace) {
 		if metav1.IsControlledBy(&machine, younger) {
 			f.fail(machine.Name, v1alpha1.ErrorHealthTimeout)
 			break
 		}
 	}
 	f.work(younger)
-	f.Expect(active(f.machines())).To(Equal(all), "none is replaced")
+	f.Expect(active(f.Machines(f.set.Namespace))).To(Equal(all), "none is replaced")
 	f.Expect(f.stalled(younger)).NotTo(BeNil())
 	younger.Spec.Replicas = new(int32(0))
-	f.Expect(f.direct.Update(t.Context(), younger)).To(Succeed())
+	f.ExpectApplied(younger)
 	f.work(younger)
-	f.Expect(active(f.machines())).To(Equal(all), "none is scaled away")
+	f.Expect(active(f.Machines(f.set.Namespace))).To(Equal(all), "none is scaled away")
 
 	f.update(func(set *v1alpha1.MachineSet) { delete(set.Spec.Template.Metadata.Labels, "pool") })
 	f.work(f.set, younger)
 	f.Expect(f.stalled(younger)).To(BeNil())
-	f.Expect(active(f.machines())).To(HaveLen(2), "now it may")
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(2), "now it may")
 }
 
 // The sets of a deployment select by the hash of their template, so they take nothing. A set beside them could take what is theirs, so it
@@ -180,7 +180,7 @@ func TestAStalledSetKeepsTheMachinesThatItHas(t *testing.T) {
 func TestASetWithoutControllerWaitsForDeployments(t *testing.T) {
 	f := newEnv(t, 2, nil)
 	f.work(f.set)
-	all := active(f.machines())
+	all := active(f.Machines(f.set.Namespace))
 	deployment := f.deploymentBeside("pool", map[string]string{"app": "x"})
 	f.scale(3)
 	f.work(f.set)
@@ -188,7 +188,7 @@ func TestASetWithoutControllerWaitsForDeployments(t *testing.T) {
 	f.Expect(stalled).NotTo(BeNil())
 	f.Expect(stalled.Reason).To(Equal(v1alpha1.ReasonSelectorOverlap))
 	f.Expect(stalled.Message).To(And(ContainSubstring("MachineDeployment pool"), ContainSubstring("hollowfleet.io/machine-deployment-name=pool"), ContainSubstring("or delete it")))
-	f.Expect(active(f.machines())).To(Equal(all))
+	f.Expect(active(f.Machines(f.set.Namespace))).To(Equal(all))
 
 	// One adopted by a deployment is the deployment's.
 	f.update(func(set *v1alpha1.MachineSet) { set.OwnerReferences = controlledBy(deployment) })
@@ -203,11 +203,11 @@ func TestASetWithoutControllerWaitsForTheSetsOfADeployment(t *testing.T) {
 	labels := map[string]string{"app": "x", v1alpha1.MachineTemplateHashLabel: "1"}
 	owned := f.beside("pool-1", labels, labels)
 	owned.OwnerReferences = controlledBy(deployment)
-	f.Expect(f.direct.Update(t.Context(), owned)).To(Succeed())
+	f.ExpectApplied(owned)
 	f.work(f.set, owned)
 	f.Expect(f.stalled(owned)).To(BeNil())
 	f.Expect(f.stalled(f.set)).To(HaveField("Message", ContainSubstring("MachineDeployment pool")))
-	f.Expect(f.direct.Delete(t.Context(), owned)).To(Succeed())
+	f.ExpectDeleted(owned)
 	f.work(f.set)
 	f.Expect(f.stalled(f.set)).To(BeNil())
 }
@@ -226,7 +226,7 @@ func TestACacheWithoutTheOlderSetMakesNoMachine(t *testing.T) {
 	}})
 	younger := f.beside("workers-b", map[string]string{"app": "x"}, map[string]string{"app": "x"})
 	f.work(younger)
-	f.Expect(f.machines()).To(BeEmpty())
+	f.Expect(f.Machines(f.set.Namespace)).To(BeEmpty())
 }
 
 // The manager's watches wake a set that waits.
@@ -239,29 +239,29 @@ func TestASetThatWaitsIsWokenWhenTheOtherGoes(t *testing.T) {
 		f.Eventually(func() bool { return f.stalled(younger) != nil }).WithTimeout(time.Minute).Should(Equal(waits), why)
 	}
 	eventually(true, "another one is there")
-	f.Eventually(func() []string { return active(f.machines()) }).WithTimeout(time.Minute).Should(HaveLen(1), "those of the older one")
-	f.Expect(f.direct.Delete(t.Context(), f.set)).To(Succeed())
+	f.Eventually(func() []string { return active(f.Machines(f.set.Namespace)) }).WithTimeout(time.Minute).Should(HaveLen(1), "those of the older one")
+	f.ExpectDeleted(f.set)
 	eventually(false, "the older one has gone")
 	deployment := f.deploymentBeside("pool", map[string]string{"app": "x"})
 	eventually(true, "a deployment has come")
-	f.Expect(f.direct.Delete(t.Context(), deployment)).To(Succeed())
+	f.ExpectDeleted(deployment)
 	eventually(false, "the deployment has gone")
 }
 
 // manage lets a manager with a cache run the controller until the test ends, for the sets of this test alone.
 func (f *env) manage() {
-	f.t.Helper()
+	f.T.Helper()
 	manager, err := ctrl.NewManager(environment.Config, ctrl.Options{
 		Scheme: scheme.New(), Metrics: server.Options{BindAddress: "0"},
 		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{f.cluster.Name: {}}},
 	})
 	f.Expect(err).NotTo(HaveOccurred())
-	logic, err := New(Deps{Client: manager.GetClient(), Live: manager.GetAPIReader(), Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	logic, err := New(Deps{Client: manager.GetClient(), Live: manager.GetAPIReader(), Recorder: f.Recorder, Agents: f.agents, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(logic.SetupWithManager(manager, controller.Options{SkipNameValidation: new(true)})).To(Succeed())
 	done := make(chan error)
-	go func() { done <- manager.Start(f.t.Context()) }()
-	f.t.Cleanup(func() { f.Expect(<-done).To(Succeed()) })
+	go func() { done <- manager.Start(f.T.Context()) }()
+	f.T.Cleanup(func() { f.Expect(<-done).To(Succeed()) })
 }
 
 func TestChangesThatCountForAnOverlap(t *testing.T) {

@@ -13,15 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // intrude makes Machines of the set as no hub does.
 func (f *env) intrude(count int) {
-	f.t.Helper()
+	f.T.Helper()
 	for range count {
-		hubtest.Create(f.t, f.direct, &v1alpha1.Machine{
+		f.ExpectApplied(&v1alpha1.Machine{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: f.set.Namespace, GenerateName: "intruder-", Labels: f.set.Spec.Selector.MatchLabels,
 				OwnerReferences: []metav1.OwnerReference{ownerReference(f.set)}, Finalizers: []string{v1alpha1.MachineFinalizer},
@@ -33,19 +32,19 @@ func (f *env) intrude(count int) {
 
 // rest lets the set come to rest, so that its status says how many Machines it has.
 func (f *env) rest() {
-	f.t.Helper()
+	f.T.Helper()
 	for range 3 {
-		f.reconcile()
+		f.ExpectReconciled(f.set)
 		f.pass(time.Minute)
 	}
 	f.Expect(f.refresh().Status.Replicas).To(BeEquivalentTo(*f.set.Spec.Replicas))
-	f.told()
+	f.Events()
 }
 
 // overshoots expects the set to be frozen for that, or not.
 func (f *env) overshoots(want bool) {
-	f.t.Helper()
-	frozen := f.condition(v1alpha1.FrozenCondition)
+	f.T.Helper()
+	frozen := f.ReadCondition(f.set, v1alpha1.FrozenCondition)
 	if !want {
 		f.Expect(frozen.Status).To(Equal(metav1.ConditionFalse), frozen.Message)
 		f.Expect(f.set.Labels).NotTo(HaveKey(v1alpha1.FrozenLabel))
@@ -60,32 +59,32 @@ func aSurplusFreezesAndThawsByItself(t *testing.T) {
 	f := newEnv(t, 3, nil)
 	f.rest()
 	f.intrude(2)
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.overshoots(true)
-	f.Expect(f.told()).To(ConsistOf(And(HavePrefix("Warning Overshoot"), ContainSubstring("has 5 machines"))))
-	f.runner = f.another(nil) // A restart forgets nothing.
+	f.Expect(f.Events()).To(ConsistOf(And(HavePrefix("Warning Overshoot"), ContainSubstring("has 5 machines"))))
+	f.Runner = f.another(nil) // A restart forgets nothing.
 	for range 3 {
 		f.pass(time.Minute)
-		f.reconcile()
+		f.ExpectReconciled(f.set)
 	}
 	f.overshoots(true)
-	f.Expect(active(f.machines())).To(HaveLen(5), "frozen means frozen")
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(5), "frozen means frozen")
 
-	intruder := f.machines()[0]
-	f.Expect(f.direct.Delete(t.Context(), &intruder)).To(Succeed())
-	f.reconcile()
+	intruder := f.Machines(f.set.Namespace)[0]
+	f.ExpectDeleted(&intruder)
+	f.ExpectReconciled(f.set)
 	f.overshoots(false)
-	f.Expect(f.told()).To(ContainElement(HavePrefix("Normal OvershootEnded")))
+	f.Expect(f.Events()).To(ContainElement(HavePrefix("Normal OvershootEnded")))
 	f.settle()
-	f.Expect(active(f.machines())).To(HaveLen(3), "the one that was left over went in a scale-down")
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(3), "the one that was left over went in a scale-down")
 }
 
 // settle lets the set come to rest, and Machines go.
 func (f *env) settle() {
-	f.t.Helper()
+	f.T.Helper()
 	for range 3 {
-		f.reconcile()
-		hubtest.FinishDeletions(f.t, f.direct, f.set.Namespace)
+		f.ExpectReconciled(f.set)
+		f.FinishDeletions(f.set.Namespace)
 		f.pass(time.Minute)
 	}
 }
@@ -94,15 +93,15 @@ func TestAFrozenSurplusMakesNoMachinesEither(t *testing.T) {
 	f := newEnv(t, 3, nil)
 	f.rest()
 	f.intrude(4)
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.scale(1)
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.overshoots(true)
-	f.Expect(active(f.machines())).To(HaveLen(7), "not even a lower number deletes")
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(7), "not even a lower number deletes")
 	f.scale(9)
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.overshoots(false)
-	f.Expect(active(f.machines())).To(HaveLen(9), "what is asked for now is more than there is")
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(9), "what is asked for now is more than there is")
 }
 
 // What the set has made itself and the cache shows late, while nothing may be deleted, is no overshoot afterwards.
@@ -117,68 +116,68 @@ func TestWhatTheCacheShowsLateIsNoOvershoot(t *testing.T) {
 		return err
 	}})
 	f.rest()
-	for _, machine := range f.machines() {
+	for _, machine := range f.Machines(f.set.Namespace) {
 		known[machine.Name] = true
 	}
 	f.scale(9)
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	behind = true
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.update(func(set *v1alpha1.MachineSet) {
 		set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "an experiment"}
 	})
 	f.scale(1)
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	behind = false
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = nil })
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.overshoots(false)
-	f.Expect(active(f.machines())).To(HaveLen(1))
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(1))
 }
 
 func TestAScaleDownIsNoOvershoot(t *testing.T) {
 	f := newEnv(t, 12, nil)
-	f.reconcile() // Its status does not say yet that it has made them.
+	f.ExpectReconciled(f.set) // Its status does not say yet that it has made them.
 	f.scale(1)
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.overshoots(false)
-	f.Expect(active(f.machines())).To(HaveLen(1))
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(1))
 
 	f.settle()
 	f.scale(12)
 	f.settle()
 	f.silence()
 	f.scale(1)
-	f.reconcile()
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.FrozenCondition).Reason).To(Equal(v1alpha1.ReasonAgentSilent))
+	f.ExpectReconciled(f.set)
+	f.ExpectReconciled(f.set)
+	f.Expect(f.ReadCondition(f.set, v1alpha1.FrozenCondition).Reason).To(Equal(v1alpha1.ReasonAgentSilent))
 	f.speak()
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.overshoots(false)
-	f.Expect(active(f.machines())).To(HaveLen(1), "what was ordered amid a freeze is done after it")
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(1), "what was ordered amid a freeze is done after it")
 }
 
 // speak ends silence.
 func (f *env) speak() {
-	f.t.Helper()
-	hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
+	f.T.Helper()
+	f.ExpectConditionApplied(f.cluster, v1alpha1.FrozenCondition, metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
 }
 
 func aSurplusThatCameWhileNobodyLookedFreezes(t *testing.T) {
 	tests := map[string]func(*env){
-		"the hub was away":       func(f *env) { f.runner = f.another(nil) },
-		"the cluster was frozen": func(f *env) { f.silence(); f.reconcile(); f.speak() },
+		"the hub was away":       func(f *env) { f.Runner = f.another(nil) },
+		"the cluster was frozen": func(f *env) { f.silence(); f.ExpectReconciled(f.set); f.speak() },
 		"the status was not written": func(f *env) {
-			next := f.runner
-			f.runner = f.another(&interceptor.Funcs{SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			next := f.Runner
+			f.Runner = f.another(&interceptor.Funcs{SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 				return errors.New("refused")
 			}})
 			for range 2 {
-				_, err := f.tryReconcile()
+				_, err := f.Reconcile(f.set)
 				f.Expect(err).To(HaveOccurred())
 			}
-			f.runner = next
+			f.Runner = next
 		},
 	}
 	for name, test := range tests {
@@ -187,9 +186,9 @@ func aSurplusThatCameWhileNobodyLookedFreezes(t *testing.T) {
 			f.rest()
 			f.intrude(3)
 			test(f)
-			f.reconcile()
+			f.ExpectReconciled(f.set)
 			f.overshoots(true)
-			f.Expect(active(f.machines())).To(HaveLen(6))
+			f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(6))
 		})
 	}
 }
@@ -198,14 +197,14 @@ func TestAUserMayLeaveASurplusToTheScaleDown(t *testing.T) {
 	f := newEnv(t, 3, nil)
 	f.rest()
 	f.intrude(5)
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.overshoots(true)
 	f.update(func(set *v1alpha1.MachineSet) {
 		set.Annotations = map[string]string{v1alpha1.AllowOvershootAnnotation: "true"}
 	})
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.overshoots(false)
-	f.Expect(active(f.machines())).To(HaveLen(3))
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(3))
 }
 
 func TestASurplusAndASilentAgentAreBothTold(t *testing.T) {
@@ -213,9 +212,9 @@ func TestASurplusAndASilentAgentAreBothTold(t *testing.T) {
 	f.rest()
 	f.intrude(2)
 	f.silence()
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.overshoots(true)
-	f.Expect(f.condition(v1alpha1.FrozenCondition).Message).To(And(ContainSubstring("5 machines"), ContainSubstring("said by the test")))
+	f.Expect(f.ReadCondition(f.set, v1alpha1.FrozenCondition).Message).To(And(ContainSubstring("5 machines"), ContainSubstring("said by the test")))
 }
 
 // A selector that matches Machines of others must not freeze the set that adopts some of them.
@@ -223,13 +222,13 @@ func TestAdoptionIsNoOvershoot(t *testing.T) {
 	f := newEnv(t, 2, nil)
 	f.rest()
 	f.intrude(4)
-	for _, machine := range f.machines() {
+	for _, machine := range f.Machines(f.set.Namespace) {
 		machine.OwnerReferences = nil
-		f.Expect(f.direct.Update(t.Context(), &machine)).To(Succeed())
+		f.ExpectApplied(&machine)
 	}
 	for range 6 {
-		f.reconcile()
-		hubtest.FinishDeletions(t, f.direct, f.set.Namespace)
+		f.ExpectReconciled(f.set)
+		f.FinishDeletions(f.set.Namespace)
 	}
 	f.overshoots(false)
 }
@@ -239,13 +238,13 @@ func TestEverySetIsReconciledEachSafetyPeriod(t *testing.T) {
 	f := newEnv(t, 2, nil)
 	f.rest()
 	logic, err := New(Deps{
-		Client: f.direct, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock, SafetyPeriod: 3 * time.Minute,
+		Client: f.Client, Live: f.Client, Recorder: f.Recorder, Agents: f.agents, Clock: f.Clock, SafetyPeriod: 3 * time.Minute,
 	})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.runner = reconciler.New(f.direct, f.direct, logic)
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(3*time.Minute), "at rest")
+	f.Runner = reconciler.New(f.Client, f.Client, logic)
+	f.Expect(f.ExpectReconciled(f.set).RequeueAfter).To(Equal(3*time.Minute), "at rest")
 	f.intrude(4)
-	f.Expect(f.reconcile().RequeueAfter).To(BeNumerically("<=", 3*time.Minute))
+	f.Expect(f.ExpectReconciled(f.set).RequeueAfter).To(BeNumerically("<=", 3*time.Minute))
 	f.overshoots(true)
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(3*time.Minute), "frozen")
+	f.Expect(f.ExpectReconciled(f.set).RequeueAfter).To(Equal(3*time.Minute), "frozen")
 }

@@ -11,11 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
 func (f *env) bound(maxUnhealthy, maxInFlight string) {
-	f.t.Helper()
+	f.T.Helper()
 	f.update(func(set *v1alpha1.MachineSet) {
 		unhealthy, inFlight := intstr.Parse(maxUnhealthy), intstr.Parse(maxInFlight)
 		set.Spec.Remediation = v1alpha1.Remediation{MaxUnhealthy: &unhealthy, MaxInFlight: &inFlight}
@@ -25,75 +24,75 @@ func (f *env) bound(maxUnhealthy, maxInFlight string) {
 func failedMachinesAreReplacedOneByOneWithinTheBound(t *testing.T) {
 	f := newEnv(t, 5, nil)
 	f.connect()
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.ready()
-	names := active(f.machines())
+	names := active(f.Machines(f.set.Namespace))
 	f.fail(names[0], v1alpha1.ErrorHealthTimeout)
 	f.fail(names[1], v1alpha1.ErrorCreationTimeout)
-	f.told()
-	f.reconcile()
-	f.Expect(active(f.machines())).To(HaveLen(4), "maxInFlight is 1 by default")
-	going := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(active(f.machines()), name) })[0]
+	f.Events()
+	f.ExpectReconciled(f.set)
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(4), "maxInFlight is 1 by default")
+	going := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(active(f.Machines(f.set.Namespace)), name) })[0]
 	f.Expect(f.machine(going).Annotations).To(HaveKey(v1alpha1.RemediationAnnotation))
-	f.Expect(f.told()).To(ConsistOf(
+	f.Expect(f.Events()).To(ConsistOf(
 		And(HavePrefix("Normal MachinesReplaced Replacing 1 machine that failed: "+going), ContainSubstring("Timeout")),
 		And(HavePrefix("Warning Remediated MachineSet workers replaces this machine"), ContainSubstring("Timeout")),
 	))
-	f.reconcile()
-	f.Expect(active(f.machines())).To(HaveLen(4), "one is being replaced, and nothing is made before it is gone")
+	f.ExpectReconciled(f.set)
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(4), "one is being replaced, and nothing is made before it is gone")
 
-	hubtest.FinishDeletions(t, f.direct, f.set.Namespace)
-	f.reconcile()
-	f.Expect(f.machines()).To(HaveLen(5))
-	replacement := slices.DeleteFunc(f.machines(), func(m v1alpha1.Machine) bool { return slices.Contains(names, m.Name) })[0]
+	f.FinishDeletions(f.set.Namespace)
+	f.ExpectReconciled(f.set)
+	f.Expect(f.Machines(f.set.Namespace)).To(HaveLen(5))
+	replacement := slices.DeleteFunc(f.Machines(f.set.Namespace), func(m v1alpha1.Machine) bool { return slices.Contains(names, m.Name) })[0]
 	f.Expect(replacement.Annotations).To(HaveKeyWithValue(v1alpha1.ReplacesAnnotation, going))
-	f.reconcile()
-	f.Expect(active(f.machines())).To(HaveLen(5), "its replacement is not up yet")
+	f.ExpectReconciled(f.set)
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(5), "its replacement is not up yet")
 	f.ready()
-	f.reconcile()
-	f.Expect(active(f.machines())).To(HaveLen(4), "now it is the other one's turn")
-	hubtest.FinishDeletions(t, f.direct, f.set.Namespace)
-	f.reconcile()
+	f.ExpectReconciled(f.set)
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(4), "now it is the other one's turn")
+	f.FinishDeletions(f.set.Namespace)
+	f.ExpectReconciled(f.set)
 	f.ready()
-	f.reconcile()
-	f.Expect(active(f.machines())).To(HaveLen(5))
-	f.Expect(f.condition(v1alpha1.RemediationAllowedCondition).Reason).To(Equal(v1alpha1.ReasonWithinMaxUnhealthy))
+	f.ExpectReconciled(f.set)
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(5))
+	f.Expect(f.ReadCondition(f.set, v1alpha1.RemediationAllowedCondition).Reason).To(Equal(v1alpha1.ReasonWithinMaxUnhealthy))
 }
 
 func tooManyUnhealthyMachinesStopRemediation(t *testing.T) {
 	f := newEnv(t, 5, nil)
 	f.connect()
 	f.bound("40%", "5")
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.ready()
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.RemediationAllowedCondition).Status).To(Equal(metav1.ConditionTrue))
-	names := active(f.machines())
+	f.ExpectReconciled(f.set)
+	f.Expect(f.ReadCondition(f.set, v1alpha1.RemediationAllowedCondition).Status).To(Equal(metav1.ConditionTrue))
+	names := active(f.Machines(f.set.Namespace))
 	for _, name := range names[:2] {
 		f.fail(name, v1alpha1.ErrorHealthTimeout)
 	}
 	f.status(names[2], func(status *v1alpha1.MachineStatus) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.MachineHealthyCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonUnhealthyNodeCondition})
 	})
-	f.told()
+	f.Events()
 	for range 2 {
-		f.reconcile()
+		f.ExpectReconciled(f.set)
 	}
-	f.Expect(active(f.machines())).To(HaveLen(5))
-	allowed := f.condition(v1alpha1.RemediationAllowedCondition)
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(5))
+	allowed := f.ReadCondition(f.set, v1alpha1.RemediationAllowedCondition)
 	f.Expect(allowed.Status).To(Equal(metav1.ConditionFalse))
 	f.Expect(allowed.Reason).To(Equal(v1alpha1.ReasonTooManyUnhealthy))
 	f.Expect(allowed.Message).To(ContainSubstring("3 of 5 machines unhealthy, spec.remediation.maxUnhealthy allows 2"))
 	for _, name := range names[:3] {
 		f.Expect(allowed.Message).To(ContainSubstring(name))
 	}
-	f.Expect(f.told()).To(ConsistOf(HavePrefix("Warning TooManyUnhealthy 3 of 5")), "told once")
+	f.Expect(f.Events()).To(ConsistOf(HavePrefix("Warning TooManyUnhealthy 3 of 5")), "told once")
 
 	f.status(names[2], func(status *v1alpha1.MachineStatus) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.MachineHealthyCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHealthy})
 	})
-	f.reconcile()
-	f.Expect(active(f.machines())).To(HaveLen(3))
+	f.ExpectReconciled(f.set)
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(3))
 }
 
 // Whatever is not known to be bad, and whatever a user has to repair, is left alone.
@@ -110,7 +109,7 @@ func TestOnlyWhatIsKnownToHaveTimedOutIsReplaced(t *testing.T) {
 		"the agent is silent": func(f *env, name string) { f.fail(name, v1alpha1.ErrorHealthTimeout); f.silence() },
 		"the agent is not known to be connected": func(f *env, name string) {
 			f.fail(name, v1alpha1.ErrorHealthTimeout)
-			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionUnknown, v1alpha1.ReasonLeaseExpired)
+			f.ExpectConditionApplied(f.cluster, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionUnknown, v1alpha1.ReasonLeaseExpired)
 		},
 		"frozen": func(f *env, name string) {
 			f.fail(name, v1alpha1.ErrorHealthTimeout)
@@ -121,17 +120,17 @@ func TestOnlyWhatIsKnownToHaveTimedOutIsReplaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newEnv(t, 3, nil)
 			f.connect()
-			f.reconcile()
+			f.ExpectReconciled(f.set)
 			f.ready()
-			f.reconcile()
-			befall(f, active(f.machines())[0])
-			f.writes.Counts()
+			f.ExpectReconciled(f.set)
+			befall(f, active(f.Machines(f.set.Namespace))[0])
+			f.Writes.Counts()
 			for range 3 {
-				f.reconcile()
+				f.ExpectReconciled(f.set)
 				f.pass(time.Hour)
 			}
-			f.Expect(active(f.machines())).To(HaveLen(3))
-			f.Expect(f.writes.Counts()).NotTo(Or(HaveKey("delete Machine"), HaveKey("patch Machine"), HaveKey("create Machine")))
+			f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(3))
+			f.Expect(f.Writes.Counts()).NotTo(Or(HaveKey("delete Machine"), HaveKey("patch Machine"), HaveKey("create Machine")))
 		})
 	}
 }
@@ -139,12 +138,12 @@ func TestOnlyWhatIsKnownToHaveTimedOutIsReplaced(t *testing.T) {
 func TestWhileFrozenNothingNewIsSaidAboutHealth(t *testing.T) {
 	f := newEnv(t, 1, nil)
 	f.connect()
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.ready()
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.bound("0", "1")
 	f.silence()
-	f.fail(active(f.machines())[0], v1alpha1.ErrorHealthTimeout)
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.RemediationAllowedCondition).Status).To(Equal(metav1.ConditionTrue))
+	f.fail(active(f.Machines(f.set.Namespace))[0], v1alpha1.ErrorHealthTimeout)
+	f.ExpectReconciled(f.set)
+	f.Expect(f.ReadCondition(f.set, v1alpha1.RemediationAllowedCondition).Status).To(Equal(metav1.ConditionTrue))
 }

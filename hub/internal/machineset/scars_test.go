@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -57,10 +57,10 @@ func TestScars(t *testing.T) {
 func aThawThatFailsIsTriedUntilItSucceeds(t *testing.T) {
 	f := newEnv(t, 2, nil)
 	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "x"} })
-	f.reconcile()
+	f.ExpectReconciled(f.set)
 	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = nil })
-	working, refused := f.runner, errors.New("refused")
-	f.runner = f.another(&interceptor.Funcs{
+	working, refused := f.Runner, errors.New("refused")
+	f.Runner = f.another(&interceptor.Funcs{
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 			return refused
 		},
@@ -75,7 +75,7 @@ func aThawThatFailsIsTriedUntilItSucceeds(t *testing.T) {
 	queue.Add(reconciler.Request(f.set.Namespace, f.set.Name))
 	for range 20 {
 		request, _ := queue.Get()
-		_, err := f.runner.Reconcile(t.Context(), request)
+		_, err := f.Runner.Reconcile(t.Context(), request)
 		f.Expect(err).To(MatchError(refused), "an error is tried again, however often")
 		queue.AddRateLimited(request)
 		queue.Done(request)
@@ -84,11 +84,11 @@ func aThawThatFailsIsTriedUntilItSucceeds(t *testing.T) {
 			return queue.Len()
 		}).WithTimeout(time.Minute).Should(Equal(1), "the key is dropped")
 	}
-	f.runner = working
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
+	f.Runner = working
+	f.ExpectReconciled(f.set)
+	f.Expect(f.ReadCondition(f.set, v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
 	f.settle()
-	f.Expect(active(f.machines())).To(HaveLen(2))
+	f.Expect(active(f.Machines(f.set.Namespace))).To(HaveLen(2))
 }
 
 func everySetIsWatchedWhateverTheStrategy(t *testing.T) {
@@ -106,17 +106,17 @@ func everySetIsWatchedWhateverTheStrategy(t *testing.T) {
 					Selector: f.set.Spec.Selector, Template: f.set.Spec.Template,
 				},
 			}
-			f.Expect(f.direct.Create(t.Context(), deployment)).To(Succeed())
+			f.ExpectApplied(deployment)
 			f.update(func(set *v1alpha1.MachineSet) {
 				set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, v1alpha1.GroupVersion.WithKind("MachineDeployment"))}
 			})
 			f.rest()
 			later := f.later(deployment)
 			f.intrude(3)
-			f.reconcile()
+			f.ExpectReconciled(f.set)
 			f.overshoots(true)
 			later.intrude(6)
-			later.reconcile()
+			later.ExpectReconciled(later.set)
 			later.overshoots(true)
 		})
 	}
@@ -124,10 +124,8 @@ func everySetIsWatchedWhateverTheStrategy(t *testing.T) {
 
 // later is another set of the deployment, which all lists have after f's, at rest.
 func (f *env) later(deployment *v1alpha1.MachineDeployment) *env {
-	f.t.Helper()
-	other := &env{
-		WithT: f.WithT, t: f.t, direct: f.direct, cluster: f.cluster, clock: f.clock, agents: f.agents, events: f.events, runner: f.runner,
-	}
+	f.T.Helper()
+	other := &env{Env: f.Env, cluster: f.cluster, agents: f.agents}
 	labels := map[string]string{"app": "x", v1alpha1.MachineTemplateHashLabel: "later"}
 	other.set = &v1alpha1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{
@@ -136,10 +134,10 @@ func (f *env) later(deployment *v1alpha1.MachineDeployment) *env {
 		},
 		Spec: v1alpha1.MachineSetSpec{
 			ClusterName: f.cluster.Name, Replicas: new(int32(0)),
-			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: testenv.Template(labels),
 		},
 	}
-	hubtest.Create(f.t, f.direct, other.set)
+	f.ExpectApplied(other.set)
 	other.rest()
 	return other
 }

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -38,10 +38,10 @@ func newFamily(t *testing.T, stale *interceptor.Funcs) *family {
 			},
 			Spec: v1alpha1.MachineSetSpec{
 				ClusterName: f.cluster.Name, Replicas: new(int32(3)),
-				Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+				Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: testenv.Template(labels),
 			},
 		}
-		hubtest.Create(t, f.direct, set)
+		f.ExpectApplied(set)
 		f.sets[name] = set
 		f.look(name)
 		f.ready()
@@ -53,16 +53,16 @@ func newFamily(t *testing.T, stale *interceptor.Funcs) *family {
 }
 
 func (f *family) look(set string) reconcile.Result {
-	f.t.Helper()
-	result, err := f.runner.Reconcile(f.t.Context(), reconciler.Request(f.set.Namespace, set))
+	f.T.Helper()
+	result, err := f.Runner.Reconcile(f.T.Context(), reconciler.Request(f.set.Namespace, set))
 	f.Expect(err).NotTo(HaveOccurred())
 	return result
 }
 
 // of are the Machines of set that are not being deleted.
 func (f *family) of(set string) []string {
-	f.t.Helper()
-	return active(slices.DeleteFunc(f.machines(), func(machine v1alpha1.Machine) bool {
+	f.T.Helper()
+	return active(slices.DeleteFunc(f.Machines(f.set.Namespace), func(machine v1alpha1.Machine) bool {
 		return !metav1.IsControlledBy(&machine, f.sets[set])
 	}))
 }
@@ -80,7 +80,7 @@ func TestTheSetsOfADeploymentShareMaxInFlight(t *testing.T) {
 	}
 	waits("one of the other set is being replaced")
 	f.look("old")
-	hubtest.FinishDeletions(t, f.direct, f.set.Namespace)
+	f.FinishDeletions(f.set.Namespace)
 	waits("it is gone, and its replacement is not made yet")
 	f.look("old")
 	f.Expect(f.of("old")).To(HaveLen(3))
@@ -106,7 +106,7 @@ func TestTheSetsOfADeploymentShareMaxInFlightWhateverTheCacheSays(t *testing.T) 
 	})
 	f.fail(f.first["old"][0], v1alpha1.ErrorHealthTimeout)
 	f.fail(f.first["new"][0], v1alpha1.ErrorHealthTimeout)
-	cached = &v1alpha1.MachineList{Items: f.machines()}
+	cached = &v1alpha1.MachineList{Items: f.Machines(f.set.Namespace)}
 	f.look("old")
 	f.Expect(f.of("old")).To(HaveLen(2))
 	f.look("new")
@@ -115,7 +115,7 @@ func TestTheSetsOfADeploymentShareMaxInFlightWhateverTheCacheSays(t *testing.T) 
 
 func TestTheEndOfAReplacementWakesTheOtherSetsOfTheDeployment(t *testing.T) {
 	f := newFamily(t, nil)
-	logic, err := New(Deps{Client: f.direct, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	logic, err := New(Deps{Client: f.Client, Live: f.Client, Recorder: f.Recorder, Agents: f.agents, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	names := func(machine *v1alpha1.Machine) (names []string) {
 		for _, request := range logic.ofMachine(t.Context(), machine) {
@@ -134,9 +134,9 @@ func TestTheEndOfAReplacementWakesTheOtherSetsOfTheDeployment(t *testing.T) {
 // As long as another set has Machines too, more will come or go: already the first ones are told together with them.
 func TestARolloutIsToldInFewEvents(t *testing.T) {
 	f := newFamily(t, nil)
-	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Created 3 machines")), "those of the old set, which was alone")
+	f.Expect(f.Events()).To(ConsistOf(ContainSubstring("Created 3 machines")), "those of the old set, which was alone")
 	f.Expect(f.look("new").RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", tellEvery)), "it will tell if no event wakes it")
 	f.pass(tellEvery)
 	f.look("new")
-	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Created 3 machines")))
+	f.Expect(f.Events()).To(ConsistOf(ContainSubstring("Created 3 machines")))
 }

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler/reconcilertest"
 )
 
@@ -21,32 +20,32 @@ func TestStatusWritesOfASetThatFailFiftyTimesInARow(t *testing.T) {
 			f := newEnv(t, 3, &failing)
 			attempts := 0
 			pass := func(wait time.Duration) {
-				f.clock.SetTime(f.clock.Now().Add(wait))
+				f.Clock.Step(wait)
 				switch attempts++; attempts {
 				case 5:
-					for _, machine := range f.machines() {
-						hubtest.MarkReady(t, f.direct, &machine, true, f.clock.Now())
+					for _, machine := range f.Machines(f.set.Namespace) {
+						f.MarkReady(&machine, true, f.Clock.Now())
 					}
 				case 10:
-					victim := f.machines()[0]
-					f.Expect(f.direct.Delete(t.Context(), &victim)).To(Succeed())
+					victim := f.Machines(f.set.Namespace)[0]
+					f.ExpectDeleted(&victim)
 				case 15:
-					hubtest.FinishDeletions(t, f.direct, f.cluster.Name)
+					f.FinishDeletions(f.cluster.Name)
 				case 20:
-					for _, machine := range f.machines() {
-						hubtest.MarkReady(t, f.direct, &machine, true, f.clock.Now())
+					for _, machine := range f.Machines(f.set.Namespace) {
+						f.MarkReady(&machine, true, f.Clock.Now())
 					}
 				}
-				f.Expect(len(f.machines())).To(BeNumerically("<=", 4), "three, and one that is going")
+				f.Expect(len(f.Machines(f.set.Namespace))).To(BeNumerically("<=", 4), "three, and one that is going")
 			}
-			history := reconcilertest.Drive(t, f.runner, f.set, 0, pass, func() bool { return f.refresh().Status.ReadyReplicas == 3 })
+			history := reconcilertest.Drive(t, f.Runner, f.set, 0, pass, func() bool { return f.refresh().Status.ReadyReplicas == 3 })
 			f.Expect(len(history.At)).To(BeNumerically(">=", reconcilertest.Times))
 			f.Expect(history.Busiest()).To(BeNumerically("<=", 61), "a hot loop: %v", history.At)
 			status := f.refresh().Status
 			f.Expect([]int32{status.Replicas, status.AvailableReplicas}).To(Equal([]int32{3, 3}))
 			f.Expect(status.ObservedGeneration).To(Equal(f.set.Generation))
-			f.Expect(f.condition(v1alpha1.AvailableCondition)).To(HaveField("Status", metav1.ConditionTrue))
-			counts := f.writes.Counts()
+			f.Expect(f.ReadCondition(f.set, v1alpha1.AvailableCondition)).To(HaveField("Status", metav1.ConditionTrue))
+			counts := f.Writes.Counts()
 			f.Expect(counts["create Machine"]).To(Equal(4))
 			f.Expect(counts["delete Machine"]).To(BeZero())
 		})

@@ -222,6 +222,9 @@ func FreeAddress() (string, error) {
 // poll is how often an Eventually asks the API server. Gomega's default of 10 ms keeps it busy with nothing else.
 const poll = 50 * time.Millisecond
 
+// server is the package's control plane.
+var server *Environment
+
 // Main is the body of a TestMain: it runs a package's tests against one API server, started with args, which it stores in environment.
 func Main(m *testing.M, environment **Environment, args ...string) {
 	started, err := Start(context.Background(), args...)
@@ -240,7 +243,7 @@ func run(m *testing.M, environment **Environment, started *Environment, err erro
 		os.Exit(1)
 	}
 	gomega.SetDefaultEventuallyPollingInterval(poll)
-	*environment = started
+	server, *environment = started, started
 	code := m.Run()
 	if err := started.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "stopping the API server:", err)

@@ -1,4 +1,4 @@
-package hubtest_test
+package testenv_test
 
 import (
 	"testing"
@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
@@ -20,8 +19,8 @@ func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
 
 // A test that reads what was before its write proves nothing.
 func TestACachedClientReadsWhatItWrote(t *testing.T) {
-	g := NewWithT(t)
-	c := hubtest.CachedClient(t, environment)
+	g := testenv.NewCachedEnv(t)
+	c := g.Client
 	// both reads the Clusters of a label with the client and from the API server.
 	both := func(label string, more ...client.ListOption) (read, stored *v1alpha1.ClusterList) {
 		read, stored = &v1alpha1.ClusterList{}, &v1alpha1.ClusterList{}
@@ -31,11 +30,11 @@ func TestACachedClientReadsWhatItWrote(t *testing.T) {
 		return read, stored
 	}
 	for range 20 {
-		label := hubtest.Name()
+		label := testenv.Name()
 		for range 3 {
-			cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name(), Labels: map[string]string{"of": label}, Finalizers: []string{"hollowfleet.io/test"}}}
-			hubtest.Create(t, c, cluster)
-			hubtest.SetCondition(t, c, cluster, &cluster.Status.Conditions, v1alpha1.ReadyCondition, metav1.ConditionTrue, "X")
+			cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: testenv.Name(), Labels: map[string]string{"of": label}, Finalizers: []string{"hollowfleet.io/test"}}}
+			g.ExpectApplied(cluster)
+			g.ExpectConditionApplied(cluster, v1alpha1.ReadyCondition, metav1.ConditionTrue, "X")
 		}
 		read, stored := both(label)
 		g.Expect(read.Items).To(Equal(stored.Items))

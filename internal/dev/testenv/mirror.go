@@ -1,4 +1,4 @@
-package hubtest
+package testenv
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package hubtest
+package testenv
 
 import (
 	"context"
@@ -17,12 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
 // Client is a direct client of an administrator. The hub's own namespace is there.
-func Client(t testing.TB, environment *testenv.Environment) client.WithWatch {
+func Client(t testing.TB, environment *Environment) client.WithWatch {
 	t.Helper()
 	c, err := client.NewWithWatch(environment.Config, client.Options{Scheme: scheme.New(), Mapper: environment.Client.RESTMapper()})
 	if err != nil {
@@ -41,7 +40,7 @@ var clients sync.Map
 // CachedClient is Client for tests whose controllers write with it and nobody else does. Like the hub's, it reads the kinds that tests read
 // most from a cache, but a write returns only when the cache has it: it reads nothing as it was before a write of its own. What others
 // write, such as the garbage collector, and what DeleteAllOf deletes, it reads a moment later.
-func CachedClient(t testing.TB, environment *testenv.Environment) client.WithWatch {
+func CachedClient(t testing.TB, environment *Environment) client.WithWatch {
 	t.Helper()
 	made, _ := clients.LoadOrStore(environment, sync.OnceValues(func() (client.WithWatch, error) {
 		return newCachedClient(Client(t, environment), environment)
@@ -53,7 +52,7 @@ func CachedClient(t testing.TB, environment *testenv.Environment) client.WithWat
 	return c
 }
 
-func newCachedClient(direct client.WithWatch, environment *testenv.Environment) (client.WithWatch, error) {
+func newCachedClient(direct client.WithWatch, environment *Environment) (client.WithWatch, error) {
 	cached, err := cache.New(environment.Config, cache.Options{Scheme: scheme.New(), Mapper: environment.Client.RESTMapper()})
 	if err != nil {
 		return nil, err
