@@ -17,6 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
+// What testenv has too.
 var (
 	Client        = testenv.Client
 	CachedClient  = testenv.CachedClient
@@ -28,6 +29,7 @@ var (
 	CPUTime       = testenv.CPUTime
 )
 
+// Writes is that of testenv.
 type Writes = testenv.Writes
 
 // Cluster creates a Cluster that the hub has accepted, with its namespace, as the Cluster controller leaves it.

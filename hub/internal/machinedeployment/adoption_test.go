@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
@@ -29,7 +28,7 @@ func TestAdoptsSetsThatItsSelectorMatches(t *testing.T) {
 			},
 		}
 		set.Spec.Template.Spec.Versions.Kubelet = version
-		hubtest.Create(t, f.direct, set)
+		f.ExpectApplied(set)
 		return set
 	}
 	same := orphan("same", "v1.36.2", map[string]string{"app": "x"})
@@ -46,7 +45,7 @@ func TestAdoptsSetsThatItsSelectorMatches(t *testing.T) {
 		}
 	}
 	f.Expect(owned).To(ConsistOf(same.Name, "other-template"))
-	f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(same), same)).To(Succeed())
+	f.ExpectExists(same)
 	f.Expect(same.Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
 	f.Expect(same.Labels).To(HaveKeyWithValue(v1alpha1.AutoscalerDeploymentNameLabel, "pool"))
 }
@@ -57,18 +56,18 @@ var aware = sync.OnceValue(func() error { return environment.AwareCollector(cont
 // recreate deletes the deployment without its sets, as kubectl delete --cascade=orphan does, and makes another one of the
 // same name.
 func (f *env) recreate(change func(*v1alpha1.MachineDeployment)) {
-	f.t.Helper()
+	f.T.Helper()
 	f.refresh()
 	f.Expect(aware()).To(Succeed())
-	f.Expect(f.direct.Delete(f.t.Context(), f.deployment, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+	f.Expect(f.Client.Delete(f.T.Context(), f.deployment, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
 	f.Eventually(func() bool {
-		return apierrors.IsNotFound(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.deployment), &v1alpha1.MachineDeployment{}))
+		return apierrors.IsNotFound(f.Client.Get(f.T.Context(), client.ObjectKeyFromObject(f.deployment), &v1alpha1.MachineDeployment{}))
 	}).WithTimeout(time.Minute).Should(BeTrue(), "the garbage collector orphans the sets")
 	next := &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.deployment.Namespace, Name: f.deployment.Name}, Spec: *f.deployment.Spec.DeepCopy(),
 	}
 	change(next)
-	hubtest.Create(f.t, f.direct, next)
+	f.ExpectApplied(next)
 	f.deployment = next
 }
 
@@ -95,9 +94,9 @@ func TestRecreatedAfterAnOrphanDeletionRollsOut(t *testing.T) {
 			f := newEnv(t, 2, nil)
 			f.rest()
 			f.recreate(change)
-			f.settle(func() { f.Expect(len(f.machines())).To(BeNumerically("<=", 3), "replicas and surge") })
-			f.Expect(f.machines()).To(And(HaveLen(2), HaveEach(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
-			f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+			f.settle(func() { f.Expect(len(f.Machines(f.cluster.Name))).To(BeNumerically("<=", 3), "replicas and surge") })
+			f.Expect(f.Machines(f.cluster.Name)).To(And(HaveLen(2), HaveEach(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
+			f.Expect(f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
 			for _, set := range f.list() {
 				f.Expect(metav1.IsControlledBy(&set, f.deployment)).To(BeTrue(), "a deletion in the foreground takes set %s with it", set.Name)
 			}
@@ -108,12 +107,12 @@ func TestRecreatedAfterAnOrphanDeletionRollsOut(t *testing.T) {
 		f.rest()
 		f.upgrade("v1.37.1")
 		for range 2 {
-			f.reconcile()
+			f.ExpectReconciled(f.deployment)
 			f.reconcileSets()
 		}
 		f.recreate(func(*v1alpha1.MachineDeployment) {})
-		f.settle(func() { f.Expect(len(f.machines())).To(BeNumerically("<=", 3), "replicas and surge") })
-		f.Expect(f.machines()).To(And(HaveLen(2), HaveEach(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
+		f.settle(func() { f.Expect(len(f.Machines(f.cluster.Name))).To(BeNumerically("<=", 3), "replicas and surge") })
+		f.Expect(f.Machines(f.cluster.Name)).To(And(HaveLen(2), HaveEach(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
 	})
 	t.Run("when its Machines are deleted", func(t *testing.T) {
 		testenv.Long(t)
@@ -124,10 +123,10 @@ func TestRecreatedAfterAnOrphanDeletionRollsOut(t *testing.T) {
 			deployment.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.OnDelete}
 		})
 		f.rest()
-		f.Expect(f.machines()).To(HaveLen(3))
-		f.Expect(f.direct.Delete(t.Context(), new(f.machines()[0]))).To(Succeed())
+		f.Expect(f.Machines(f.cluster.Name)).To(HaveLen(3))
+		f.Expect(f.Client.Delete(t.Context(), new(f.Machines(f.cluster.Name)[0]))).To(Succeed())
 		f.rest()
-		f.Expect(f.machines()).To(And(HaveLen(3), ContainElement(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
+		f.Expect(f.Machines(f.cluster.Name)).To(And(HaveLen(3), ContainElement(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
 	})
 }
 
@@ -143,22 +142,22 @@ func TestRecreatedWithAnotherSelectorRollsOutBesideTheOldSetAndNamesIt(t *testin
 	f.rest()
 	f.Expect(f.refresh().Status.UpdatedReplicas).To(BeEquivalentTo(3))
 	f.Expect(f.deployment.Status.Replicas).To(BeEquivalentTo(3))
-	progressing := f.condition(v1alpha1.ProgressingCondition)
+	progressing := f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition)
 	f.Expect(progressing.Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
 	f.Expect(progressing.Message).To(And(ContainSubstring("MachineSet "+old.Name), ContainSubstring("delete it")))
-	f.Expect(f.machines()).To(HaveLen(6))
+	f.Expect(f.Machines(f.cluster.Name)).To(HaveLen(6))
 	var told []string
-	for _, event := range f.told() {
+	for _, event := range f.Events() {
 		if strings.Contains(event, "LeftBehind") {
 			told = append(told, event)
 		}
 	}
 	f.Expect(told).To(ConsistOf(ContainSubstring(old.Name)), "it is told once")
-	f.Expect(f.direct.Delete(t.Context(), &old)).To(Succeed())
+	f.ExpectDeleted(&old)
 	f.Eventually(func() string {
-		hubtest.FinishDeletions(t, f.direct, f.cluster.Name) // The garbage collector takes its time.
-		f.clock.SetTime(f.clock.Now().Add(time.Minute))
-		f.reconcile()
-		return f.condition(v1alpha1.ProgressingCondition).Message
+		f.FinishDeletions(f.cluster.Name) // The garbage collector takes its time.
+		f.Clock.Step(time.Minute)
+		f.ExpectReconciled(f.deployment)
+		return f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Message
 	}).WithTimeout(time.Minute).Should(BeEmpty())
 }

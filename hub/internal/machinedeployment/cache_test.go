@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -30,11 +30,11 @@ type informer struct {
 }
 
 func (i *informer) sync(f *env) {
-	f.t.Helper()
+	f.T.Helper()
 	in := client.InNamespace(f.cluster.Name)
-	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.deployment), &i.deployment)).To(Succeed())
-	f.Expect(f.direct.List(f.t.Context(), &i.sets, in)).To(Succeed())
-	f.Expect(f.direct.List(f.t.Context(), &i.machines, in)).To(Succeed())
+	f.Expect(f.Client.Get(f.T.Context(), client.ObjectKeyFromObject(f.deployment), &i.deployment)).To(Succeed())
+	f.Expect(f.Client.List(f.T.Context(), &i.sets, in)).To(Succeed())
+	f.Expect(f.Client.List(f.T.Context(), &i.machines, in)).To(Succeed())
 }
 
 func (i *informer) reads() *interceptor.Funcs {
@@ -65,13 +65,13 @@ func TestStaleCachesMakeOneSetPerTemplate(t *testing.T) {
 		cache := &informer{}
 		f := newEnv(t, 2, cache.reads())
 		cache.sync(f)
-		f.reconcile()
+		f.ExpectReconciled(f.deployment)
 		f.reconcileSets()
 		cache.sync(f)
 		f.upgrade("v1.37.0")
-		f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(f.deployment), &cache.deployment)).To(Succeed())
+		f.Expect(f.Client.Get(t.Context(), client.ObjectKeyFromObject(f.deployment), &cache.deployment)).To(Succeed())
 		for range 5 {
-			f.reconcile() // The cache shows neither set nor what happened to the first.
+			f.ExpectReconciled(f.deployment) // The cache shows neither set nor what happened to the first.
 			f.reconcileSets()
 		}
 		f.Expect(f.list()).To(HaveLen(2))
@@ -86,23 +86,23 @@ func TestStaleCachesKeepToTheBudget(t *testing.T) {
 		f := newEnv(t, 3, cache.reads())
 		random := rand.New(rand.NewPCG(1, 2))
 		cache.sync(f)
-		hubs := []reconcile.Reconciler{f.runner, f.hub(cacheOfOther.reads())}
+		hubs := []reconcile.Reconciler{f.Runner, f.hub(cacheOfOther.reads())}
 		caches := []*informer{cache, cacheOfOther}
 		step := func() {
 			turn := random.IntN(len(hubs))
 			if random.IntN(3) == 0 {
 				caches[turn].sync(f)
 			}
-			f.clock.SetTime(f.clock.Now().Add(time.Duration(random.IntN(3)) * time.Second))
-			f.runner = hubs[turn]
-			f.reconcile()
+			f.Clock.Step(time.Duration(random.IntN(3)) * time.Second)
+			f.Runner = hubs[turn]
+			f.ExpectReconciled(f.deployment)
 		}
 		f.settle(func() { cache.sync(f) })
 		cacheOfOther.sync(f)
 		f.upgrade("v1.37.0")
 		rolled := func() bool {
 			sets := f.list()
-			return len(sets) == 2 && *sets[1].Spec.Replicas == 3 && f.available() == 3 && len(f.machines()) == 3
+			return len(sets) == 2 && *sets[1].Spec.Replicas == 3 && f.available() == 3 && len(f.Machines(f.cluster.Name)) == 3
 		}
 		for i := 0; !rolled(); i++ {
 			f.Expect(i).To(BeNumerically("<", 500), "it does not end")
@@ -111,12 +111,12 @@ func TestStaleCachesKeepToTheBudget(t *testing.T) {
 				f.reconcileSets()
 			}
 			if random.IntN(4) == 0 {
-				hubtest.FinishDeletions(t, f.direct, f.cluster.Name)
+				f.FinishDeletions(f.cluster.Name)
 			}
 			if random.IntN(3) == 0 {
 				f.readyOne()
 			}
-			f.Expect(len(f.machines())).To(BeNumerically("<=", 4), "replicas and surge")
+			f.Expect(len(f.Machines(f.cluster.Name))).To(BeNumerically("<=", 4), "replicas and surge")
 			f.Expect(f.available()).To(BeNumerically(">=", 3), "replicas")
 		}
 		f.Expect(f.list()).To(HaveLen(2))
@@ -125,19 +125,19 @@ func TestStaleCachesKeepToTheBudget(t *testing.T) {
 
 // hub is another process with a cache of its own. It knows nothing of what the first one's sets have worked on.
 func (f *env) hub(stale *interceptor.Funcs) reconcile.Reconciler {
-	f.t.Helper()
-	cached := interceptor.NewClient(f.writes.Count(f.direct), *stale)
-	logic, err := New(Deps{Client: cached, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	f.T.Helper()
+	cached := interceptor.NewClient(f.Writes.Count(f.Client), *stale)
+	logic, err := New(Deps{Client: cached, Live: f.Client, Recorder: f.Recorder, Agents: f.agents, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	return reconciler.New(cached, cached, logic)
 }
 
 // readyOne lets one Machine become ready, if one is not.
 func (f *env) readyOne() bool {
-	f.t.Helper()
-	for _, machine := range f.machines() {
+	f.T.Helper()
+	for _, machine := range f.Machines(f.cluster.Name) {
 		if machine.DeletionTimestamp == nil && !meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
-			hubtest.MarkReady(f.t, f.direct, &machine, true, f.clock.Now())
+			f.MarkReady(&machine, true, f.Clock.Now())
 			return true
 		}
 	}
@@ -149,7 +149,7 @@ func TestThousandMachinesAtRestCostNothing(t *testing.T) {
 	cache := &informer{}
 	f := newEnv(t, 1000, cache.reads())
 	cache.sync(f)
-	f.reconcile()
+	f.ExpectReconciled(f.deployment)
 	cache.sync(f)
 	set := &cache.sets.Items[0]
 	set.Status.ObservedGeneration = set.Generation
@@ -161,12 +161,12 @@ func TestThousandMachinesAtRestCostNothing(t *testing.T) {
 		meta.SetStatusCondition(&machine.Status.Conditions, metav1.Condition{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionTrue})
 		cache.machines.Items = append(cache.machines.Items, machine)
 	}
-	f.reconcile() // Writes the status.
-	f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(f.deployment), &cache.deployment)).To(Succeed())
+	f.ExpectReconciled(f.deployment) // Writes the status.
+	f.Expect(f.Client.Get(t.Context(), client.ObjectKeyFromObject(f.deployment), &cache.deployment)).To(Succeed())
 	f.Expect(cache.deployment.Status.AvailableReplicas).To(BeEquivalentTo(1000))
 
 	reads := 0
-	live := interceptor.NewClient(f.direct, interceptor.Funcs{
+	live := interceptor.NewClient(f.Client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			reads++
 			return c.Get(ctx, key, object, options...)
@@ -176,23 +176,23 @@ func TestThousandMachinesAtRestCostNothing(t *testing.T) {
 			return c.List(ctx, list, options...)
 		},
 	})
-	cached := interceptor.NewClient(f.writes.Count(f.direct), *cache.reads())
-	logic, err := New(Deps{Client: cached, Live: live, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	cached := interceptor.NewClient(f.Writes.Count(f.Client), *cache.reads())
+	logic, err := New(Deps{Client: cached, Live: live, Recorder: f.Recorder, Agents: f.agents, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.runner = reconciler.New(cached, cached, logic)
-	f.writes.Counts()
+	f.Runner = reconciler.New(cached, cached, logic)
+	f.Writes.Counts()
 	for range 3 {
-		f.clock.SetTime(f.clock.Now().Add(time.Hour))
-		f.reconcile()
+		f.Clock.Step(time.Hour)
+		f.ExpectReconciled(f.deployment)
 	}
-	f.Expect(f.writes.Counts()).To(BeEmpty())
+	f.Expect(f.Writes.Counts()).To(BeEmpty())
 	f.Expect(reads).To(BeZero(), "live reads")
 }
 
 // recorder counts the writes that events cost: equal ones are one event, written when it comes and once more when
 // it comes again.
 type recorder struct {
-	writes *hubtest.Writes
+	writes *testenv.Writes
 	seen   map[string]int
 }
 
@@ -244,14 +244,14 @@ func rollWithEightWrites(t *testing.T, surge string) {
 	f.readyAll()
 	f.rest()
 	f.counting()
-	f.writes.Counts()
+	f.Writes.Counts()
 	f.upgrade("v1.37.0")
 	for i := 0; ; i++ {
 		f.Expect(i).To(BeNumerically("<", 500), "it does not end")
-		f.clock.SetTime(f.clock.Now().Add(200 * time.Millisecond))
-		f.reconcile()
+		f.Clock.Step(200 * time.Millisecond)
+		f.ExpectReconciled(f.deployment)
 		f.reconcileSets()
-		f.reconcile()
+		f.ExpectReconciled(f.deployment)
 		// One Machine comes up and one goes at a time, so that each could be answered by a step of its own.
 		came := f.readyOne()
 		gone := f.finishOne()
@@ -259,7 +259,7 @@ func rollWithEightWrites(t *testing.T, surge string) {
 			break
 		}
 	}
-	counts := f.writes.Counts()
+	counts := f.Writes.Counts()
 	total := 0
 	for _, count := range counts {
 		total += count
@@ -271,14 +271,14 @@ func rollWithEightWrites(t *testing.T, surge string) {
 
 // counting counts the writes of both controllers, their events included.
 func (f *env) counting() {
-	f.t.Helper()
-	counted := f.writes.Count(f.direct)
-	told := &recorder{writes: &f.writes, seen: map[string]int{}}
-	worked := machineset.NewSets(f.clock)
-	logic, err := New(Deps{Client: counted, Live: f.direct, Recorder: told, Agents: f.agents, Sets: worked, Clock: f.clock})
+	f.T.Helper()
+	counted := f.Writes.Count(f.Client)
+	told := &recorder{writes: &f.Writes, seen: map[string]int{}}
+	worked := machineset.NewSets(f.Clock)
+	logic, err := New(Deps{Client: counted, Live: f.Client, Recorder: told, Agents: f.agents, Sets: worked, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.runner = reconciler.New(counted, counted, logic)
-	sets, err := machineset.New(machineset.Deps{Client: counted, Live: f.direct, Recorder: told, Agents: f.agents, Sets: worked, Clock: f.clock})
+	f.Runner = reconciler.New(counted, counted, logic)
+	sets, err := machineset.New(machineset.Deps{Client: counted, Live: f.Client, Recorder: told, Agents: f.agents, Sets: worked, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.sets = reconciler.New(counted, counted, sets)
 }
@@ -290,14 +290,14 @@ func (f *env) readyAll() {
 
 // finishOne lets one Machine go that is being deleted.
 func (f *env) finishOne() bool {
-	f.t.Helper()
-	for _, machine := range f.machines() {
+	f.T.Helper()
+	for _, machine := range f.Machines(f.cluster.Name) {
 		if machine.DeletionTimestamp == nil {
 			continue
 		}
 		before := machine.DeepCopy()
 		machine.Finalizers = nil
-		f.Expect(client.IgnoreNotFound(f.direct.Patch(f.t.Context(), &machine, client.MergeFrom(before)))).To(Succeed())
+		f.Expect(client.IgnoreNotFound(f.Client.Patch(f.T.Context(), &machine, client.MergeFrom(before)))).To(Succeed())
 		return true
 	}
 	return false

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
 func TestBlindCacheNeverMakesASecondSet(t *testing.T) {
@@ -21,25 +20,25 @@ func TestBlindCacheNeverMakesASecondSet(t *testing.T) {
 	}}
 	f := newEnv(t, 2, blind)
 	for range 4 {
-		f.reconcile()
-		f.clock.SetTime(f.clock.Now().Add(time.Minute))
+		f.ExpectReconciled(f.deployment)
+		f.Clock.Step(time.Minute)
 	}
 	f.Expect(f.list()).To(HaveLen(1))
-	f.Expect(f.writes.Counts()).To(HaveKeyWithValue("create MachineSet", 1))
+	f.Expect(f.Writes.Counts()).To(HaveKeyWithValue("create MachineSet", 1))
 	f.Expect(f.refresh().Status.CollisionCount).To(BeNil())
 }
 
 // Even if the live read misses the set, the name keeps it from being made twice.
 func TestSetThatAppearsMeanwhileIsNoCollision(t *testing.T) {
 	f := newEnv(t, 2, nil)
-	f.reconcile()
+	f.ExpectReconciled(f.deployment)
 	made := f.list()
-	now := f.clock.Now()
-	logic, err := New(Deps{Client: f.direct, Live: interceptor.NewClient(f.direct, interceptor.Funcs{
+	now := f.Clock.Now()
+	logic, err := New(Deps{Client: f.Client, Live: interceptor.NewClient(f.Client, interceptor.Funcs{
 		List: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
 			return nil
 		},
-	}), Recorder: f.events, Agents: f.agents, Clock: testclock.NewFakePassiveClock(now)})
+	}), Recorder: f.Recorder, Agents: f.agents, Clock: testclock.NewFakePassiveClock(now)})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(logic.act(t.Context(), f.refresh(), &scope{}, nil)).To(Succeed())
 	f.Expect(f.list()).To(Equal(made))
@@ -48,15 +47,15 @@ func TestSetThatAppearsMeanwhileIsNoCollision(t *testing.T) {
 
 func TestTakesAnotherNameWhenTheHashCollides(t *testing.T) {
 	f := newEnv(t, 1, nil)
-	f.reconcile()
+	f.ExpectReconciled(f.deployment)
 	first := f.list()[0]
-	f.Expect(f.direct.Delete(t.Context(), &first)).To(Succeed())
+	f.ExpectDeleted(&first)
 	foreign := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: first.Namespace, Name: first.Name}, Spec: *first.Spec.DeepCopy()}
 	foreign.Spec.Template.Spec.Versions.Kubelet = "v1.20.0"
-	hubtest.Create(t, f.direct, foreign)
-	f.reconcile()
+	f.ExpectApplied(foreign)
+	f.ExpectReconciled(f.deployment)
 	f.Expect(f.refresh().Status.CollisionCount).To(HaveValue(BeEquivalentTo(1)))
-	f.reconcile()
+	f.ExpectReconciled(f.deployment)
 	var names []string
 	for _, set := range f.list() {
 		if metav1.IsControlledBy(&set, f.deployment) {

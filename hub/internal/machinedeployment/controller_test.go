@@ -13,14 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
-	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -32,16 +30,10 @@ func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
 
 // env is both controllers, and a deployment in a cluster of its own.
 type env struct {
-	*WithT
-	t          *testing.T
-	direct     client.WithWatch
+	*testenv.Env
 	cluster    *v1alpha1.Cluster
 	deployment *v1alpha1.MachineDeployment
-	clock      *testclock.FakePassiveClock
 	agents     *freeze.Agents
-	events     *events.FakeRecorder
-	writes     hubtest.Writes
-	runner     reconcile.Reconciler
 	sets       reconcile.Reconciler
 	snapshots  *machineset.Snapshots
 	// tracers, if not nil, makes spans of the controllers that are made next.
@@ -50,20 +42,19 @@ type env struct {
 
 func newEnv(t *testing.T, replicas int32, stale *interceptor.Funcs) *env {
 	t.Helper()
-	hubtest.RunInParallel(t)
-	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.CachedClient(t, environment), events: events.NewFakeRecorder(1000), agents: &freeze.Agents{}}
-	f.cluster = hubtest.Cluster(t, f.direct)
-	f.clock = testclock.NewFakePassiveClock(time.Now())
+	testenv.RunInParallel(t)
+	f := &env{Env: testenv.NewCachedEnv(t), agents: &freeze.Agents{}}
+	f.cluster = f.AcceptedCluster()
 	labels := map[string]string{"app": "x"}
 	f.deployment = &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: "pool"},
 		Spec: v1alpha1.MachineDeploymentSpec{
 			ClusterName: f.cluster.Name, Replicas: &replicas,
-			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: testenv.Template(labels),
 		},
 	}
-	hubtest.Create(t, f.direct, f.deployment)
-	cached := f.writes.Count(f.direct)
+	f.ExpectApplied(f.deployment)
+	cached := f.Writes.Count(f.Client)
 	if stale != nil {
 		cached = interceptor.NewClient(cached, *stale)
 	}
@@ -73,56 +64,50 @@ func newEnv(t *testing.T, replicas int32, stale *interceptor.Funcs) *env {
 
 // control makes controllers that remember nothing. That of MachineSets has no cache.
 func (f *env) control(cached client.WithWatch) {
-	f.t.Helper()
-	worked := machineset.NewSets(f.clock)
+	f.T.Helper()
+	worked := machineset.NewSets(f.Clock)
 	f.snapshots = machineset.NewSnapshots()
 	logic, err := New(Deps{
-		Client: cached, Live: f.direct, Recorder: f.events, Agents: f.agents, Sets: worked, Snapshots: f.snapshots, Clock: f.clock, Tracing: f.tracers,
+		Client: cached, Live: f.Client, Recorder: f.Recorder, Agents: f.agents, Sets: worked, Snapshots: f.snapshots, Clock: f.Clock, Tracing: f.tracers,
 	})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.runner = reconciler.New(cached, cached, logic)
+	f.Runner = reconciler.New(cached, cached, logic)
 	sets, err := machineset.New(machineset.Deps{
-		Client: f.direct, Live: f.direct, Recorder: events.NewFakeRecorder(1000), Agents: f.agents, Sets: worked, Snapshots: f.snapshots, Clock: f.clock, Tracing: f.tracers,
+		Client: f.Client, Live: f.Client, Recorder: events.NewFakeRecorder(1000), Agents: f.agents, Sets: worked, Snapshots: f.snapshots, Clock: f.Clock, Tracing: f.tracers,
 	})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.sets = reconciler.New(f.direct, f.direct, sets)
-}
-
-func (f *env) reconcile() {
-	f.t.Helper()
-	_, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)})
-	f.Expect(err).NotTo(HaveOccurred())
+	f.sets = reconciler.New(f.Client, f.Client, sets)
 }
 
 // reconcileSets lets the MachineSet controller work on every set.
 func (f *env) reconcileSets() {
-	f.t.Helper()
+	f.T.Helper()
 	for _, set := range f.list() {
-		_, err := f.sets.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&set)})
+		_, err := f.sets.Reconcile(f.T.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&set)})
 		f.Expect(err).NotTo(HaveOccurred())
 	}
 }
 
 // list returns the sets of the namespace by revision.
 func (f *env) list() []v1alpha1.MachineSet {
-	f.t.Helper()
+	f.T.Helper()
 	list := &v1alpha1.MachineSetList{}
-	f.Expect(f.direct.List(f.t.Context(), list, client.InNamespace(f.cluster.Name))).To(Succeed())
+	f.Expect(f.Client.List(f.T.Context(), list, client.InNamespace(f.cluster.Name))).To(Succeed())
 	slices.SortFunc(list.Items, func(a, b v1alpha1.MachineSet) int { return cmp.Compare(revisionOf(&a), revisionOf(&b)) })
 	return list.Items
 }
 
 func (f *env) refresh() *v1alpha1.MachineDeployment {
-	f.t.Helper()
-	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.deployment), f.deployment)).To(Succeed())
+	f.T.Helper()
+	f.ExpectExists(f.deployment)
 	return f.deployment
 }
 
 func (f *env) update(change func(*v1alpha1.MachineDeployment)) {
-	f.t.Helper()
+	f.T.Helper()
 	f.refresh()
 	change(f.deployment)
-	f.Expect(f.direct.Update(f.t.Context(), f.deployment)).To(Succeed())
+	f.ExpectApplied(f.deployment)
 }
 
 // rollingBy is a rolling update of that surge.
@@ -132,18 +117,8 @@ func rollingBy(surge string) v1alpha1.MachineDeploymentStrategy {
 }
 
 func (f *env) upgrade(version string) {
-	f.t.Helper()
+	f.T.Helper()
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Template.Spec.Versions.Kubelet = version })
-}
-
-func (f *env) condition(kind string) *metav1.Condition {
-	f.t.Helper()
-	return meta.FindStatusCondition(f.refresh().Status.Conditions, kind)
-}
-
-func (f *env) machines() []v1alpha1.Machine {
-	f.t.Helper()
-	return hubtest.Machines(f.t, f.direct, f.cluster.Name)
 }
 
 func (f *env) replicasOf(sets []v1alpha1.MachineSet) []int32 {
@@ -157,28 +132,28 @@ func (f *env) replicasOf(sets []v1alpha1.MachineSet) []int32 {
 // rest runs both controllers and the agent's part until nothing is written any more. All Machines become ready at once, which
 // takes the fewest steps.
 func (f *env) rest() {
-	f.t.Helper()
+	f.T.Helper()
 	f.run(func() {}, true)
 }
 
 // settle is like rest, and calls check after each step. Machines become ready one at a time: the rollout has to wait for each.
 func (f *env) settle(check func()) {
-	f.t.Helper()
+	f.T.Helper()
 	f.run(check, false)
 }
 
 func (f *env) run(check func(), readyTogether bool) {
-	f.t.Helper()
+	f.T.Helper()
 	for range 100 {
-		f.clock.SetTime(f.clock.Now().Add(reconciler.LongestStatusInterval))
-		f.reconcile()
+		f.Clock.Step(reconciler.LongestStatusInterval)
+		f.ExpectReconciled(f.deployment)
 		check()
 		f.reconcileSets()
 		check()
-		busy := hubtest.FinishDeletions(f.t, f.direct, f.cluster.Name) > 0
-		for _, machine := range f.machines() {
+		busy := f.FinishDeletions(f.cluster.Name) > 0
+		for _, machine := range f.Machines(f.cluster.Name) {
 			if !meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
-				hubtest.MarkReady(f.t, f.direct, &machine, true, f.clock.Now().Add(-time.Second))
+				f.MarkReady(&machine, true, f.Clock.Now().Add(-time.Second))
 				busy = true
 				if !readyTogether {
 					break
@@ -186,17 +161,17 @@ func (f *env) run(check func(), readyTogether bool) {
 			}
 		}
 		check()
-		if !busy && f.writes.Total() == 0 {
+		if !busy && f.Writes.Total() == 0 {
 			return
 		}
 	}
-	f.t.Fatal("does not come to rest")
+	f.T.Fatal("does not come to rest")
 }
 
 // Claim: MachineDeployments create, scale and adopt sets. Broken: sets without owner are never adopted. Also: TestAdoptsSetsThatItsSelectorMatches; hub TestHubRollsOutScalesAndFreezes.
 func TestCreatesItsSetAndThenRests(t *testing.T) {
 	f := newEnv(t, 2, nil)
-	f.reconcile()
+	f.ExpectReconciled(f.deployment)
 	sets := f.list()
 	f.Expect(sets).To(HaveLen(1))
 	set := sets[0]
@@ -223,19 +198,19 @@ func TestCreatesItsSetAndThenRests(t *testing.T) {
 	f.Expect(status.AvailableReplicas).To(BeEquivalentTo(2))
 	f.Expect(status.UnavailableReplicas).To(BeZero())
 	f.Expect(status.Selector).To(Equal("app=x"))
-	f.Expect(f.condition(v1alpha1.AvailableCondition).Status).To(Equal(metav1.ConditionTrue))
-	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+	f.Expect(f.ReadCondition(f.deployment, v1alpha1.AvailableCondition).Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
 	for _, condition := range status.Conditions {
 		f.Expect(condition.ObservedGeneration).To(Equal(f.deployment.Generation), condition.Type)
 	}
-	for _, machine := range f.machines() {
+	for _, machine := range f.Machines(f.cluster.Name) {
 		f.Expect(machine.Labels).To(HaveKeyWithValue(v1alpha1.MachineDeploymentNameLabel, "pool"))
 	}
 	for range 3 {
-		f.clock.SetTime(f.clock.Now().Add(time.Minute))
-		f.reconcile()
+		f.Clock.Step(time.Minute)
+		f.ExpectReconciled(f.deployment)
 	}
-	f.Expect(f.writes.Counts()).To(BeEmpty(), "a deployment at rest was written")
+	f.Expect(f.Writes.Counts()).To(BeEmpty(), "a deployment at rest was written")
 }
 
 func TestRollsOutWithinItsBudget(t *testing.T) {
@@ -248,7 +223,7 @@ func TestRollsOutWithinItsBudget(t *testing.T) {
 	f.upgrade("v1.37.0")
 	f.settle(func() {
 		available := 0
-		machines := f.machines()
+		machines := f.Machines(f.cluster.Name)
 		f.Expect(len(machines)).To(BeNumerically("<=", 5), "replicas and surge")
 		for _, machine := range machines {
 			if machine.DeletionTimestamp == nil && meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
@@ -259,7 +234,7 @@ func TestRollsOutWithinItsBudget(t *testing.T) {
 	})
 	sets := f.list()
 	f.Expect(f.replicasOf(sets)).To(Equal([]int32{0, 4}))
-	for _, machine := range f.machines() {
+	for _, machine := range f.Machines(f.cluster.Name) {
 		f.Expect(machine.Spec.Versions.Kubelet).To(Equal("v1.37.0"))
 	}
 	f.Expect(f.refresh().Annotations).To(HaveKeyWithValue(v1alpha1.RevisionAnnotation, "2"))
@@ -292,16 +267,16 @@ func TestMachinesOfADeletedSetTakeUpRoom(t *testing.T) {
 	f := newEnv(t, 3, nil)
 	f.rest()
 	set := f.list()[0]
-	f.Expect(f.direct.Delete(t.Context(), &set)).To(Succeed())
-	f.reconcile()
+	f.ExpectDeleted(&set)
+	f.ExpectReconciled(f.deployment)
 	f.reconcileSets()
-	f.Expect(len(f.machines())).To(BeNumerically("<=", 4), "replicas and surge")
-	f.settle(func() { f.Expect(len(f.machines())).To(BeNumerically("<=", 4)) })
+	f.Expect(len(f.Machines(f.cluster.Name))).To(BeNumerically("<=", 4), "replicas and surge")
+	f.settle(func() { f.Expect(len(f.Machines(f.cluster.Name))).To(BeNumerically("<=", 4)) })
 	f.Eventually(func() []v1alpha1.Machine {
-		hubtest.FinishDeletions(t, f.direct, f.cluster.Name) // The garbage collector takes its time.
-		f.reconcile()
+		f.FinishDeletions(f.cluster.Name) // The garbage collector takes its time.
+		f.ExpectReconciled(f.deployment)
 		f.reconcileSets()
-		return f.machines()
+		return f.Machines(f.cluster.Name)
 	}).WithTimeout(time.Minute).Should(And(HaveLen(3), HaveEach(HaveField("OwnerReferences", Not(ContainElement(HaveField("UID", set.UID)))))))
 }
 
@@ -315,7 +290,7 @@ func TestPausedDeploymentScalesAndReplacesNothing(t *testing.T) {
 	})
 	f.rest()
 	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{3}))
-	progressing := f.condition(v1alpha1.ProgressingCondition)
+	progressing := f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition)
 	f.Expect(progressing.Status).To(Equal(metav1.ConditionUnknown))
 	f.Expect(progressing.Reason).To(Equal(v1alpha1.ReasonPaused))
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Paused = false })
@@ -330,7 +305,7 @@ func TestSetChangedMeanwhileIsLeftAlone(t *testing.T) {
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(5)) })
 	raced := false
 	set := f.list()[0]
-	racing := interceptor.NewClient(f.direct, interceptor.Funcs{
+	racing := interceptor.NewClient(f.Client, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if _, ok := object.(*v1alpha1.MachineSet); ok && !raced {
 				raced = true
@@ -340,7 +315,7 @@ func TestSetChangedMeanwhileIsLeftAlone(t *testing.T) {
 			return c.Patch(ctx, object, patch, options...)
 		},
 	})
-	logic, err := New(Deps{Client: racing, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	logic, err := New(Deps{Client: racing, Live: f.Client, Recorder: f.Recorder, Agents: f.agents, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	runner := reconciler.New(racing, racing, logic)
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)}
@@ -355,11 +330,11 @@ func TestSetChangedMeanwhileIsLeftAlone(t *testing.T) {
 
 func TestFailureOfASetIsTheDeploymentsToo(t *testing.T) {
 	f := newEnv(t, 1, nil)
-	f.reconcile()
+	f.ExpectReconciled(f.deployment)
 	set := f.list()[0]
-	hubtest.SetCondition(t, f.direct, &set, &set.Status.Conditions, v1alpha1.ReplicaFailureCondition, metav1.ConditionTrue, v1alpha1.ReasonCreateFailed)
-	f.reconcile()
-	failure := f.condition(v1alpha1.ReplicaFailureCondition)
+	f.ExpectConditionApplied(&set, v1alpha1.ReplicaFailureCondition, metav1.ConditionTrue, v1alpha1.ReasonCreateFailed)
+	f.ExpectReconciled(f.deployment)
+	failure := f.ReadCondition(f.deployment, v1alpha1.ReplicaFailureCondition)
 	f.Expect(failure.Status).To(Equal(metav1.ConditionTrue))
 	f.Expect(failure.Reason).To(Equal(v1alpha1.ReasonCreateFailed))
 	f.Expect(failure.Message).To(ContainSubstring(set.Name))

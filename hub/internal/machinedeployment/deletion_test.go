@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
 	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -19,9 +18,9 @@ import (
 
 // changing is a controller that is about to delete a Machine when change is called with it, once.
 func (f *env) changing(change func(*v1alpha1.Machine)) *Controller {
-	f.t.Helper()
+	f.T.Helper()
 	done := false
-	c := interceptor.NewClient(f.direct, interceptor.Funcs{
+	c := interceptor.NewClient(f.Client, interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 			if _, ok := object.(*v1alpha1.Machine); ok && !done {
 				done = true
@@ -32,9 +31,9 @@ func (f *env) changing(change func(*v1alpha1.Machine)) *Controller {
 			return c.Delete(ctx, object, options...)
 		},
 	})
-	logic, err := New(Deps{Client: c, Live: f.direct, Recorder: f.events, Agents: f.agents, Snapshots: f.snapshots, Clock: f.clock})
+	logic, err := New(Deps{Client: c, Live: f.Client, Recorder: f.Recorder, Agents: f.agents, Snapshots: f.snapshots, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.runner = reconciler.New(c, c, logic)
+	f.Runner = reconciler.New(c, c, logic)
 	return logic
 }
 
@@ -52,15 +51,15 @@ func TestAMachineThatCouldNotBeUpdatedInPlaceAndHasChangedSinceIsNotReplaced(t *
 				machine.Status.Conditions[i].Status, machine.Status.Conditions[i].Reason = metav1.ConditionTrue, v1alpha1.ReasonUpToDate
 			}
 		}
-		f.Expect(f.direct.Status().Update(t.Context(), machine)).To(Succeed())
+		f.ExpectStatusApplied(machine)
 	})
-	f.told()
-	result, err := f.runner.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)})
+	f.Events()
+	result, err := f.Runner.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(reached).To(BeTrue())
 	f.Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", outcome.ConflictRetry)))
-	f.Expect(f.told()).NotTo(ContainElement(Or(HavePrefix("Warning"), ContainSubstring("Deleted Machine"))))
-	f.Expect(f.condition(v1alpha1.ReplicaFailureCondition).Status).To(Equal(metav1.ConditionFalse))
+	f.Expect(f.Events()).NotTo(ContainElement(Or(HavePrefix("Warning"), ContainSubstring("Deleted Machine"))))
+	f.Expect(f.ReadCondition(f.deployment, v1alpha1.ReplicaFailureCondition).Status).To(Equal(metav1.ConditionFalse))
 	f.roll(fine, func() {})
 	f.Expect(f.uids()).To(Equal(before), "its provider could update it after all")
 }
@@ -68,12 +67,12 @@ func TestAMachineThatCouldNotBeUpdatedInPlaceAndHasChangedSinceIsNotReplaced(t *
 func TestAMachineThatHasBecomeReadySinceItWasChosenKeepsItsPlace(t *testing.T) {
 	f := newEnv(t, 2, nil)
 	f.rest()
-	machines := f.machines()
-	hubtest.MarkReady(t, f.direct, &machines[0], false, f.clock.Now())
-	logic := f.changing(func(machine *v1alpha1.Machine) { hubtest.MarkReady(t, f.direct, machine, true, f.clock.Now()) })
-	s, _, err := logic.observeLive(t.Context(), f.refresh(), &scope{}, nil, f.clock.Now())
+	machines := f.Machines(f.cluster.Name)
+	f.MarkReady(&machines[0], false, f.Clock.Now())
+	logic := f.changing(func(machine *v1alpha1.Machine) { f.MarkReady(machine, true, f.Clock.Now()) })
+	s, _, err := logic.observeLive(t.Context(), f.refresh(), &scope{}, nil, f.Clock.Now())
 	f.Expect(err).NotTo(HaveOccurred())
-	f.told()
+	f.Events()
 	remove := func(s *scope) error {
 		for _, machine := range s.machines[s.sets[0].UID].facts {
 			if machine.Name == machines[0].Name {
@@ -83,13 +82,13 @@ func TestAMachineThatHasBecomeReadySinceItWasChosenKeepsItsPlace(t *testing.T) {
 		return nil
 	}
 	f.Expect(remove(s)).To(Satisfy(func(err error) bool { return err != nil }))
-	f.Expect(f.told()).To(BeEmpty())
+	f.Expect(f.Events()).To(BeEmpty())
 	f.rest()
-	f.Expect(f.machines()).To(HaveLen(2))
-	f.Expect(f.machines()).To(HaveEach(HaveField("DeletionTimestamp", BeNil())))
+	f.Expect(f.Machines(f.cluster.Name)).To(HaveLen(2))
+	f.Expect(f.Machines(f.cluster.Name)).To(HaveEach(HaveField("DeletionTimestamp", BeNil())))
 	f.Expect(f.list()[0].Annotations).NotTo(HaveKey(v1alpha1.TransferAnnotation), "its set is unlocked with as many replicas as before")
 	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{2}))
-	wait, refused := logic.refused.Wait(f.deployment.UID, f.clock.Now())
+	wait, refused := logic.refused.Wait(f.deployment.UID, f.Clock.Now())
 	f.Expect(wait).To(BeZero(), "a conflict puts the next attempt off no further")
 	f.Expect(refused).NotTo(HaveOccurred())
 }

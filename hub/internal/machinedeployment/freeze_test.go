@@ -17,7 +17,6 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -35,10 +34,10 @@ func TestFrozenDeploymentDoesNothingButReport(t *testing.T) {
 			})
 		}, v1alpha1.ReasonManualFreeze},
 		"because the agent is silent": {func(f *env) {
-			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
+			f.ExpectConditionApplied(f.cluster, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
 		}, v1alpha1.ReasonAgentSilent},
 		"because the cluster is gone": {func(f *env) {
-			f.Expect(f.direct.Delete(f.t.Context(), f.cluster)).To(Succeed())
+			f.ExpectDeleted(f.cluster)
 		}, v1alpha1.ReasonClusterNotFound},
 	}
 	for name, test := range tests {
@@ -54,10 +53,10 @@ func TestFrozenDeploymentDoesNothingButReport(t *testing.T) {
 				deployment.Spec.RevisionHistoryLimit = new(int32(0))
 				deployment.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
 			})
-			f.reconcile()
-			f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch MachineDeployment": 1, "patch MachineDeployment/status": 1}))
+			f.ExpectReconciled(f.deployment)
+			f.Expect(f.Writes.Counts()).To(Equal(map[string]int{"patch MachineDeployment": 1, "patch MachineDeployment/status": 1}))
 			f.Expect(f.refresh().Labels).To(HaveKeyWithValue(v1alpha1.FrozenLabel, test.reason))
-			frozen := f.condition(v1alpha1.FrozenCondition)
+			frozen := f.ReadCondition(f.deployment, v1alpha1.FrozenCondition)
 			f.Expect(frozen.Status).To(Equal(metav1.ConditionTrue))
 			f.Expect(frozen.Reason).To(Equal(test.reason))
 			f.Expect(f.deployment.Status.ObservedGeneration).To(Equal(f.deployment.Generation))
@@ -68,12 +67,12 @@ func TestFrozenDeploymentDoesNothingButReport(t *testing.T) {
 
 // restartSets replaces the MachineSet controller by that of another process.
 func (f *env) restartSets() {
-	f.t.Helper()
+	f.T.Helper()
 	sets, err := machineset.New(machineset.Deps{
-		Client: f.direct, Live: f.direct, Recorder: events.NewFakeRecorder(1000), Agents: f.agents, Clock: f.clock,
+		Client: f.Client, Live: f.Client, Recorder: events.NewFakeRecorder(1000), Agents: f.agents, Clock: f.Clock,
 	})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.sets = reconciler.New(f.direct, f.direct, sets)
+	f.sets = reconciler.New(f.Client, f.Client, sets)
 }
 
 // A rollout waits for the soak of its new Machine. A freeze of two hours amid that is no part of it: after the thaw the
@@ -81,16 +80,16 @@ func (f *env) restartSets() {
 func TestNothingBecomesAvailableWhileTheClusterIsFrozen(t *testing.T) {
 	f := newEnv(t, 2, nil)
 	f.rest()
-	f.clock.SetTime(f.clock.Now().Truncate(time.Second).Add(5 * time.Minute))
+	f.Clock.SetTime(f.Clock.Now().Truncate(time.Second).Add(5 * time.Minute))
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
 		deployment.Spec.MinReadySeconds = 300
 		deployment.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
 	})
-	f.reconcile()
+	f.ExpectReconciled(f.deployment)
 	f.reconcileSets()
-	for _, machine := range f.machines() {
+	for _, machine := range f.Machines(f.cluster.Name) {
 		if !meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
-			hubtest.MarkReady(t, f.direct, &machine, true, f.clock.Now())
+			f.MarkReady(&machine, true, f.Clock.Now())
 		}
 	}
 	// listRelated lets both controllers work, and returns when the deployment wants to be asked again at the latest.
@@ -98,12 +97,12 @@ func TestNothingBecomesAvailableWhileTheClusterIsFrozen(t *testing.T) {
 		t.Helper()
 		var next time.Duration
 		for range 3 {
-			result, err := f.runner.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)})
+			result, err := f.Runner.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)})
 			f.Expect(err).NotTo(HaveOccurred())
 			next = result.RequeueAfter
 			f.reconcileSets()
 		}
-		for _, machine := range f.machines() {
+		for _, machine := range f.Machines(f.cluster.Name) {
 			if machine.DeletionTimestamp != nil {
 				going--
 			}
@@ -120,42 +119,46 @@ func TestNothingBecomesAvailableWhileTheClusterIsFrozen(t *testing.T) {
 		f.Expect(sum).To(BeEquivalentTo(2))
 		f.Expect(f.refresh().Status.AvailableReplicas).To(Equal(sum), "the sets and their deployment count by the same clock")
 	}
-	f.clock.SetTime(f.clock.Now().Add(100 * time.Second))
+	f.Clock.Step(100 * time.Second)
 	look(0)
-	hubtest.Freeze(t, f.direct, f.cluster, freeze.Verdict{Frozen: true, Reason: v1alpha1.ReasonAgentSilent}, f.clock.Now())
+	freeze.RecordOnCluster(f.cluster, freeze.Verdict{Frozen: true, Reason: v1alpha1.ReasonAgentSilent}, f.Clock.Now())
+	f.ExpectStatusApplied(f.cluster)
 	look(0)
-	f.clock.SetTime(f.clock.Now().Add(2 * time.Hour))
+	f.Clock.Step(2 * time.Hour)
 	f.Expect(look(0)).To(BeZero(), "there is nothing to wake for before the freeze ended")
 	agree()
-	hubtest.Freeze(t, f.direct, f.cluster, freeze.Verdict{}, f.clock.Now())
+	freeze.RecordOnCluster(f.cluster, freeze.Verdict{}, f.Clock.Now())
+	f.ExpectStatusApplied(f.cluster)
 	look(0)
 	agree()
 	f.restart()
 	f.restartSets()
 	f.Expect(look(0)).To(BeNumerically("<=", 200*time.Second))
-	f.clock.SetTime(f.clock.Now().Add(199 * time.Second))
+	f.Clock.Step(199 * time.Second)
 	f.Expect(look(0)).To(BeNumerically("<=", time.Second))
-	f.clock.SetTime(f.clock.Now().Add(time.Second))
+	f.Clock.Step(time.Second)
 	look(1)
-	f.Expect(f.condition(v1alpha1.ProgressingCondition).Status).To(Equal(metav1.ConditionTrue), "the deadline has stood too")
+	f.Expect(f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Status).To(Equal(metav1.ConditionTrue), "the deadline has stood too")
 }
 
 // What was decided by the clock of the Machines is carried out by it: by the time of day, the one that was picked because
 // it is not available would be by now.
 func TestAMachineThatServesTheRestOfItsTimeIsMovedFirst(t *testing.T) {
 	f := inPlace(t, 2, func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.MinReadySeconds = 300 })
-	f.clock.SetTime(f.clock.Now().Truncate(time.Second).Add(5 * time.Minute))
-	late := f.machines()[1]
-	hubtest.MarkReady(t, f.direct, &late, true, f.clock.Now())
-	hubtest.Freeze(t, f.direct, f.cluster, freeze.Verdict{Frozen: true, Reason: v1alpha1.ReasonAgentSilent}, f.clock.Now())
-	f.clock.SetTime(f.clock.Now().Add(2 * time.Hour))
-	hubtest.Freeze(t, f.direct, f.cluster, freeze.Verdict{}, f.clock.Now())
+	f.Clock.SetTime(f.Clock.Now().Truncate(time.Second).Add(5 * time.Minute))
+	late := f.Machines(f.cluster.Name)[1]
+	f.MarkReady(&late, true, f.Clock.Now())
+	freeze.RecordOnCluster(f.cluster, freeze.Verdict{Frozen: true, Reason: v1alpha1.ReasonAgentSilent}, f.Clock.Now())
+	f.ExpectStatusApplied(f.cluster)
+	f.Clock.Step(2 * time.Hour)
+	freeze.RecordOnCluster(f.cluster, freeze.Verdict{}, f.Clock.Now())
+	f.ExpectStatusApplied(f.cluster)
 	f.upgrade("v1.37.0")
 	for range 3 {
-		f.reconcile()
+		f.ExpectReconciled(f.deployment)
 		f.reconcileSets()
 	}
-	for _, machine := range f.machines() {
+	for _, machine := range f.Machines(f.cluster.Name) {
 		_, moved := machine.Annotations[v1alpha1.InPlaceUpdateAnnotation]
 		f.Expect(moved).To(Equal(machine.Name == late.Name), "%s", machine.Name)
 	}
@@ -163,8 +166,8 @@ func TestAMachineThatServesTheRestOfItsTimeIsMovedFirst(t *testing.T) {
 
 // agree reports whether label and condition say the same.
 func (f *env) agree() bool {
-	f.t.Helper()
-	frozen := f.condition(v1alpha1.FrozenCondition)
+	f.T.Helper()
+	frozen := f.ReadCondition(f.deployment, v1alpha1.FrozenCondition)
 	reason, labeled := f.deployment.Labels[v1alpha1.FrozenLabel]
 	if frozen == nil || frozen.Status == metav1.ConditionFalse {
 		return !labeled
@@ -174,9 +177,9 @@ func (f *env) agree() bool {
 
 // another is another process that works on the same deployment; broken is what happens to its writes.
 func (f *env) another(broken interceptor.Funcs) reconcile.Reconciler {
-	f.t.Helper()
-	through := interceptor.NewClient(f.writes.Count(f.direct), broken)
-	logic, err := New(Deps{Client: through, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	f.T.Helper()
+	through := interceptor.NewClient(f.Writes.Count(f.Client), broken)
+	logic, err := New(Deps{Client: through, Live: f.Client, Recorder: f.Recorder, Agents: f.agents, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	return reconciler.New(through, through, logic)
 }
@@ -204,11 +207,11 @@ func TestLabelAndConditionAgreeAfterTheNextLook(t *testing.T) {
 				_, err := f.another(kill).Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)})
 				f.Expect(err).To(MatchError(killed))
 				f.Expect(f.agree()).To(BeFalse(), "one of the two was written")
-				f.reconcile()
+				f.ExpectReconciled(f.deployment)
 				f.Expect(f.agree()).To(BeTrue())
-				f.writes.Counts()
-				f.reconcile()
-				f.Expect(f.writes.Counts()).To(BeEmpty())
+				f.Writes.Counts()
+				f.ExpectReconciled(f.deployment)
+				f.Expect(f.Writes.Counts()).To(BeEmpty())
 			}
 		})
 	}
@@ -219,15 +222,15 @@ func TestAScaleDownIsNoOvershoot(t *testing.T) {
 	f := newEnv(t, 9, nil)
 	f.rest()
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.deployment)
 	f.reconcileSets()
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(1)) })
 	f.settle(func() {
-		if frozen := f.condition(v1alpha1.FrozenCondition); frozen != nil {
+		if frozen := f.ReadCondition(f.deployment, v1alpha1.FrozenCondition); frozen != nil {
 			f.Expect(frozen.Status).To(Equal(metav1.ConditionFalse), frozen.Message)
 		}
 	})
-	f.Expect(f.machines()).To(HaveLen(1))
+	f.Expect(f.Machines(f.cluster.Name)).To(HaveLen(1))
 }
 
 func TestAFreezeOfASetHoldsItsDeploymentToo(t *testing.T) {
@@ -240,29 +243,29 @@ func TestAFreezeOfASetHoldsItsDeploymentToo(t *testing.T) {
 			f := newEnv(t, 2, nil)
 			f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy.Type = strategy })
 			f.rest()
-			set, machines := f.list()[0], f.machines()
+			set, machines := f.list()[0], f.Machines(f.cluster.Name)
 			before := set.DeepCopy()
 			metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.FreezeAnnotation, "an experiment")
-			f.Expect(f.direct.Patch(t.Context(), &set, client.MergeFrom(before))).To(Succeed())
+			f.Expect(f.Client.Patch(t.Context(), &set, client.MergeFrom(before))).To(Succeed())
 			f.upgrade("v1.37.0")
 			for range 3 {
-				f.clock.SetTime(f.clock.Now().Add(time.Minute))
-				f.reconcile()
+				f.Clock.Step(time.Minute)
+				f.ExpectReconciled(f.deployment)
 				f.reconcileSets()
 			}
-			f.Expect(f.condition(v1alpha1.FrozenCondition)).To(And(
+			f.Expect(f.ReadCondition(f.deployment, v1alpha1.FrozenCondition)).To(And(
 				HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1alpha1.ReasonManualFreeze),
 				HaveField("Message", ContainSubstring("MachineSet "+set.Name+" is frozen"))))
 			f.Expect(f.list()).To(HaveLen(1), "nothing rolls")
-			f.Expect(f.machines()).To(HaveLen(len(machines)))
-			f.Expect(f.machines()).To(HaveEach(And(HaveField("DeletionTimestamp", BeNil()), HaveField("OwnerReferences", Equal(machines[0].OwnerReferences)))))
+			f.Expect(f.Machines(f.cluster.Name)).To(HaveLen(len(machines)))
+			f.Expect(f.Machines(f.cluster.Name)).To(HaveEach(And(HaveField("DeletionTimestamp", BeNil()), HaveField("OwnerReferences", Equal(machines[0].OwnerReferences)))))
 
-			f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(&set), &set)).To(Succeed())
+			f.ExpectExists(&set)
 			before = set.DeepCopy()
 			delete(set.Annotations, v1alpha1.FreezeAnnotation)
-			f.Expect(f.direct.Patch(t.Context(), &set, client.MergeFrom(before))).To(Succeed())
-			f.reconcile()
-			f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
+			f.Expect(f.Client.Patch(t.Context(), &set, client.MergeFrom(before))).To(Succeed())
+			f.ExpectReconciled(f.deployment)
+			f.Expect(f.ReadCondition(f.deployment, v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
 		})
 	}
 }
@@ -283,7 +286,7 @@ func TestASurplusOfASetFreezesItsDeploymentToo(t *testing.T) {
 			}
 			set := f.list()[0]
 			for range high - 2 {
-				hubtest.Create(t, f.direct, &v1alpha1.Machine{
+				f.ExpectApplied(&v1alpha1.Machine{
 					ObjectMeta: metav1.ObjectMeta{
 						Namespace: set.Namespace, GenerateName: "intruder-", Labels: set.Spec.Template.Metadata.Labels,
 						OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&set, v1alpha1.GroupVersion.WithKind("MachineSet"))},
@@ -292,25 +295,25 @@ func TestASurplusOfASetFreezesItsDeploymentToo(t *testing.T) {
 				})
 			}
 			f.reconcileSets()
-			f.reconcile()
+			f.ExpectReconciled(f.deployment)
 			f.upgrade("v1.37.0")
 			for range 3 {
-				f.clock.SetTime(f.clock.Now().Add(time.Minute))
-				f.reconcile()
+				f.Clock.Step(time.Minute)
+				f.ExpectReconciled(f.deployment)
 				f.reconcileSets()
 			}
-			f.Expect(f.condition(v1alpha1.FrozenCondition).Reason).To(Equal(v1alpha1.ReasonOvershoot))
-			f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionTrue))
+			f.Expect(f.ReadCondition(f.deployment, v1alpha1.FrozenCondition).Reason).To(Equal(v1alpha1.ReasonOvershoot))
+			f.Expect(f.ReadCondition(f.deployment, v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionTrue))
 			f.Expect(f.agree()).To(BeTrue())
 			f.Expect(f.list()).To(HaveLen(1), "nothing rolls")
-			f.Expect(f.machines()).To(HaveLen(high))
-			f.Expect(f.machines()).To(HaveEach(HaveField("DeletionTimestamp", BeNil())))
+			f.Expect(f.Machines(f.cluster.Name)).To(HaveLen(high))
+			f.Expect(f.Machines(f.cluster.Name)).To(HaveEach(HaveField("DeletionTimestamp", BeNil())))
 
-			for _, machine := range f.machines()[2:] {
-				f.Expect(f.direct.Delete(t.Context(), &machine)).To(Succeed())
+			for _, machine := range f.Machines(f.cluster.Name)[2:] {
+				f.ExpectDeleted(&machine)
 			}
 			f.rest()
-			f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
+			f.Expect(f.ReadCondition(f.deployment, v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
 			f.Expect(f.list()).To(HaveEach(HaveField("Labels", Not(HaveKey(v1alpha1.FrozenLabel)))))
 			f.Expect(f.list()).To(HaveLen(2), "the rollout continues")
 		})
@@ -321,22 +324,22 @@ func TestASurplusOfASetFreezesItsDeploymentToo(t *testing.T) {
 // long.
 func TestAFrozenDeploymentSoonTellsWhatStillFreezesIt(t *testing.T) {
 	f := newEnv(t, 2, nil)
-	f.reconcile()
+	f.ExpectReconciled(f.deployment)
 	f.reconcileSets()
-	f.reconcile() // It is not at rest: that would be written at once.
+	f.ExpectReconciled(f.deployment) // It is not at rest: that would be written at once.
 	before := f.cluster.DeepCopy()
 	metav1.SetMetaDataAnnotation(&f.cluster.ObjectMeta, v1alpha1.FreezeAnnotation, "a holiday")
-	f.Expect(f.direct.Patch(t.Context(), f.cluster, client.MergeFrom(before))).To(Succeed())
+	f.Expect(f.Client.Patch(t.Context(), f.cluster, client.MergeFrom(before))).To(Succeed())
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
 		metav1.SetMetaDataAnnotation(&deployment.ObjectMeta, v1alpha1.FreezeAnnotation, "an experiment")
 	})
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.FrozenCondition).Message).To(ContainSubstring("an experiment"))
+	f.ExpectReconciled(f.deployment)
+	f.Expect(f.ReadCondition(f.deployment, v1alpha1.FrozenCondition).Message).To(ContainSubstring("an experiment"))
 
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
 		delete(deployment.Annotations, v1alpha1.FreezeAnnotation)
 	})
-	f.clock.SetTime(f.clock.Now().Add(reconciler.StatusInterval))
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.FrozenCondition).Message).To(ContainSubstring("a holiday"))
+	f.Clock.Step(reconciler.StatusInterval)
+	f.ExpectReconciled(f.deployment)
+	f.Expect(f.ReadCondition(f.deployment, v1alpha1.FrozenCondition).Message).To(ContainSubstring("a holiday"))
 }

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -35,7 +34,7 @@ func TestPoolsShareOneSurge(t *testing.T) {
 		for i := 0; !p.rolled(replicas); i++ {
 			p.Expect(i).To(BeNumerically("<", 1000), "it does not end")
 			p.sync(random.IntN(3) == 0, random.IntN(3) == 0, random.IntN(3) == 0)
-			p.clock.SetTime(p.clock.Now().Add(time.Duration(random.IntN(3)) * time.Second))
+			p.Clock.Step(time.Duration(random.IntN(3)) * time.Second)
 			p.Expect(p.work(p.names[random.IntN(3)])).To(Succeed())
 			if random.IntN(2) == 0 {
 				p.reconcileSets()
@@ -73,7 +72,7 @@ func TestPoolsDecideOneAfterTheOther(t *testing.T) {
 		p.roll("a", "b")
 		done := make(chan error, 1)
 		var read atomic.Bool
-		p.hub(interceptor.NewClient(p.direct, interceptor.Funcs{
+		p.hub(interceptor.NewClient(p.Client, interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 				err := c.List(ctx, list, options...)
 				if _, ok := list.(*v1alpha1.MachineList); !ok || !read.CompareAndSwap(false, true) {
@@ -141,7 +140,7 @@ func TestPoolsThatWaitAreWoken(t *testing.T) {
 	}
 
 	gone := p.get("b")
-	p.Expect(p.direct.Delete(t.Context(), gone)).To(Succeed())
+	p.ExpectDeleted(gone)
 	p.sync(true, false, false)
 	p.logic.ofChangedPeer(t.Context(), gone)
 	p.Expect(p.logic.surges.isWaiting(gone)).To(BeFalse(), "it is gone")
@@ -158,7 +157,7 @@ func TestPoolsThatWaitAreNotLate(t *testing.T) {
 	p.roll("b")
 	p.look("b", time.Minute)
 	p.reconcileSets()
-	p.told()
+	p.Events()
 	waiting := p.look("b", time.Minute)
 	p.Expect(waiting.Status).To(Equal(metav1.ConditionTrue))
 	p.Expect(waiting.Reason).To(Equal(v1alpha1.ReasonAwaitingSurge))
@@ -166,16 +165,16 @@ func TestPoolsThatWaitAreNotLate(t *testing.T) {
 		"0 of 2 machines have the current template: surge group zones is used up by MachineDeployment a, which this one is waiting for"))
 	p.Expect(p.look("a", time.Hour).Reason).To(Equal(v1alpha1.ReasonProgressDeadlineExceeded))
 	p.Expect(p.look("b", time.Hour).Reason).To(Equal(v1alpha1.ReasonAwaitingSurge))
-	p.Expect(p.told()).To(ContainElement(ContainSubstring("RolloutAwaitsSurge")))
+	p.Expect(p.Events()).To(ContainElement(ContainSubstring("RolloutAwaitsSurge")))
 
-	p.hub(p.direct) // Another hub knows nothing of all that.
+	p.hub(p.Client) // Another hub knows nothing of all that.
 	deployment := p.get("a")
 	deployment.Spec.Template.Spec.Versions.Kubelet = "v1.36.2"
-	p.Expect(p.direct.Update(t.Context(), deployment)).To(Succeed())
+	p.ExpectApplied(deployment)
 	for range 3 {
 		p.look("a", time.Minute)
 		p.reconcileSets()
-		hubtest.FinishDeletions(t, p.direct, p.cluster.Name)
+		p.FinishDeletions(p.cluster.Name)
 	}
 	p.Expect(p.look("b", time.Minute).Reason).To(Equal(v1alpha1.ReasonRollingOut), "it has its turn, and its whole time")
 	p.settle(func() { p.Expect(p.beyond()).To(BeNumerically("<=", 1)) })
@@ -187,9 +186,9 @@ func TestNoGroupCostsNoReads(t *testing.T) {
 	p := newPools(t, 2, "1", "a")
 	deployment := p.get("a")
 	deployment.Spec.Strategy.RollingUpdate.SurgeGroup = ""
-	p.Expect(p.direct.Update(t.Context(), deployment)).To(Succeed())
+	p.ExpectApplied(deployment)
 	reads := 0
-	p.hub(interceptor.NewClient(p.direct, interceptor.Funcs{
+	p.hub(interceptor.NewClient(p.Client, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if _, ok := list.(*v1alpha1.MachineDeploymentList); ok {
 				reads++

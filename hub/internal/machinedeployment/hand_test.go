@@ -19,7 +19,7 @@ func TestTimeoutsReachTheMachinesOfOlderTemplatesAndNothingElseDoes(t *testing.T
 	f.rest()
 	f.upgrade("v1.37.1")
 	for range 2 {
-		f.reconcile()
+		f.ExpectReconciled(f.deployment)
 		f.reconcileSets()
 	}
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
@@ -27,7 +27,7 @@ func TestTimeoutsReachTheMachinesOfOlderTemplatesAndNothingElseDoes(t *testing.T
 		deployment.Spec.Template.Spec.Roles = []string{"worker"}
 	})
 	for range 2 {
-		f.reconcile()
+		f.ExpectReconciled(f.deployment)
 		f.reconcileSets()
 	}
 	sets := f.list()
@@ -37,7 +37,7 @@ func TestTimeoutsReachTheMachinesOfOlderTemplatesAndNothingElseDoes(t *testing.T
 	f.Expect(sets[1].Spec.Template.Spec.Roles).To(BeEmpty(), "what was tried together stays together")
 	f.Expect(sets[1].Spec.Template.Spec.Versions.Kubelet).To(Equal("v1.37.0"), "it is still what a rollback goes back to")
 	old := 0
-	for _, machine := range f.machines() {
+	for _, machine := range f.Machines(f.cluster.Name) {
 		f.Expect(machine.Spec.Timeouts.Drain.Duration).To(Equal(time.Minute))
 		if machine.Spec.Versions.Kubelet == "v1.37.0" {
 			old++

@@ -19,8 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -41,21 +40,21 @@ func inPlace(t *testing.T, replicas int32, change func(*v1alpha1.MachineDeployme
 // updated does what the agent does for each Machine that was moved: its update ends as outcome says, which is a
 // reason, or empty if all is well. It reports how many it had something to say of.
 func (f *env) updated(outcome func(*v1alpha1.Machine) string) (said int) {
-	f.t.Helper()
-	for _, machine := range f.machines() {
-		if machines.Of(&machine, 0, f.clock.Now()).Update != v1alpha1.ReasonAwaitingUpdate || machine.DeletionTimestamp != nil {
+	f.T.Helper()
+	for _, machine := range f.Machines(f.cluster.Name) {
+		if machinestate.Of(&machine, 0, f.Clock.Now()).Update != v1alpha1.ReasonAwaitingUpdate || machine.DeletionTimestamp != nil {
 			continue
 		}
 		condition := metav1.Condition{
 			Type: v1alpha1.MachineUpdatedCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonUpToDate,
-			ObservedGeneration: machine.Generation, LastTransitionTime: metav1.NewTime(f.clock.Now()),
+			ObservedGeneration: machine.Generation, LastTransitionTime: metav1.NewTime(f.Clock.Now()),
 		}
 		if reason := outcome(&machine); reason != "" {
 			condition.Status, condition.Reason = metav1.ConditionFalse, reason
 		}
 		before := machine.DeepCopy()
 		meta.SetStatusCondition(&machine.Status.Conditions, condition)
-		f.Expect(f.direct.Status().Patch(f.t.Context(), &machine, client.MergeFrom(before))).To(Succeed())
+		f.Expect(f.Client.Status().Patch(f.T.Context(), &machine, client.MergeFrom(before))).To(Succeed())
 		said++
 	}
 	return said
@@ -65,7 +64,7 @@ func fine(*v1alpha1.Machine) string { return "" }
 
 // roll settles like settle, with the agent's part of updates in place.
 func (f *env) roll(outcome func(*v1alpha1.Machine) string, check func()) {
-	f.t.Helper()
+	f.T.Helper()
 	for range 100 {
 		f.settle(check)
 		if f.updated(outcome) == 0 {
@@ -73,20 +72,20 @@ func (f *env) roll(outcome func(*v1alpha1.Machine) string, check func()) {
 		}
 		check()
 	}
-	f.t.Fatal("does not come to rest")
+	f.T.Fatal("does not come to rest")
 }
 
 func (f *env) uids() map[types.UID]string {
 	uids := map[types.UID]string{}
-	for _, machine := range f.machines() {
+	for _, machine := range f.Machines(f.cluster.Name) {
 		uids[machine.UID] = machine.Name
 	}
 	return uids
 }
 
 func (f *env) available() (count int) {
-	for _, machine := range f.machines() {
-		if machines.Of(&machine, 0, f.clock.Now()).Available {
+	for _, machine := range f.Machines(f.cluster.Name) {
+		if machinestate.Of(&machine, 0, f.Clock.Now()).Available {
 			count++
 		}
 	}
@@ -97,7 +96,7 @@ func (f *env) available() (count int) {
 func (f *env) told() (events []string) {
 	for {
 		select {
-		case event := <-f.events.Events:
+		case event := <-f.Recorder.Events:
 			events = append(events, event)
 		default:
 			return events
@@ -115,7 +114,7 @@ func TestUpdatesMachinesInPlaceWithinTheBudget(t *testing.T) {
 	})
 	sets := f.list()
 	f.Expect(f.replicasOf(sets)).To(Equal([]int32{0, 3}))
-	for _, machine := range f.machines() {
+	for _, machine := range f.Machines(f.cluster.Name) {
 		f.Expect(machine.Spec.Versions.Kubelet).To(Equal("v1.37.0"))
 		f.Expect(metav1.IsControlledBy(&machine, &sets[1])).To(BeTrue())
 		f.Expect(machine.OwnerReferences).To(HaveLen(1))
@@ -128,14 +127,14 @@ func TestUpdatesMachinesInPlaceWithinTheBudget(t *testing.T) {
 		f.Expect(set.Annotations).NotTo(HaveKey(v1alpha1.TransferAnnotation))
 	}
 	f.Expect(f.refresh().Status.UpdatedReplicas).To(BeEquivalentTo(3))
-	f.Expect(f.told()).To(ContainElements(ContainSubstring("Rolling out revision 2 with strategy InPlace"),
+	f.Expect(f.Events()).To(ContainElements(ContainSubstring("Rolling out revision 2 with strategy InPlace"),
 		ContainSubstring("for an update in place"), ContainSubstring("RolloutCompleted")))
 
 	f.upgrade("v1.36.2")
 	f.roll(fine, func() { f.Expect(f.uids()).To(Equal(before), "a machine was replaced by the rollback") })
 	f.Expect(f.list()).To(HaveLen(2), "going back makes no third set")
 	f.Expect(f.refresh().Annotations).To(HaveKeyWithValue(v1alpha1.RevisionAnnotation, "3"))
-	f.Expect(f.told()).To(ContainElement(ContainSubstring("Rolling back to the template of revision 1, as revision 3")))
+	f.Expect(f.Events()).To(ContainElement(ContainSubstring("Rolling back to the template of revision 1, as revision 3")))
 }
 
 func TestReplacesWhatCannotBeUpdatedInPlace(t *testing.T) {
@@ -150,7 +149,7 @@ func TestReplacesWhatCannotBeUpdatedInPlace(t *testing.T) {
 		return ""
 	}, func() {
 		f.Expect(f.available()).To(BeNumerically(">=", 2), "replicas without what may be unavailable")
-		f.Expect(len(f.machines())).To(BeNumerically("<=", 3))
+		f.Expect(len(f.Machines(f.cluster.Name))).To(BeNumerically("<=", 3))
 	})
 	kept := 0
 	for uid, name := range f.uids() {
@@ -161,7 +160,7 @@ func TestReplacesWhatCannotBeUpdatedInPlace(t *testing.T) {
 	}
 	f.Expect(kept).To(Equal(2))
 	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{0, 3}))
-	f.Expect(f.told()).To(ContainElement(ContainSubstring("Deleted Machine " + unable)))
+	f.Expect(f.Events()).To(ContainElement(ContainSubstring("Deleted Machine " + unable)))
 }
 
 func TestFailedUpdateStopsAtTheBudgetAndRollsBackInPlace(t *testing.T) {
@@ -171,7 +170,7 @@ func TestFailedUpdateStopsAtTheBudgetAndRollsBackInPlace(t *testing.T) {
 	f.roll(func(*v1alpha1.Machine) string { return v1alpha1.ReasonUpdateFailed }, func() {})
 	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{2, 1}))
 	f.Expect(f.refresh().Status.UpdatedReplicas).To(BeZero())
-	progressing := f.condition(v1alpha1.ProgressingCondition)
+	progressing := f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition)
 	f.Expect(progressing.Reason).To(Equal(v1alpha1.ReasonRollingOut))
 	f.Expect(progressing.Message).To(ContainSubstring("the update failed of pool-"))
 
@@ -179,7 +178,7 @@ func TestFailedUpdateStopsAtTheBudgetAndRollsBackInPlace(t *testing.T) {
 	f.roll(fine, func() {})
 	f.Expect(f.uids()).To(Equal(before))
 	f.Expect(f.available()).To(Equal(3))
-	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+	f.Expect(f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
 }
 
 func TestManualUpdateWaitsForTheLabel(t *testing.T) {
@@ -189,20 +188,20 @@ func TestManualUpdateWaitsForTheLabel(t *testing.T) {
 	f.upgrade("v1.37.0")
 	f.roll(fine, func() {})
 	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{2, 0}))
-	waiting := f.condition(v1alpha1.ProgressingCondition)
+	waiting := f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition)
 	f.Expect(waiting.Reason).To(Equal(v1alpha1.ReasonAwaitingRequest))
 	f.Expect(waiting.Message).To(ContainSubstring(v1alpha1.UpdateInPlaceLabel))
-	f.clock.SetTime(f.clock.Now().Add(48 * time.Hour))
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonAwaitingRequest), "no deadline runs")
+	f.Clock.Step(48 * time.Hour)
+	f.ExpectReconciled(f.deployment)
+	f.Expect(f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonAwaitingRequest), "no deadline runs")
 
-	machine := f.machines()[0]
+	machine := f.Machines(f.cluster.Name)[0]
 	asked := machine.DeepCopy()
 	asked.Labels[v1alpha1.UpdateInPlaceLabel] = "true"
-	f.Expect(f.direct.Patch(t.Context(), asked, client.MergeFrom(&machine))).To(Succeed())
+	f.Expect(f.Client.Patch(t.Context(), asked, client.MergeFrom(&machine))).To(Succeed())
 	f.roll(fine, func() {})
 	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{1, 1}))
-	f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(asked), asked)).To(Succeed())
+	f.ExpectExists(asked)
 	f.Expect(asked.Labels).NotTo(HaveKey(v1alpha1.UpdateInPlaceLabel))
 	f.Expect(asked.Spec.Versions.Kubelet).To(Equal("v1.37.0"))
 }
@@ -229,7 +228,7 @@ func TestTransferSurvivesACrashAfterEachWrite(t *testing.T) {
 			f.Expect(f.uids()).To(Equal(before), "after %d writes", survives)
 			f.Expect(f.available()).To(BeNumerically(">=", 1), "after %d writes", survives)
 		})
-		for _, machine := range f.machines() {
+		for _, machine := range f.Machines(f.cluster.Name) {
 			f.Expect(machine.Spec.Versions.Kubelet).To(Equal(versions[survives%2]))
 		}
 		for _, set := range f.list() {
@@ -240,7 +239,7 @@ func TestTransferSurvivesACrashAfterEachWrite(t *testing.T) {
 
 // crashAfter runs a hub that dies after so many writes, with the sets' controller in between.
 func (f *env) crashAfter(writes int) {
-	f.t.Helper()
+	f.T.Helper()
 	left := writes
 	spend := func() error {
 		if left == 0 {
@@ -249,7 +248,7 @@ func (f *env) crashAfter(writes int) {
 		left--
 		return nil
 	}
-	dying := interceptor.NewClient(f.direct, interceptor.Funcs{
+	dying := interceptor.NewClient(f.Client, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			if err := spend(); err != nil {
 				return err
@@ -263,24 +262,24 @@ func (f *env) crashAfter(writes int) {
 			return c.Patch(ctx, object, patch, options...)
 		},
 	})
-	logic, err := New(Deps{Client: dying, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	logic, err := New(Deps{Client: dying, Live: f.Client, Recorder: f.Recorder, Agents: f.agents, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	runner := reconciler.New(dying, dying, logic)
 	for range 20 {
-		_, err := runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)})
+		_, err := runner.Reconcile(f.T.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)})
 		f.reconcileSets()
 		if errors.Is(err, errCrash) {
 			return
 		}
 		f.Expect(err).NotTo(HaveOccurred())
 	}
-	f.t.Fatalf("there were no %d writes to do", writes)
+	f.T.Fatalf("there were no %d writes to do", writes)
 }
 
 func TestRefusedMoveIsToldAndTriedAgainLater(t *testing.T) {
 	f := inPlace(t, 2, nil)
 	refused := true
-	refusing := interceptor.NewClient(f.writes.Count(f.direct), interceptor.Funcs{
+	refusing := interceptor.NewClient(f.Writes.Count(f.Client), interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if _, ok := object.(*v1alpha1.Machine); ok && refused {
 				return errors.New("no such machine wanted here")
@@ -288,29 +287,29 @@ func TestRefusedMoveIsToldAndTriedAgainLater(t *testing.T) {
 			return c.Patch(ctx, object, patch, options...)
 		},
 	})
-	logic, err := New(Deps{Client: refusing, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	logic, err := New(Deps{Client: refusing, Live: f.Client, Recorder: f.Recorder, Agents: f.agents, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.runner = reconciler.New(refusing, refusing, logic)
+	f.Runner = reconciler.New(refusing, refusing, logic)
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)}
 	f.upgrade("v1.37.0")
 	for range 10 {
-		_, _ = f.runner.Reconcile(t.Context(), request)
+		_, _ = f.Runner.Reconcile(t.Context(), request)
 		f.reconcileSets()
 	}
-	failure := f.condition(v1alpha1.ReplicaFailureCondition)
+	failure := f.ReadCondition(f.deployment, v1alpha1.ReplicaFailureCondition)
 	f.Expect(failure.Reason).To(Equal(v1alpha1.ReasonMoveFailed))
 	f.Expect(failure.Message).To(ContainSubstring("no such machine wanted here"))
-	f.writes.Counts()
+	f.Writes.Counts()
 	for range 5 {
-		result, err := f.runner.Reconcile(t.Context(), request)
+		result, err := f.Runner.Reconcile(t.Context(), request)
 		f.Expect(err).NotTo(HaveOccurred())
 		f.Expect(result.RequeueAfter).NotTo(BeZero())
 	}
-	f.Expect(f.writes.Counts()).To(BeEmpty(), "locks and unlocks without end")
+	f.Expect(f.Writes.Counts()).To(BeEmpty(), "locks and unlocks without end")
 	refused = false
 	f.roll(fine, func() {})
 	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{0, 2}))
-	f.Expect(f.condition(v1alpha1.ReplicaFailureCondition).Status).To(Equal(metav1.ConditionFalse))
+	f.Expect(f.ReadCondition(f.deployment, v1alpha1.ReplicaFailureCondition).Status).To(Equal(metav1.ConditionFalse))
 }
 
 func TestWhatNeedsNoReplacementReachesTheSetThatThereIs(t *testing.T) {
@@ -340,11 +339,11 @@ func TestWhatNeedsNoReplacementReachesTheSetThatThereIs(t *testing.T) {
 		f.Expect(set.Spec.DeletePolicy).To(Equal(v1alpha1.DeleteNewest))
 		f.Expect(set.Spec.MinReadySeconds).To(BeEquivalentTo(1))
 	}
-	for _, machine := range f.machines() {
+	for _, machine := range f.Machines(f.cluster.Name) {
 		f.Expect(machine.Labels).To(HaveKeyWithValue("team", "blue"))
 		f.Expect(machine.Annotations).To(HaveKeyWithValue("note", "x"))
 		f.Expect(machine.Spec.Roles).To(Equal([]string{"worker"}))
 	}
 	f.Expect(f.refresh().Annotations).To(HaveKeyWithValue(v1alpha1.RevisionAnnotation, "2"), "no new revision")
-	f.Expect(hubtest.Machines(t, f.direct, f.cluster.Name)).To(HaveLen(2))
+	f.Expect(f.Machines(f.cluster.Name)).To(HaveLen(2))
 }

@@ -13,42 +13,42 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // step lets the deployment be looked at once, so much later that its status is written.
 func (f *env) step() {
-	f.t.Helper()
-	f.clock.SetTime(f.clock.Now().Add(reconciler.LongestStatusInterval))
-	f.reconcile()
+	f.T.Helper()
+	f.Clock.Step(reconciler.LongestStatusInterval)
+	f.ExpectReconciled(f.deployment)
 }
 
 // frozenFor freezes the cluster.
 func (f *env) frozenFor(reason string) {
-	f.t.Helper()
-	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.cluster), f.cluster)).To(Succeed())
-	hubtest.Freeze(f.t, f.direct, f.cluster, freeze.Verdict{Frozen: true, Reason: reason, Message: "said by the test"}, f.clock.Now())
+	f.T.Helper()
+	f.ExpectExists(f.cluster)
+	freeze.RecordOnCluster(f.cluster, freeze.Verdict{Frozen: true, Reason: reason, Message: "said by the test"}, f.Clock.Now())
+	f.ExpectStatusApplied(f.cluster)
 	f.step()
 }
 
 // failNew lets all Machines of the current template fail.
 func (f *env) failNew(reason string) {
-	f.t.Helper()
-	for _, machine := range f.machines() {
+	f.T.Helper()
+	for _, machine := range f.Machines(f.cluster.Name) {
 		if machine.Spec.Versions.Kubelet != f.deployment.Spec.Template.Spec.Versions.Kubelet {
 			continue
 		}
 		machine.Status.Phase, machine.Status.ErrorReason, machine.Status.ErrorMessage = v1alpha1.MachineFailed, reason, "said by the test"
-		f.Expect(f.direct.Status().Update(f.t.Context(), &machine)).To(Succeed())
+		f.ExpectStatusApplied(&machine)
 	}
 	f.step()
 }
 
 // midRollout starts a rollout and stops it in its middle.
 func (f *env) midRollout() {
-	f.t.Helper()
+	f.T.Helper()
 	f.rest()
 	f.upgrade("v1.37.0")
 	f.step()
@@ -83,7 +83,7 @@ func TestKStatus(t *testing.T) {
 			metav1.ConditionTrue, none, none, status.CurrentStatus},
 		"a machine is not ready": {func(f *env) {
 			f.rest()
-			hubtest.MarkReady(f.t, f.direct, &f.machines()[0], false, f.clock.Now())
+			f.MarkReady(&f.Machines(f.cluster.Name)[0], false, f.Clock.Now())
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonMinimumReplicasUnavailable, status.InProgressStatus},
 		"paused in the middle of a rollout": {func(f *env) { f.midRollout(); f.pause(); f.step() },
@@ -96,7 +96,7 @@ func TestKStatus(t *testing.T) {
 			f.upgrade("v1.37.0")
 			f.rest()
 		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonAwaitingRequest, status.InProgressStatus},
-		"past its deadline": {func(f *env) { f.midRollout(); f.clock.SetTime(f.clock.Now().Add(time.Hour)); f.step() },
+		"past its deadline": {func(f *env) { f.midRollout(); f.Clock.SetTime(f.Clock.Now().Add(time.Hour)); f.step() },
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonProgressDeadlineExceeded, status.FailedStatus},
 		"its kubelet is not supported": {func(f *env) { f.serves("v1.37.1"); f.rest(); f.upgrade("v1.99.0"); f.rest() },
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonUnsupportedKubeletVersion, status.FailedStatus},
@@ -107,7 +107,7 @@ func TestKStatus(t *testing.T) {
 		"too many machines are unhealthy": {func(f *env) {
 			f.rest()
 			set := f.list()[0]
-			hubtest.SetCondition(f.t, f.direct, &set, &set.Status.Conditions, v1alpha1.RemediationAllowedCondition, metav1.ConditionFalse, v1alpha1.ReasonTooManyUnhealthy)
+			f.ExpectConditionApplied(&set, v1alpha1.RemediationAllowedCondition, metav1.ConditionFalse, v1alpha1.ReasonTooManyUnhealthy)
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonTooManyUnhealthy, status.FailedStatus},
 		"frozen by a user": {func(f *env) { f.rest(); f.frozenFor(v1alpha1.ReasonManualFreeze) },
@@ -126,7 +126,7 @@ func TestKStatus(t *testing.T) {
 			f.rest()
 			set := f.list()[0]
 			for range 5 {
-				hubtest.Create(f.t, f.direct, &v1alpha1.Machine{
+				f.ExpectApplied(&v1alpha1.Machine{
 					ObjectMeta: metav1.ObjectMeta{
 						Namespace: set.Namespace, GenerateName: "intruder-", Labels: set.Spec.Template.Metadata.Labels,
 						OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&set, v1alpha1.GroupVersion.WithKind("MachineSet"))},
@@ -139,7 +139,7 @@ func TestKStatus(t *testing.T) {
 		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonOvershoot, status.FailedStatus},
 		"being deleted": {func(f *env) {
 			f.rest()
-			f.Expect(f.direct.Delete(f.t.Context(), f.refresh(), client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
+			f.Expect(f.Client.Delete(f.T.Context(), f.refresh(), client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonDeleting, status.TerminatingStatus},
 	}
@@ -165,22 +165,22 @@ func TestKStatus(t *testing.T) {
 				f.Expect(condition.Reason).To(Equal(test.reason))
 				f.Expect(condition.Message).NotTo(BeEmpty())
 			}
-			f.writes.Counts()
+			f.Writes.Counts()
 			f.step()
 			f.step()
 			if test.want == status.CurrentStatus {
-				f.Expect(f.writes.Counts()).To(BeEmpty(), "what is at rest is not written")
+				f.Expect(f.Writes.Counts()).To(BeEmpty(), "what is at rest is not written")
 			}
 		})
 	}
 }
 
 func (f *env) scale(replicas int32) {
-	f.t.Helper()
+	f.T.Helper()
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = &replicas })
 }
 
 func (f *env) pause() {
-	f.t.Helper()
+	f.T.Helper()
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Paused = true })
 }

@@ -4,10 +4,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
 // A Machine whose Node is Ready with another kubelet than was asked for ends no rollout, and takes no place of an available one.
@@ -19,15 +17,15 @@ func TestANodeWithAnotherKubeletIsNotAvailable(t *testing.T) {
 		for range 8 {
 			f.step()
 			f.reconcileSets()
-			hubtest.FinishDeletions(t, f.direct, f.cluster.Name)
-			for _, machine := range f.machines() {
+			f.FinishDeletions(f.cluster.Name)
+			for _, machine := range f.Machines(f.cluster.Name) {
 				if machine.Spec.Versions.Kubelet != "v1.37.0" {
 					continue
 				}
 				machine.Status.Versions = &v1alpha1.ObservedVersions{Kubelet: version}
-				f.Expect(f.direct.Status().Update(t.Context(), &machine)).To(Succeed())
-				f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(&machine), &machine)).To(Succeed())
-				hubtest.MarkReady(t, f.direct, &machine, true, f.clock.Now())
+				f.ExpectStatusApplied(&machine)
+				f.ExpectExists(&machine)
+				f.MarkReady(&machine, true, f.Clock.Now())
 			}
 		}
 		f.step()
@@ -35,9 +33,9 @@ func TestANodeWithAnotherKubeletIsNotAvailable(t *testing.T) {
 	report("v1.36.2")
 	status := f.refresh().Status
 	f.Expect([]int32{status.UpdatedReplicas, status.ReadyReplicas, status.AvailableReplicas}).To(Equal([]int32{1, 3, 2}), "the two of the old template stay")
-	progress := f.condition(v1alpha1.ProgressingCondition)
+	progress := f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition)
 	f.Expect(progress.Reason).To(Equal(v1alpha1.ReasonRollingOut))
 	f.Expect(progress.Message).To(ContainSubstring("the Node reports a kubelet version other than the requested one: "))
 	report("v1.37.0")
-	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+	f.Expect(f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
 }

@@ -20,11 +20,11 @@ import (
 // Claim: What a set did during a read counts as unseen. Broken: the sets are asked after the reads.
 func TestASetIsSeenOnlyIfItWasBeforeItsMachinesWereRead(t *testing.T) {
 	f := newEnv(t, 2, nil)
-	f.reconcile()
+	f.ExpectReconciled(f.deployment)
 	sets := f.list()
 	f.Expect(sets).To(HaveLen(1))
-	worked, machinesRead := machineset.NewSets(f.clock), make(chan struct{})
-	live := interceptor.NewClient(f.direct, interceptor.Funcs{
+	worked, machinesRead := machineset.NewSets(f.Clock), make(chan struct{})
+	live := interceptor.NewClient(f.Client, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			switch list := list.(type) {
 			case *v1alpha1.MachineList:
@@ -41,11 +41,11 @@ func TestASetIsSeenOnlyIfItWasBeforeItsMachinesWereRead(t *testing.T) {
 			return c.List(ctx, list, options...)
 		},
 	})
-	logic, err := New(Deps{Client: f.direct, Live: live, Recorder: events.NewFakeRecorder(10), Agents: f.agents, Sets: worked, Clock: f.clock})
+	logic, err := New(Deps{Client: f.Client, Live: live, Recorder: events.NewFakeRecorder(10), Agents: f.agents, Sets: worked, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	unseen := func() bool {
 		machinesRead = make(chan struct{})
-		s, _, err := logic.observeLive(t.Context(), f.refresh(), &scope{}, logic.workedGenerations(f.list()), f.clock.Now())
+		s, _, err := logic.observeLive(t.Context(), f.refresh(), &scope{}, logic.workedGenerations(f.list()), f.Clock.Now())
 		f.Expect(err).NotTo(HaveOccurred())
 		return s.planInput().New.Unseen
 	}
@@ -70,7 +70,7 @@ func TestTheSetsAreOfferedWhatAStepHasRead(t *testing.T) {
 			offered := false
 			f.upgrade("v1.36.3")
 			f.roll(fine, func() {
-				machines, found := f.snapshots.Since(f.deployment.UID, 0, f.clock.Now())
+				machines, found := f.snapshots.Since(f.deployment.UID, 0, f.Clock.Now())
 				if !found {
 					return
 				}
@@ -79,7 +79,7 @@ func TestTheSetsAreOfferedWhatAStepHasRead(t *testing.T) {
 				for _, machine := range machines {
 					owners[machine.UID] = metav1.GetControllerOf(machine).UID
 				}
-				for _, machine := range f.machines() {
+				for _, machine := range f.Machines(f.cluster.Name) {
 					if owner, known := owners[machine.UID]; known {
 						f.Expect(metav1.GetControllerOf(&machine).UID).To(Equal(owner), "machine %s", machine.Name)
 					}

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -47,23 +47,23 @@ func TestAStepReadsOnlyWhatIsItsOwn(t *testing.T) {
 	f.rest()
 	labels := map[string]string{"app": "other"}
 	for i := range 12 {
-		hubtest.Create(t, f.direct, &v1alpha1.MachineSet{
+		f.ExpectApplied(&v1alpha1.MachineSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: fmt.Sprint("other-", i)},
 			Spec: v1alpha1.MachineSetSpec{
-				ClusterName: f.cluster.Name, Replicas: new(int32(0)), Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+				ClusterName: f.cluster.Name, Replicas: new(int32(0)), Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: testenv.Template(labels),
 			},
 		})
-		hubtest.Create(t, f.direct, &v1alpha1.Machine{
+		f.ExpectApplied(&v1alpha1.Machine{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: fmt.Sprint("other-", i), Labels: labels},
-			Spec:       v1alpha1.MachineSpec{ClusterName: f.cluster.Name, MachineTemplateBody: hubtest.Template(labels).Spec},
+			Spec:       v1alpha1.MachineSpec{ClusterName: f.cluster.Name, MachineTemplateBody: testenv.Template(labels).Spec},
 		})
 	}
 	f.upgrade("v1.36.3")
 	seen := &reads{}
-	logic, err := New(Deps{Client: f.direct, Live: seen.count(f.direct), Recorder: events.NewFakeRecorder(10), Agents: f.agents, Clock: f.clock})
+	logic, err := New(Deps{Client: f.Client, Live: seen.count(f.Client), Recorder: events.NewFakeRecorder(10), Agents: f.agents, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.runner = reconciler.New(f.direct, f.direct, logic)
-	f.reconcile()
+	f.Runner = reconciler.New(f.Client, f.Client, logic)
+	f.ExpectReconciled(f.deployment)
 	f.Expect(f.list()).To(HaveLen(14), "the step was taken")
 	f.Expect([]int32{seen.requests.Load(), seen.sets.Load(), seen.machines.Load()}).To(Equal([]int32{4, 1, 2}), "requests, sets, Machines")
 }
@@ -75,12 +75,12 @@ func TestSetsAndMachinesWithoutTheNameOfTheirDeploymentCount(t *testing.T) {
 			f := newEnv(t, replicas, nil)
 			f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy = rollingBy("1") })
 			f.rest()
-			for _, machine := range f.machines() {
+			for _, machine := range f.Machines(f.cluster.Name) {
 				f.takeName(&machine)
 			}
 			f.takeName(&f.list()[0])
 			f.upgrade("v1.36.3")
-			f.reconcile()
+			f.ExpectReconciled(f.deployment)
 			f.Expect(f.replicasOf(f.list())).To(ConsistOf(replicas, int32(1)), "the surge")
 		})
 	}
@@ -88,7 +88,7 @@ func TestSetsAndMachinesWithoutTheNameOfTheirDeploymentCount(t *testing.T) {
 
 // takeName takes the deployment's name off an object.
 func (f *env) takeName(object client.Object) {
-	f.t.Helper()
+	f.T.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null,%q:null}}}`, v1alpha1.MachineDeploymentNameLabel, v1alpha1.AutoscalerDeploymentNameLabel)
-	f.Expect(client.IgnoreNotFound(f.direct.Patch(f.t.Context(), object, client.RawPatch(client.Merge.Type(), []byte(patch))))).To(Succeed())
+	f.Expect(client.IgnoreNotFound(f.Client.Patch(f.T.Context(), object, client.RawPatch(client.Merge.Type(), []byte(patch))))).To(Succeed())
 }

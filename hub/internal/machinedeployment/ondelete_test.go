@@ -22,9 +22,9 @@ func TestADeletedMachineLosesItsPlaceInTheOldSetAtOnce(t *testing.T) {
 			f.rest()
 			f.Expect(f.replicasOf(f.list())).To(Equal([]int32{4, 0}))
 
-			victim := f.machines()[0]
-			f.Expect(f.direct.Delete(t.Context(), &victim)).To(Succeed())
-			f.reconcile()
+			victim := f.Machines(f.cluster.Name)[0]
+			f.ExpectDeleted(&victim)
+			f.ExpectReconciled(f.deployment)
 			f.Expect(f.replicasOf(f.list())[0]).To(BeEquivalentTo(3), "without any time passing")
 			f.rest()
 			f.Expect(f.replicasOf(f.list())).To(Equal([]int32{3, 1}))

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 type selection struct{ Selector, Labels map[string]string }
@@ -27,7 +27,7 @@ func (s selection) deployment(name string, created time.Time) *v1alpha1.MachineD
 	return &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(created)},
 		Spec: v1alpha1.MachineDeploymentSpec{
-			Selector: v1alpha1.MachineSelector{MatchLabels: s.Selector}, Template: hubtest.Template(maps.Clone(s.Labels)),
+			Selector: v1alpha1.MachineSelector{MatchLabels: s.Selector}, Template: testenv.Template(maps.Clone(s.Labels)),
 		},
 	}
 }
@@ -65,31 +65,31 @@ func TestOverlapOfSelectors(t *testing.T) {
 
 // beside makes another deployment of the namespace, and reconciles it from then on.
 func (f *env) beside(name string, replicas *int32, labels map[string]string) *v1alpha1.MachineDeployment {
-	f.t.Helper()
+	f.T.Helper()
 	other := &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: name},
 		Spec: v1alpha1.MachineDeploymentSpec{
-			ClusterName: f.cluster.Name, Replicas: replicas, Selector: *f.deployment.Spec.Selector.DeepCopy(), Template: hubtest.Template(labels),
+			ClusterName: f.cluster.Name, Replicas: replicas, Selector: *f.deployment.Spec.Selector.DeepCopy(), Template: testenv.Template(labels),
 		},
 	}
 	other.Spec.Template.Spec.Versions.Kubelet = "v1.37.1"
-	hubtest.Create(f.t, f.direct, other)
+	f.ExpectApplied(other)
 	return other
 }
 
 // reconcileAll lets each deployment and each set be worked on until the deletions that come of it are through.
 func (f *env) reconcileAll(deployments ...*v1alpha1.MachineDeployment) {
-	f.t.Helper()
+	f.T.Helper()
 	for range 8 {
-		f.clock.SetTime(f.clock.Now().Add(time.Minute))
+		f.Clock.Step(time.Minute)
 		for _, deployment := range deployments {
-			_, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(deployment)})
+			_, err := f.Runner.Reconcile(f.T.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(deployment)})
 			f.Expect(err).NotTo(HaveOccurred())
 		}
 		f.reconcileSets()
-		hubtest.FinishDeletions(f.t, f.direct, f.cluster.Name)
-		for _, machine := range f.machines() {
-			hubtest.MarkReady(f.t, f.direct, &machine, true, f.clock.Now().Add(-time.Second))
+		f.FinishDeletions(f.cluster.Name)
+		for _, machine := range f.Machines(f.cluster.Name) {
+			f.MarkReady(&machine, true, f.Clock.Now().Add(-time.Second))
 		}
 	}
 }
@@ -99,45 +99,45 @@ func (f *env) reconcileAll(deployments ...*v1alpha1.MachineDeployment) {
 func TestTheYoungerOfTwoWithOverlappingSelectorsIsStalledAndTouchesNothing(t *testing.T) {
 	f := newEnv(t, 2, nil)
 	f.rest()
-	old := f.machines()
+	old := f.Machines(f.cluster.Name)
 	other := f.beside("pool-b", new(int32(2)), map[string]string{"app": "x", "pool": "b"})
 	f.reconcileAll(f.deployment, other)
-	f.Expect(uids(f.machines())).To(Equal(uids(old)), "no Machine is made or lost")
+	f.Expect(uids(f.Machines(f.cluster.Name))).To(Equal(uids(old)), "no Machine is made or lost")
 	f.deployment, other = other, f.deployment
-	stalled := f.condition(v1alpha1.StalledCondition)
+	stalled := f.ReadCondition(f.deployment, v1alpha1.StalledCondition)
 	f.Expect(stalled).NotTo(BeNil())
 	f.Expect(stalled.Status).To(Equal(metav1.ConditionTrue))
 	f.Expect(stalled.Reason).To(Equal(v1alpha1.ReasonSelectorOverlap))
 	f.Expect(stalled.Message).To(And(ContainSubstring("MachineDeployment pool"), ContainSubstring("spec.selector.matchLabels")))
-	f.Expect(f.told()).To(ContainElement(ContainSubstring("SelectorOverlap")))
+	f.Expect(f.Events()).To(ContainElement(ContainSubstring("SelectorOverlap")))
 
 	// The MachineSet that the older one leaves stays whole, and the younger one makes its own Machines beside it.
 	f.deployment = other
 	f.orphan()
 	f.reconcileAll(f.deployment)
-	f.Expect(uids(f.machines())).To(Equal(uids(old)), "a deployment that is deleted")
+	f.Expect(uids(f.Machines(f.cluster.Name))).To(Equal(uids(old)), "a deployment that is deleted")
 	f.deployment = f.find("pool-b")
 	f.reconcileAll(f.deployment)
-	f.Expect(uids(f.machines())).To(ContainElements(uids(old)), "the Ready Machines of the other deployment stay")
-	f.Expect(f.machines()).To(HaveLen(4))
-	f.Expect(f.condition(v1alpha1.StalledCondition)).To(Or(BeNil(), HaveField("Status", metav1.ConditionFalse)))
+	f.Expect(uids(f.Machines(f.cluster.Name))).To(ContainElements(uids(old)), "the Ready Machines of the other deployment stay")
+	f.Expect(f.Machines(f.cluster.Name)).To(HaveLen(4))
+	f.Expect(f.ReadCondition(f.deployment, v1alpha1.StalledCondition)).To(Or(BeNil(), HaveField("Status", metav1.ConditionFalse)))
 }
 
 // orphan deletes the deployment as kubectl delete --cascade=orphan does.
 func (f *env) orphan() {
-	f.t.Helper()
+	f.T.Helper()
 	f.refresh()
 	f.Expect(aware()).To(Succeed())
-	f.Expect(f.direct.Delete(f.t.Context(), f.deployment, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+	f.Expect(f.Client.Delete(f.T.Context(), f.deployment, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
 	f.Eventually(func() bool {
-		return apierrors.IsNotFound(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.deployment), &v1alpha1.MachineDeployment{}))
+		return apierrors.IsNotFound(f.Client.Get(f.T.Context(), client.ObjectKeyFromObject(f.deployment), &v1alpha1.MachineDeployment{}))
 	}).WithTimeout(time.Minute).Should(BeTrue(), "the garbage collector orphans the sets")
 }
 
 func (f *env) find(name string) *v1alpha1.MachineDeployment {
-	f.t.Helper()
+	f.T.Helper()
 	found := &v1alpha1.MachineDeployment{}
-	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKey{Namespace: f.cluster.Name, Name: name}, found)).To(Succeed())
+	f.Expect(f.Client.Get(f.T.Context(), client.ObjectKey{Namespace: f.cluster.Name, Name: name}, found)).To(Succeed())
 	return found
 }
 
@@ -171,18 +171,18 @@ func TestSetsWithoutOwnerStayWhole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newEnv(t, 2, nil)
 			f.rest()
-			old := f.machines()
+			old := f.Machines(f.cluster.Name)
 			f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(test.replica) })
 			set := f.list()[0]
 			set.OwnerReferences = nil
 			test.change(&set)
-			f.Expect(f.direct.Update(t.Context(), &set)).To(Succeed())
+			f.ExpectApplied(&set)
 			f.reconcileAll(f.deployment)
-			f.Expect(uids(f.machines())).To(ContainElements(uids(old)), "no Ready Machine is lost")
-			f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(&set), &set)).To(Succeed())
+			f.Expect(uids(f.Machines(f.cluster.Name))).To(ContainElements(uids(old)), "no Ready Machine is lost")
+			f.ExpectExists(&set)
 			f.Expect(metav1.IsControlledBy(&set, f.deployment)).To(Equal(test.adopted))
 			if !test.adopted && set.Labels[v1alpha1.MachineDeploymentNameLabel] == "" {
-				f.Expect(f.condition(v1alpha1.ProgressingCondition).Message).To(And(ContainSubstring(set.Name), ContainSubstring("give it the label")))
+				f.Expect(f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Message).To(And(ContainSubstring(set.Name), ContainSubstring("give it the label")))
 			}
 		})
 	}
@@ -207,13 +207,13 @@ func madeFor(name string) func(*v1alpha1.MachineSet) {
 func TestASetLeftByADeploymentOfAnotherNameStaysWhole(t *testing.T) {
 	f := newEnv(t, 2, nil)
 	f.rest()
-	old := f.machines()
+	old := f.Machines(f.cluster.Name)
 	f.recreate(func(next *v1alpha1.MachineDeployment) { next.Name += "-next" })
 	f.reconcileAll(f.deployment)
-	f.Expect(uids(f.machines())).To(ContainElements(uids(old)), "no Ready Machine is lost")
+	f.Expect(uids(f.Machines(f.cluster.Name))).To(ContainElements(uids(old)), "no Ready Machine is lost")
 	left := func() *v1alpha1.MachineSet {
 		set := &v1alpha1.MachineSet{}
-		f.Expect(f.direct.Get(t.Context(), client.ObjectKey{Namespace: f.deployment.Namespace, Name: metav1.GetControllerOf(&old[0]).Name}, set)).To(Succeed())
+		f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Namespace: f.deployment.Namespace, Name: metav1.GetControllerOf(&old[0]).Name}, set)).To(Succeed())
 		return set
 	}
 	f.Expect(metav1.GetControllerOf(left())).To(BeNil())
@@ -224,10 +224,10 @@ func TestASetLeftByADeploymentOfAnotherNameStaysWhole(t *testing.T) {
 	for _, key := range deploymentNameLabels {
 		set.Labels[key] = f.deployment.Name
 	}
-	f.Expect(f.direct.Update(t.Context(), set)).To(Succeed())
+	f.ExpectApplied(set)
 	f.rest()
 	f.Expect(metav1.IsControlledBy(left(), f.deployment)).To(BeTrue())
-	f.Expect(f.machines()).To(HaveLen(2))
+	f.Expect(f.Machines(f.cluster.Name)).To(HaveLen(2))
 }
 
 // A backup tool creates what it has stored, without owner references and UIDs, in any order.
@@ -240,22 +240,22 @@ func TestMachineSetsCanBeRestored(t *testing.T) {
 		f.rest()
 		sets, deployment := f.list(), f.refresh().DeepCopy()
 		f.Expect(sets).To(HaveLen(2))
-		f.Expect(f.direct.Delete(t.Context(), deployment.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		f.Expect(f.Client.Delete(t.Context(), deployment.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 		for i := range sets {
-			f.Expect(client.IgnoreNotFound(f.direct.Delete(t.Context(), &sets[i]))).To(Succeed())
+			f.Expect(client.IgnoreNotFound(f.Client.Delete(t.Context(), &sets[i]))).To(Succeed())
 		}
 		f.Eventually(func() int {
-			for _, machine := range f.machines() {
-				_ = f.direct.Delete(t.Context(), &machine)
+			for _, machine := range f.Machines(f.cluster.Name) {
+				_ = f.Client.Delete(t.Context(), &machine)
 			}
-			hubtest.FinishDeletions(t, f.direct, f.cluster.Name)
-			return len(f.machines()) + len(f.list())
+			f.FinishDeletions(f.cluster.Name)
+			return len(f.Machines(f.cluster.Name)) + len(f.list())
 		}).WithTimeout(time.Minute).Should(BeZero())
 		restore := func() {
 			for i := range sets {
 				stripped := sets[i].DeepCopy()
 				stripped.ObjectMeta = metav1.ObjectMeta{Namespace: stripped.Namespace, Name: stripped.Name, Labels: stripped.Labels, Annotations: stripped.Annotations}
-				if err := f.direct.Create(t.Context(), stripped); !apierrors.IsAlreadyExists(err) {
+				if err := f.Client.Create(t.Context(), stripped); !apierrors.IsAlreadyExists(err) {
 					f.Expect(err).NotTo(HaveOccurred(), "restoring %s", stripped.Name)
 				}
 			}
@@ -264,10 +264,10 @@ func TestMachineSetsCanBeRestored(t *testing.T) {
 			restore()
 		}
 		deployment.ObjectMeta = metav1.ObjectMeta{Namespace: deployment.Namespace, Name: deployment.Name, Labels: deployment.Labels, Annotations: deployment.Annotations}
-		f.Expect(f.direct.Create(t.Context(), deployment)).To(Succeed())
+		f.ExpectApplied(deployment)
 		f.deployment = deployment
 		if !setsFirst {
-			f.reconcile()
+			f.ExpectReconciled(f.deployment)
 			restore()
 		}
 		f.rest()
@@ -275,14 +275,14 @@ func TestMachineSetsCanBeRestored(t *testing.T) {
 		for _, set := range f.list() {
 			f.Expect(metav1.IsControlledBy(&set, f.deployment)).To(BeTrue(), set.Name)
 		}
-		f.Expect(f.machines()).To(And(HaveLen(2), HaveEach(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
+		f.Expect(f.Machines(f.cluster.Name)).To(And(HaveLen(2), HaveEach(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
 		f.Expect(f.refresh().Annotations).To(HaveKeyWithValue(v1alpha1.RevisionAnnotation, "2"))
 	}
 }
 
 // Which sets a MachineDeployment takes over, one question at a time: no set whose Machines that would cost, and none of another's.
 func TestWhichSetsADeploymentTakesOver(t *testing.T) {
-	own := hubtest.Template(map[string]string{"pool": "x"})
+	own := testenv.Template(map[string]string{"pool": "x"})
 	own.Spec.Versions.Kubelet = "v1.36.2"
 	old := *own.DeepCopy()
 	old.Spec.Versions.Kubelet = "v1.35.0"

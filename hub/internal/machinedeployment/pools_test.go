@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -34,42 +34,42 @@ type pools struct {
 func newPools(t *testing.T, replicas int32, surge string, names ...string) *pools {
 	t.Helper()
 	p := &pools{env: newEnv(t, replicas, nil), names: names}
-	p.Expect(p.direct.Delete(t.Context(), p.deployment)).To(Succeed())
+	p.ExpectDeleted(p.deployment)
 	for _, name := range names {
 		p.create(name, replicas, surge, "zones")
 	}
-	p.hub(p.direct)
+	p.hub(p.Client)
 	p.settle(func() {})
 	return p
 }
 
 func (p *pools) create(name string, replicas int32, surge, group string) {
-	p.t.Helper()
+	p.T.Helper()
 	labels := map[string]string{"app": name}
 	deployment := &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.cluster.Name, Name: name},
 		Spec: v1alpha1.MachineDeploymentSpec{
 			ClusterName: p.cluster.Name, Replicas: &replicas, Strategy: rollingBy(surge),
-			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: testenv.Template(labels),
 		},
 	}
 	deployment.Spec.Strategy.RollingUpdate.SurgeGroup = group
-	hubtest.Create(p.t, p.direct, deployment)
+	p.ExpectApplied(deployment)
 }
 
 // hub lets another hub work on the deployments. It reads its caches, and live.
 func (p *pools) hub(live client.Reader) {
-	p.t.Helper()
-	cached := interceptor.NewClient(p.writes.Count(p.direct), interceptor.Funcs{Get: p.cachedGet, List: p.cachedList})
-	worked := machineset.NewSets(p.clock)
-	logic, err := New(Deps{Client: cached, Live: live, Recorder: p.env.events, Agents: p.agents, Sets: worked, Clock: p.clock})
+	p.T.Helper()
+	cached := interceptor.NewClient(p.Writes.Count(p.Client), interceptor.Funcs{Get: p.cachedGet, List: p.cachedList})
+	worked := machineset.NewSets(p.Clock)
+	logic, err := New(Deps{Client: cached, Live: live, Recorder: p.Recorder, Agents: p.agents, Sets: worked, Clock: p.Clock})
 	p.Expect(err).NotTo(HaveOccurred())
-	p.logic, p.runner = logic, reconciler.New(cached, cached, logic)
+	p.logic, p.Runner = logic, reconciler.New(cached, cached, logic)
 	sets, err := machineset.New(machineset.Deps{
-		Client: p.direct, Live: p.direct, Recorder: events.NewFakeRecorder(1000), Agents: p.agents, Sets: worked, Clock: p.clock,
+		Client: p.Client, Live: p.Client, Recorder: events.NewFakeRecorder(1000), Agents: p.agents, Sets: worked, Clock: p.Clock,
 	})
 	p.Expect(err).NotTo(HaveOccurred())
-	p.env.sets = reconciler.New(p.direct, p.direct, sets)
+	p.env.sets = reconciler.New(p.Client, p.Client, sets)
 	p.sync(true, true, true)
 }
 
@@ -103,30 +103,30 @@ func (p *pools) cachedList(ctx context.Context, c client.WithWatch, list client.
 
 // sync lets the caches of some kinds catch up.
 func (p *pools) sync(deployments, sets, machines bool) {
-	p.t.Helper()
+	p.T.Helper()
 	for list, now := range map[client.ObjectList]bool{&p.deployments: deployments, &p.sets: sets, &p.machines: machines} {
 		if now {
-			p.Expect(p.direct.List(p.t.Context(), list, client.InNamespace(p.cluster.Name))).To(Succeed())
+			p.Expect(p.Client.List(p.T.Context(), list, client.InNamespace(p.cluster.Name))).To(Succeed())
 		}
 	}
 }
 
 func (p *pools) get(name string) *v1alpha1.MachineDeployment {
-	p.t.Helper()
+	p.T.Helper()
 	deployment := &v1alpha1.MachineDeployment{}
-	p.Expect(p.direct.Get(p.t.Context(), client.ObjectKey{Namespace: p.cluster.Name, Name: name}, deployment)).To(Succeed())
+	p.Expect(p.Client.Get(p.T.Context(), client.ObjectKey{Namespace: p.cluster.Name, Name: name}, deployment)).To(Succeed())
 	return deployment
 }
 
 func (p *pools) work(name string) error {
-	_, err := p.runner.Reconcile(p.t.Context(), reconciler.Request(p.cluster.Name, name))
+	_, err := p.Runner.Reconcile(p.T.Context(), reconciler.Request(p.cluster.Name, name))
 	return err
 }
 
 // look lets time pass and a hub with fresh caches look at that deployment; it returns its condition Progressing.
 func (p *pools) look(name string, wait time.Duration) *metav1.Condition {
-	p.t.Helper()
-	p.clock.SetTime(p.clock.Now().Add(wait))
+	p.T.Helper()
+	p.Clock.Step(wait)
 	p.sync(true, true, true)
 	p.Expect(p.work(name)).To(Succeed())
 	return meta.FindStatusCondition(p.get(name).Status.Conditions, v1alpha1.ProgressingCondition)
@@ -134,7 +134,7 @@ func (p *pools) look(name string, wait time.Duration) *metav1.Condition {
 
 // settle runs all reconcilers with fresh caches until nothing is written any more.
 func (p *pools) settle(check func()) {
-	p.t.Helper()
+	p.T.Helper()
 	quiet := 0
 	for range 200 {
 		for _, name := range p.names {
@@ -142,34 +142,34 @@ func (p *pools) settle(check func()) {
 			check()
 		}
 		p.reconcileSets()
-		busy := hubtest.FinishDeletions(p.t, p.direct, p.cluster.Name) > 0
+		busy := p.FinishDeletions(p.cluster.Name) > 0
 		busy = p.readyOne() || busy
 		check()
-		if quiet++; busy || p.writes.Total() > 0 {
+		if quiet++; busy || p.Writes.Total() > 0 {
 			quiet = 0
 		}
 		if quiet == 3 { // A step may have been held back.
 			return
 		}
 	}
-	p.t.Fatal("does not come to rest")
+	p.T.Fatal("does not come to rest")
 }
 
 // roll gives each of those deployments a new template.
 func (p *pools) roll(names ...string) {
-	p.t.Helper()
+	p.T.Helper()
 	for _, name := range names {
 		deployment := p.get(name)
 		deployment.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
-		p.Expect(p.direct.Update(p.t.Context(), deployment)).To(Succeed())
+		p.ExpectApplied(deployment)
 	}
 }
 
 // beyond is how many Machines the deployments have beyond the replicas of each.
 func (p *pools) beyond() int {
-	p.t.Helper()
+	p.T.Helper()
 	counts := map[string]int{}
-	for _, machine := range p.env.machines() {
+	for _, machine := range p.Machines(p.cluster.Name) {
 		counts[machine.Labels[v1alpha1.MachineDeploymentNameLabel]]++
 	}
 	sum := 0
@@ -181,8 +181,8 @@ func (p *pools) beyond() int {
 
 // rolled reports whether all Machines are new and available.
 func (p *pools) rolled(each int) bool {
-	p.t.Helper()
-	machines := p.env.machines()
+	p.T.Helper()
+	machines := p.Machines(p.cluster.Name)
 	for _, machine := range machines {
 		if machine.Spec.Versions.Kubelet != "v1.37.0" {
 			return false

@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
@@ -15,17 +14,17 @@ import (
 
 // serves lets the cluster's agent report the version of its API server.
 func (f *env) serves(version string) {
-	f.t.Helper()
-	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.cluster), f.cluster)).To(Succeed())
+	f.T.Helper()
+	f.ExpectExists(f.cluster)
 	f.cluster.Status.KubernetesVersion = version
-	f.Expect(f.direct.Status().Update(f.t.Context(), f.cluster)).To(Succeed())
+	f.ExpectStatusApplied(f.cluster)
 }
 
 // kubelets are the versions of all Machines.
 func (f *env) kubelets() map[types.UID]string {
-	f.t.Helper()
+	f.T.Helper()
 	kubelets := map[types.UID]string{}
-	for _, machine := range f.machines() {
+	for _, machine := range f.Machines(f.cluster.Name) {
 		kubelets[machine.UID] = machine.Spec.Versions.Kubelet
 	}
 	return kubelets
@@ -39,7 +38,7 @@ func refusedRollout(t *testing.T, strategy v1alpha1.MachineDeploymentStrategy) *
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy = strategy })
 	f.rest()
 	before := f.kubelets()
-	f.told()
+	f.Events()
 	f.upgrade("v1.99.0")
 	f.rest()
 	f.Expect(f.kubelets()).To(Equal(before), "all earlier machines exist, and no others")
@@ -48,8 +47,8 @@ func refusedRollout(t *testing.T, strategy v1alpha1.MachineDeploymentStrategy) *
 
 // expectRefused wants the deployment to say why nothing is rolled out, and what a user can do.
 func (f *env) expectRefused() {
-	f.t.Helper()
-	condition := f.condition(v1alpha1.ProgressingCondition)
+	f.T.Helper()
+	condition := f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition)
 	f.Expect(condition.Status).To(Equal(metav1.ConditionFalse))
 	f.Expect(condition.Reason).To(Equal(v1alpha1.ReasonUnsupportedKubeletVersion))
 	f.Expect(condition.Message).To(And(
@@ -73,7 +72,7 @@ func TestKubeletThatTheClusterDoesNotSupportCostsNoMachine(t *testing.T) {
 			}
 			f := refusedRollout(t, strategy)
 			f.expectRefused()
-			f.Expect(f.told()).To(ContainElement(ContainSubstring("Warning UnsupportedKubeletVersion 0 of 3 machines")))
+			f.Expect(f.Events()).To(ContainElement(ContainSubstring("Warning UnsupportedKubeletVersion 0 of 3 machines")))
 			f.Expect(f.replicasOf(f.list())).To(Equal([]int32{3, 0}), "the revision has its set, to go back from")
 
 			f.update(func(deployment *v1alpha1.MachineDeployment) {
@@ -85,16 +84,16 @@ func TestKubeletThatTheClusterDoesNotSupportCostsNoMachine(t *testing.T) {
 				return
 			}
 			f.Expect(f.kubelets()).To(And(HaveLen(3), HaveEach("v1.99.0")), "the user allows it")
-			f.Expect(f.machines()).To(HaveEach(HaveField("Annotations", HaveKeyWithValue(v1alpha1.AllowKubeletVersionSkewAnnotation, "true"))))
-			f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+			f.Expect(f.Machines(f.cluster.Name)).To(HaveEach(HaveField("Annotations", HaveKeyWithValue(v1alpha1.AllowKubeletVersionSkewAnnotation, "true"))))
+			f.Expect(f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
 		})
 	}
 }
 
 func TestKubeletThatTheClusterDoesNotSupportReplacesNoDeletedMachine(t *testing.T) {
 	f := refusedRollout(t, v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.OnDelete})
-	victim := f.machines()[0]
-	f.Expect(f.direct.Delete(t.Context(), &victim)).To(Succeed())
+	victim := f.Machines(f.cluster.Name)[0]
+	f.ExpectDeleted(&victim)
 	f.rest()
 	f.Expect(f.kubelets()).To(And(HaveLen(3), Not(HaveKey(victim.UID)), HaveEach("v1.36.2")), "it is recreated with the template that it had")
 	f.expectRefused()
@@ -106,8 +105,8 @@ func TestKubeletThatTheClusterDoesNotSupportReplacesNoDeletedMachine(t *testing.
 func TestRollsOutWhenTheClusterSupportsTheKubelet(t *testing.T) {
 	f := refusedRollout(t, v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.Recreate})
 	f.serves("")
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonRollingOut), "no version, no verdict")
+	f.ExpectReconciled(f.deployment)
+	f.Expect(f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonRollingOut), "no version, no verdict")
 
 	f = refusedRollout(t, v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.Recreate})
 	f.serves("v1.99.1")
@@ -121,7 +120,7 @@ func TestGoesBackFromAKubeletThatTheClusterDoesNotSupport(t *testing.T) {
 	f.upgrade("v1.36.2")
 	f.rest()
 	f.Expect(f.kubelets()).To(Equal(before))
-	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+	f.Expect(f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
 }
 
 func TestNewDeploymentOfAKubeletThatTheClusterDoesNotSupportMakesNoMachine(t *testing.T) {
@@ -129,11 +128,11 @@ func TestNewDeploymentOfAKubeletThatTheClusterDoesNotSupportMakesNoMachine(t *te
 	f.serves("v1.37.1")
 	f.upgrade("v1.99.0")
 	f.rest()
-	f.Expect(f.machines()).To(BeEmpty())
+	f.Expect(f.Machines(f.cluster.Name)).To(BeEmpty())
 	f.expectRefused()
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Paused = true })
 	f.rest()
-	f.Expect(f.condition(v1alpha1.ProgressingCondition).Message).To(And(ContainSubstring("spec.paused"), ContainSubstring("versions.kubelet")))
+	f.Expect(f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Message).To(And(ContainSubstring("spec.paused"), ContainSubstring("versions.kubelet")))
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
 		deployment.Spec.Paused, deployment.Spec.Template.Spec.Versions.Kubelet = false, "v1.37.0"
 	})
@@ -150,13 +149,13 @@ func TestMachinesThatRunStayWhenTheClusterMovesOn(t *testing.T) {
 	f.serves("v1.99.0")
 	f.rest()
 	f.Expect(f.kubelets()).To(Equal(before))
-	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+	f.Expect(f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(4)) })
 	f.rest()
 	f.Expect(f.kubelets()).To(Equal(before))
-	f.Expect(f.condition(v1alpha1.ProgressingCondition).Message).To(ContainSubstring("2 of 4 machines have the current template, and no others will get it"))
+	f.Expect(f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Message).To(ContainSubstring("2 of 4 machines have the current template, and no others will get it"))
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(1)) })
 	f.rest()
-	f.Expect(f.machines()).To(HaveLen(1))
-	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+	f.Expect(f.Machines(f.cluster.Name)).To(HaveLen(1))
+	f.Expect(f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
 }

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // leaveOut is what kubectl apply does with a manifest that does not name replicas any more.
@@ -25,14 +25,14 @@ func TestReplicasLeftOutKeepWhatIsThere(t *testing.T) {
 		"with a new template": func(f *env) { f.update(leaveOut); f.upgrade("v1.37.1") },
 		"within a rollout": func(f *env) {
 			f.upgrade("v1.37.1")
-			f.reconcile()
+			f.ExpectReconciled(f.deployment)
 			f.reconcileSets()
 			f.update(leaveOut)
 		},
 		"of a set": func(f *env) {
 			set := f.list()[0]
 			set.Spec.Replicas = nil
-			f.Expect(f.direct.Update(f.t.Context(), &set)).To(Succeed())
+			f.ExpectApplied(&set)
 			f.reconcileSets()
 		},
 		"frozen": func(f *env) {
@@ -45,12 +45,14 @@ func TestReplicasLeftOutKeepWhatIsThere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newEnv(t, 4, nil)
 			f.rest()
-			old := f.machines()
+			old := f.Machines(f.cluster.Name)
 			change(f)
-			f.settle(func() { f.Expect(len(uids(f.machines()))).To(BeNumerically(">=", 4), "no Machine is lost") })
+			f.settle(func() {
+				f.Expect(len(uids(f.Machines(f.cluster.Name)))).To(BeNumerically(">=", 4), "no Machine is lost")
+			})
 			f.Expect(f.refresh().Spec.Replicas).To(HaveValue(BeEquivalentTo(4)))
 			if name == "at rest" || name == "of a set" || name == "frozen" {
-				f.Expect(uids(f.machines())).To(Equal(uids(old)))
+				f.Expect(uids(f.Machines(f.cluster.Name))).To(Equal(uids(old)))
 			}
 		})
 	}
@@ -66,10 +68,10 @@ func TestReplicasLeftOutKeepWhatIsThere(t *testing.T) {
 	t.Run("recreated after an orphan deletion", func(t *testing.T) {
 		f := newEnv(t, 3, nil)
 		f.rest()
-		old := f.machines()
+		old := f.Machines(f.cluster.Name)
 		f.recreate(leaveOut)
 		f.rest()
-		f.Expect(uids(f.machines())).To(Equal(uids(old)))
+		f.Expect(uids(f.Machines(f.cluster.Name))).To(Equal(uids(old)))
 	})
 }
 
@@ -78,7 +80,7 @@ func TestReplicasAreNotFilledInWhileASetIsNotKnown(t *testing.T) {
 	unknown := false
 	f := newEnv(t, 4, nil)
 	f.rest()
-	f.direct = interceptor.NewClient(f.direct, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+	f.Client = interceptor.NewClient(f.Client, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		err := c.List(ctx, list, options...)
 		if sets, is := list.(*v1alpha1.MachineSetList); is && unknown {
 			for i := range sets.Items {
@@ -87,13 +89,13 @@ func TestReplicasAreNotFilledInWhileASetIsNotKnown(t *testing.T) {
 		}
 		return err
 	}})
-	f.control(f.direct)
+	f.control(f.Client)
 	f.update(leaveOut)
 	unknown = true
-	f.reconcile()
+	f.ExpectReconciled(f.deployment)
 	f.Expect(f.refresh().Spec.Replicas).To(BeNil())
 	unknown = false
-	f.reconcile()
+	f.ExpectReconciled(f.deployment)
 	f.Expect(f.refresh().Spec.Replicas).To(HaveValue(BeEquivalentTo(4)))
 }
 
@@ -110,14 +112,14 @@ func TestReplicasOfANewDeployment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newEnv(t, 1, nil)
 			other := f.beside("auto", nil, map[string]string{"app": "x"})
-			f.Expect(f.direct.Delete(t.Context(), f.deployment)).To(Succeed())
+			f.ExpectDeleted(f.deployment)
 			other.Annotations = map[string]string{v1alpha1.AutoscalerMinSizeAnnotation: test.least, v1alpha1.AutoscalerMaxSizeAnnotation: test.most}
 			if test.least == "" {
 				other.Annotations = nil
 			}
-			f.Expect(f.direct.Update(t.Context(), other)).To(Succeed())
+			f.ExpectApplied(other)
 			f.deployment = other
-			f.reconcile()
+			f.ExpectReconciled(f.deployment)
 			f.Expect(f.refresh().Spec.Replicas).To(HaveValue(Equal(test.want)))
 		})
 	}
@@ -129,22 +131,22 @@ func TestReplicasOfAMachineSetLeftOut(t *testing.T) {
 	set := &v1alpha1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: "alone"},
 		Spec: v1alpha1.MachineSetSpec{
-			ClusterName: f.cluster.Name, Replicas: new(int32(4)), Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+			ClusterName: f.cluster.Name, Replicas: new(int32(4)), Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: testenv.Template(labels),
 		},
 	}
-	hubtest.Create(t, f.direct, set)
+	f.ExpectApplied(set)
 	f.reconcileAll(f.deployment)
-	old := f.machines()
+	old := f.Machines(f.cluster.Name)
 	f.Expect(old).To(HaveLen(4))
 	left := f.list()
 	for i := range left {
 		if left[i].Name == "alone" {
 			left[i].Spec.Replicas = nil
-			f.Expect(f.direct.Update(t.Context(), &left[i])).To(Succeed())
+			f.ExpectApplied(&left[i])
 		}
 	}
 	f.reconcileAll(f.deployment)
-	f.Expect(uids(f.machines())).To(Equal(uids(old)))
+	f.Expect(uids(f.Machines(f.cluster.Name))).To(Equal(uids(old)))
 }
 
 // How many replicas a deployment had is what its sets were scaled for last, whatever surge they have in the middle of a rollout.

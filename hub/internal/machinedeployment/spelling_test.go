@@ -25,7 +25,7 @@ func TestAnotherSpellingReplacesNothing(t *testing.T) {
 		deployment.Spec.Template.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}
 	})
 	f.rest()
-	old, sets := f.machines(), f.list()
+	old, sets := f.Machines(f.cluster.Name), f.list()
 	for _, change := range []func(*v1alpha1.MachineDeployment){
 		func(deployment *v1alpha1.MachineDeployment) {
 			deployment.Spec.Template.Spec.Versions.Kubelet = "1.36.2"
@@ -40,12 +40,12 @@ func TestAnotherSpellingReplacesNothing(t *testing.T) {
 	} {
 		f.update(change)
 		f.rest()
-		f.Expect(uids(f.machines())).To(Equal(uids(old)))
+		f.Expect(uids(f.Machines(f.cluster.Name))).To(Equal(uids(old)))
 		f.Expect(f.list()).To(HaveLen(len(sets)), "a MachineSet is made for it")
 		f.Expect(f.list()[0].Generation).To(Equal(sets[0].Generation), "a MachineSet is changed for it")
 	}
 	f.Expect(f.refresh().Annotations).To(HaveKeyWithValue(v1alpha1.RevisionAnnotation, "1"))
 	f.upgrade("1.36.3")
 	f.rest()
-	f.Expect(uids(f.machines())).NotTo(ContainElements(uids(old)), "a change is rolled out all the same")
+	f.Expect(uids(f.Machines(f.cluster.Name))).NotTo(ContainElements(uids(old)), "a change is rolled out all the same")
 }

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler/reconcilertest"
 )
 
@@ -20,9 +19,9 @@ func TestStatusWritesOfADeploymentThatFailFiftyTimesInARow(t *testing.T) {
 			f := newEnv(t, 3, &failing)
 			attempts := 0
 			world := func(wait time.Duration) {
-				f.clock.SetTime(f.clock.Now().Add(wait))
+				f.Clock.Step(wait)
 				f.reconcileSets()
-				hubtest.FinishDeletions(t, f.direct, f.cluster.Name)
+				f.FinishDeletions(f.cluster.Name)
 				if attempts++; attempts == 10 {
 					f.upgrade("v1.37.1")
 				}
@@ -36,20 +35,20 @@ func TestStatusWritesOfADeploymentThatFailFiftyTimesInARow(t *testing.T) {
 				return attempts >= 10 && status.ObservedGeneration == f.deployment.Generation && status.UpdatedReplicas == 3 &&
 					status.AvailableReplicas == 3 && status.Replicas == 3
 			}
-			history := reconcilertest.Drive(t, f.runner, f.deployment, time.Second, world, done)
+			history := reconcilertest.Drive(t, f.Runner, f.deployment, time.Second, world, done)
 			f.Expect(len(history.At)).To(BeNumerically(">=", reconcilertest.Times))
 			f.Expect(history.Busiest()).To(BeNumerically("<=", 61), "a hot loop: %v", history.At)
 			f.Expect(f.list()).To(HaveLen(2), "one set for each template")
 			f.Expect(f.replicasOf(f.list())).To(Equal([]int32{0, 3}))
-			f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+			f.Expect(f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
 		})
 	}
 }
 
 // becomeReady does what the agent does, and counts the Machines that were Ready before, and all; neither those that go.
 func (f *env) becomeReady() (ready, all int) {
-	f.t.Helper()
-	for _, machine := range f.machines() {
+	f.T.Helper()
+	for _, machine := range f.Machines(f.cluster.Name) {
 		if machine.DeletionTimestamp != nil {
 			continue
 		}
@@ -58,7 +57,7 @@ func (f *env) becomeReady() (ready, all int) {
 			ready++
 			continue
 		}
-		hubtest.MarkReady(f.t, f.direct, &machine, true, f.clock.Now())
+		f.MarkReady(&machine, true, f.Clock.Now())
 	}
 	return ready, all
 }

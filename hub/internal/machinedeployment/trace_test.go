@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
@@ -17,7 +16,7 @@ import (
 func (f *env) trace() *tracetest.SpanRecorder {
 	spans := tracetest.NewSpanRecorder()
 	f.tracers = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
-	f.control(f.writes.Count(f.direct))
+	f.control(f.Writes.Count(f.Client))
 	return spans
 }
 
@@ -38,12 +37,12 @@ func traceparent(span sdktrace.ReadOnlySpan) string {
 // Claim: A trace costs no write; no-ops have no span. Broken: not broken alone. Also: hub/internal/fleet TestEachClusterTakesOnTheTraceOfTheFleet.
 func TestOneTraceLeadsFromTheChangeToEachMachine(t *testing.T) {
 	plain := newEnv(t, 2, nil)
-	plain.reconcile()
-	want := plain.writes.Counts()
+	plain.ExpectReconciled(plain.deployment)
+	want := plain.Writes.Counts()
 	f := newEnv(t, 2, nil)
 	spans := f.trace()
-	f.reconcile()
-	f.Expect(f.writes.Counts()).To(Equal(want), "a trace costs no write")
+	f.ExpectReconciled(f.deployment)
+	f.Expect(f.Writes.Counts()).To(Equal(want), "a trace costs no write")
 	f.reconcileSets()
 	f.Expect(spans.Ended()).To(HaveLen(4))
 	root, act, made := spansOf(spans, "MachineDeployment.Act", 0)[0], spansOf(spans, "MachineSet.Act", 0)[0], spansOf(spans, "Machine.Create", 0)
@@ -57,7 +56,7 @@ func TestOneTraceLeadsFromTheChangeToEachMachine(t *testing.T) {
 		wanted[traceparent(span)] = true
 	}
 	found := map[string]bool{}
-	for _, machine := range f.machines() {
+	for _, machine := range f.Machines(f.cluster.Name) {
 		found[telemetry.Of(&machine)] = true
 	}
 	f.Expect(found).To(Equal(wanted), "each Machine's agent continues from its creation")
@@ -68,8 +67,8 @@ func TestOneTraceLeadsFromTheChangeToEachMachine(t *testing.T) {
 	f.rest()
 	f.Expect(spans.Ended()).To(HaveLen(rest), "what changes nothing has no span")
 
-	machine := f.machines()[0]
-	f.Expect(f.direct.Delete(t.Context(), &machine)).To(Succeed())
+	machine := f.Machines(f.cluster.Name)[0]
+	f.ExpectDeleted(&machine)
 	f.rest()
 	again := spansOf(spans, "MachineSet.Act", rest)
 	f.Expect(again).NotTo(BeEmpty())
@@ -121,7 +120,7 @@ func TestTheTraceOfWhoeverChangedTheDeploymentGoesOn(t *testing.T) {
 	f.Expect(second.SpanContext().TraceID().String()).NotTo(Equal(id))
 	f.Expect(second.Links()[0].SpanContext.TraceID().String()).To(Equal(id))
 	spans = f.trace()
-	f.reconcile() // The new hub sees that all is done.
+	f.ExpectReconciled(f.deployment) // The new hub sees that all is done.
 	third := scale(4, nil)
 	f.Expect(third.SpanContext().TraceID().String()).NotTo(Equal(id))
 	f.Expect(third.Links()[0].SpanContext.TraceID().String()).To(Equal(id))
@@ -135,7 +134,7 @@ func TestAMachineThatIsMovedTakesTheTraceOfItsUpdate(t *testing.T) {
 	spans := f.trace()
 	f.upgrade("v1.36.0")
 	f.roll(fine, func() {})
-	moved := f.machines()[0]
+	moved := f.Machines(f.cluster.Name)[0]
 	f.Expect(moved.Annotations).To(HaveKey(v1alpha1.InPlaceUpdateAnnotation))
 	f.Expect(telemetry.Of(&moved)).To(BeElementOf(traceparents(spansOf(spans, "MachineDeployment.Act", 0))))
 }
@@ -153,11 +152,11 @@ func TestWithoutTracingNoTraceIsPassedOn(t *testing.T) {
 	f.trace()
 	f.rest()
 	f.tracers = nil
-	f.control(f.writes.Count(f.direct))
+	f.control(f.Writes.Count(f.Client))
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(2)) })
 	f.rest()
 	var without int
-	for _, machine := range hubtest.Machines(t, f.direct, f.cluster.Name) {
+	for _, machine := range f.Machines(f.cluster.Name) {
 		if telemetry.Of(&machine) == "" {
 			without++
 		}
