@@ -10,14 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 )
 
 // approvalOf is what alice creates to let the current rollout be applied to a group.
-func (f *fixture) approvalOf(group string) *v1alpha1.FleetApproval {
-	f.t.Helper()
-	revision, err := rollout.Revision(f.refresh())
+func (f *env) approvalOf(group string) *v1alpha1.FleetApproval {
+	f.T.Helper()
+	revision, err := reader.Revision(f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	return &v1alpha1.FleetApproval{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "approval-"},
@@ -28,53 +27,53 @@ func (f *fixture) approvalOf(group string) *v1alpha1.FleetApproval {
 }
 
 // approve takes all approvals of the fleet back, and approves the current rollout for groups.
-func (f *fixture) approve(groups ...string) {
-	f.t.Helper()
+func (f *env) approve(groups ...string) {
+	f.T.Helper()
 	list := &v1alpha1.FleetApprovalList{}
 	// An API server may take a moment to know the selectable fields of a kind that was just installed.
 	f.Eventually(func() error {
-		return f.direct.List(f.t.Context(), list, client.MatchingFields{rollout.ApprovalFleet: string(f.fleet.UID)})
+		return f.Client.List(f.T.Context(), list, client.MatchingFields{reader.ApprovalFleet: string(f.fleet.UID)})
 	}).WithTimeout(time.Minute).Should(Succeed())
 	for i := range list.Items {
-		f.Expect(f.direct.Delete(f.t.Context(), &list.Items[i])).To(Succeed())
+		f.ExpectDeleted(&list.Items[i])
 	}
 	for _, group := range groups {
-		hubtest.Create(f.t, f.direct, f.approvalOf(group))
+		f.ExpectApplied(f.approvalOf(group))
 	}
 }
 
 func TestAGroupWaitsForTheApprovalOfEachRevision(t *testing.T) {
-	f := newFixture(t, 3, both(inSteps(2, 0), func(fleet *v1alpha1.MachineFleet) {
+	f := newEnv(t, 3, both(inSteps(2, 0), func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.Groups = append(fleet.Spec.Groups, v1alpha1.MachineFleetGroup{
 			Name: "rest", ClusterSelector: &metav1.LabelSelector{}, Approval: v1alpha1.GroupApprovalRequired,
 		})
 	}))
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.says(false, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, -, -"))
 	f.status()
-	progress := f.condition(v1alpha1.ProgressingCondition)
+	progress := f.ReadCondition(f.fleet, v1alpha1.ProgressingCondition)
 	f.Expect([]string{string(progress.Status), progress.Reason}).To(Equal([]string{"Unknown", v1alpha1.ReasonAwaitingApproval}))
 	f.Expect(f.fleet.Status.Message).To(ContainSubstring(fmt.Sprintf(
 		"waiting for approval: rest: kubectl hollow rollout approve machinefleet %s --group rest", f.fleet.Name)))
 	f.Expect(f.fleet.Status.AwaitingApproval).To(Equal([]string{"rest"}))
 	f.Expect(f.fleet.Status.Conditions).NotTo(ContainElement(HaveField("Type", v1alpha1.StalledCondition)))
 	f.approve("rest")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.says(false, 1, 2)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"))
 	f.Expect(f.status().AwaitingApproval).To(BeEmpty())
 
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.says(false, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"), "the approval was for other templates")
 	f.status()
 	f.approve("rest")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0"))
 }
 
@@ -95,12 +94,12 @@ func TestAnApprovalOfSomethingElseOpensNothing(t *testing.T) {
 			f.status()
 			wrong := f.approvalOf("production")
 			change(wrong)
-			hubtest.Create(t, f.direct, wrong)
+			f.ExpectApplied(wrong)
 			f.restart()
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"))
-			hubtest.Create(t, f.direct, f.approvalOf("production"))
-			f.reconcile()
+			f.ExpectApplied(f.approvalOf("production"))
+			f.ExpectReconciled(f.fleet)
 			f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0"))
 			f.Expect(f.rollouts()[1].Approvals).To(ConsistOf(HaveField("Group", "production")), "what opens no gate is not in the record")
 		})
@@ -110,28 +109,28 @@ func TestAnApprovalOfSomethingElseOpensNothing(t *testing.T) {
 // The same templates after others, and after a retry, are another rollout: what was approved before does not count for it.
 // Edge case: Approvals counted again.
 func TestAnApprovalCountsForOneRollout(t *testing.T) {
-	for name, again := range map[string]func(*fixture){
-		"gone back to": func(f *fixture) {
+	for name, again := range map[string]func(*env){
+		"gone back to": func(f *env) {
 			f.upgrade("v1.37.1")
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.says(false, 0)
 			f.status()
 			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AllowDowngrade = true })
 			f.upgrade("v1.37.0")
 		},
-		"gone back to, when the status was lost": func(f *fixture) {
+		"gone back to, when the status was lost": func(f *env) {
 			f.upgrade("v1.37.1")
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.says(false, 0)
 			f.status()
 			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AllowDowngrade = true })
 			f.refresh().Status = v1alpha1.MachineFleetStatus{}
-			f.Expect(f.direct.Status().Update(f.t.Context(), f.fleet)).To(Succeed())
+			f.ExpectStatusApplied(f.fleet)
 			f.upgrade("v1.37.0")
 		},
-		"a retry": func(f *fixture) {
+		"a retry": func(f *env) {
 			f.update(func(fleet *v1alpha1.MachineFleet) {
-				fleet.Spec.RetriedAt = &metav1.Time{Time: f.clock.Now()}
+				fleet.Spec.RetriedAt = &metav1.Time{Time: f.Clock.Now()}
 			})
 		},
 	} {
@@ -143,15 +142,15 @@ func TestAnApprovalCountsForOneRollout(t *testing.T) {
 			f.status()
 			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Paused = false })
 			again(f)
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.says(false, 0)
 			f.restart()
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.status()
 			f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"))
-			f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonAwaitingApproval), f.fleet.Status.Message)
+			f.Expect(f.ReadCondition(f.fleet, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonAwaitingApproval), f.fleet.Status.Message)
 			f.approve("production")
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0"))
 		})
 	}
@@ -162,10 +161,10 @@ func TestAnApprovalOutlivesOtherEdits(t *testing.T) {
 	f := waitForApproval(t)
 	f.status()
 	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Paused = true })
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.approve("production")
 	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Paused, fleet.Spec.Replicas = false, new(int32(4)) })
 	f.restart()
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0"))
 }

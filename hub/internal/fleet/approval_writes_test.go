@@ -14,32 +14,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
 // An approval that is taken back between two writes keeps the second from being made; what has started is followed.
 func TestAnApprovalIsTakenBackBetweenTwoWrites(t *testing.T) {
-	for name, takeBack := range map[string]func(*fixture, *v1alpha1.FleetApproval) error{
-		"deleted": func(f *fixture, a *v1alpha1.FleetApproval) error { return f.direct.Delete(f.t.Context(), a) },
-		"deleted, with a finalizer": func(f *fixture, a *v1alpha1.FleetApproval) error {
+	for name, takeBack := range map[string]func(*env, *v1alpha1.FleetApproval) error{
+		"deleted": func(f *env, a *v1alpha1.FleetApproval) error { return f.Client.Delete(f.T.Context(), a) },
+		"deleted, with a finalizer": func(f *env, a *v1alpha1.FleetApproval) error {
 			a.Finalizers = []string{"example.com/test"}
-			if err := f.direct.Update(f.t.Context(), a); err != nil {
+			if err := f.Client.Update(f.T.Context(), a); err != nil {
 				return err
 			}
-			return f.direct.Delete(f.t.Context(), a)
+			return f.Client.Delete(f.T.Context(), a)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := waitForApproval(t)
 			f.status()
 			given := f.approvalOf("production")
-			hubtest.Create(t, f.direct, given)
+			f.ExpectApplied(given)
 			t.Cleanup(func() {
 				given.Finalizers = nil
-				_ = f.direct.Update(context.WithoutCancel(t.Context()), given)
+				_ = f.Client.Update(context.WithoutCancel(t.Context()), given)
 			})
 			begun := 0
 			f.faults.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
@@ -52,14 +51,14 @@ func TestAnApprovalIsTakenBackBetweenTwoWrites(t *testing.T) {
 			}
 			f.restart()
 			for range 3 {
-				f.reconcile()
+				f.ExpectReconciled(f.fleet)
 			}
 			f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Succeeded v1.36.2"))
 			f.says(false, 1)
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.status()
 			f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Succeeded v1.36.2"), "what has started is followed")
-			f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonAwaitingApproval), f.fleet.Status.Message)
+			f.Expect(f.ReadCondition(f.fleet, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonAwaitingApproval), f.fleet.Status.Message)
 			approved := f.rollouts()[1].Approvals
 			f.Expect(approved).To(ConsistOf(And(HaveField("Approval", given.Name), HaveField("By", "alice"), HaveField("TakenBack", Not(BeEmpty())))))
 		})
@@ -73,18 +72,18 @@ func TestAnApprovalThatCannotBeDecodedOpensNothing(t *testing.T) {
 	good := f.approvalOf("production")
 	bad := &unstructured.Unstructured{}
 	bad.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("FleetApproval"))
-	bad.SetName(hubtest.Name())
+	bad.SetName(testenv.Name())
 	bad.Object["spec"] = map[string]any{
 		"fleet": good.Spec.Fleet, "fleetUID": good.Spec.FleetUID, "revision": good.Spec.Revision, "rollout": good.Spec.Rollout,
 		"group": good.Spec.Group, "approver": []any{"alice"},
 	}
-	f.Expect(environment.Loosely(t.Context(), func(ctx context.Context) error { return f.direct.Create(ctx, bad) }, "fleetapprovals.hollowfleet.io")).To(Succeed())
-	t.Cleanup(func() { f.Expect(f.direct.Delete(context.WithoutCancel(t.Context()), bad)).To(Succeed()) })
+	f.Expect(environment.Loosely(t.Context(), func(ctx context.Context) error { return f.Client.Create(ctx, bad) }, "fleetapprovals.hollowfleet.io")).To(Succeed())
+	t.Cleanup(func() { f.Expect(f.Client.Delete(context.WithoutCancel(t.Context()), bad)).To(Succeed()) })
 	f.restart()
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"))
-	hubtest.Create(t, f.direct, good)
-	f.reconcile()
+	f.ExpectApplied(good)
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0"))
 }
 
@@ -100,10 +99,10 @@ func TestTenThousandApprovalsCostNoReconcileItsTime(t *testing.T) {
 	for i := range many {
 		old := f.approvalOf("production")
 		old.Spec.Rollout = int64(1000 + i)
-		group.Go(func() error { return f.direct.Create(ctx, old) })
+		group.Go(func() error { return f.Client.Create(ctx, old) })
 	}
 	f.Expect(group.Wait()).To(Succeed())
-	hubtest.Create(t, f.direct, f.approvalOf("production"))
+	f.ExpectApplied(f.approvalOf("production"))
 	heap := func() uint64 {
 		var stats runtime.MemStats
 		runtime.GC()
@@ -125,9 +124,9 @@ func TestTenThousandApprovalsCostNoReconcileItsTime(t *testing.T) {
 	}
 	f.Expect(list()).To(Succeed())
 	size := int(heap()-before) / many
-	took := hubtest.CPUTime(t, 5, list)
+	took := testenv.CPUTime(t, 5, list)
 	t.Logf("%d approvals take %d bytes each, and finding those of a rollout %s", many, size, took)
 	f.Expect(size).To(BeNumerically("<", perApproval))
 	f.Expect(took).To(BeNumerically("<", 20*time.Millisecond))
-	f.Expect(f.direct.DeleteAllOf(t.Context(), &v1alpha1.FleetApproval{})).To(Succeed())
+	f.Expect(f.Client.DeleteAllOf(t.Context(), &v1alpha1.FleetApproval{})).To(Succeed())
 }

@@ -17,34 +17,34 @@ import (
 // Whatever a user does while a plan is carried out is obeyed by the next write.
 // Claim: Pause, freeze, abort and window ends count from the next write. Broken: nothing is read before a write; batches have no end. Also: TestTheNextWriteLooksAtItsCluster, TestALongPlanIsDecidedAgain.
 func TestTheNextWriteObeys(t *testing.T) {
-	for name, stop := range map[string]func(*fixture){
-		"a pause": func(f *fixture) { f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Paused = true }) },
-		"a freeze": func(f *fixture) {
+	for name, stop := range map[string]func(*env){
+		"a pause": func(f *env) { f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Paused = true }) },
+		"a freeze": func(f *env) {
 			f.update(func(fleet *v1alpha1.MachineFleet) {
 				metav1.SetMetaDataAnnotation(&fleet.ObjectMeta, v1alpha1.FreezeAnnotation, "x")
 			})
 		},
-		"an abort": func(f *fixture) {
-			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AbortedRevision, _ = rollout.TextRevision(fleet) })
+		"an abort": func(f *env) {
+			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AbortedRevision, _ = reader.TextRevision(fleet) })
 		},
-		"an approval that is needed": func(f *fixture) {
+		"an approval that is needed": func(f *env) {
 			f.update(func(fleet *v1alpha1.MachineFleet) {
 				fleet.Spec.Groups = []v1alpha1.MachineFleetGroup{{Name: "all", Approval: v1alpha1.GroupApprovalRequired, ClusterSelector: &metav1.LabelSelector{}}}
 			})
 		},
-		"a window that ends": func(f *fixture) { f.clock.SetTime(f.clock.Now().Add(2 * time.Hour)) },
-		"its deletion":       func(f *fixture) { f.Expect(f.direct.Delete(f.t.Context(), f.refresh())).To(Succeed()) },
+		"a window that ends": func(f *env) { f.Clock.SetTime(f.Clock.Now().Add(2 * time.Hour)) },
+		"its deletion":       func(f *env) { f.ExpectDeleted(f.refresh()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 5, func(fleet *v1alpha1.MachineFleet) {
+			f := newEnv(t, 5, func(fleet *v1alpha1.MachineFleet) {
 				fleet.Finalizers = []string{"example.com/test"}
 				fleet.Spec.MaintenanceWindows = []v1alpha1.MaintenanceWindow{{Name: "night", Schedule: "0 0 * * *", Duration: metav1.Duration{Duration: time.Hour}}}
 			})
 			for range 3 {
-				f.reconcile()
+				f.ExpectReconciled(f.fleet)
 			}
 			f.says(false, 0, 1, 2, 3, 4)
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.upgrade("v1.37.0")
 			begun := 0
 			f.faults.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
@@ -58,7 +58,7 @@ func TestTheNextWriteObeys(t *testing.T) {
 			}
 			f.restart()
 			for range 5 {
-				_ = f.try() // The status is written to another version than was read.
+				_, _ = f.Reconcile(f.fleet) // The status is written to another version than was read.
 			}
 			f.Expect(begun).To(Equal(2))
 			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Finalizers = nil })
@@ -68,16 +68,16 @@ func TestTheNextWriteObeys(t *testing.T) {
 
 // A cluster that is frozen, denied or relabelled between two writes is left alone by the second.
 func TestTheNextWriteLooksAtItsCluster(t *testing.T) {
-	for name, change := range map[string]func(*fixture){
-		"frozen": func(f *fixture) { f.freeze(1, true) },
-		"denied": func(f *fixture) {
+	for name, change := range map[string]func(*env){
+		"frozen": func(f *env) { f.freeze(1, true) },
+		"denied": func(f *env) {
 			f.cluster(1).Spec.Acceptance = v1alpha1.AcceptanceDenied
-			f.Expect(f.direct.Update(f.t.Context(), f.clusters[1])).To(Succeed())
+			f.ExpectApplied(f.clusters[1])
 		},
-		"relabelled": func(f *fixture) { f.label(1, testLabel, "") },
+		"relabelled": func(f *env) { f.label(1, testLabel, "") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 3, nil)
+			f := newEnv(t, 3, nil)
 			f.settle()
 			f.upgrade("v1.37.0")
 			begun := 0
@@ -91,7 +91,7 @@ func TestTheNextWriteLooksAtItsCluster(t *testing.T) {
 			}
 			f.restart()
 			for range 4 {
-				f.reconcile()
+				f.ExpectReconciled(f.fleet)
 			}
 			f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Succeeded v1.36.2, Progressing v1.37.0"))
 		})
@@ -100,14 +100,14 @@ func TestTheNextWriteLooksAtItsCluster(t *testing.T) {
 
 // A long plan is carried out in batches, and the status is written in between.
 func TestALongPlanIsDecidedAgain(t *testing.T) {
-	f := newFixture(t, 4, nil)
+	f := newEnv(t, 4, nil)
 	f.faults.Create = func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-		f.clock.SetTime(f.clock.Now().Add(3 * time.Second)) // A slow API server.
+		f.Clock.SetTime(f.Clock.Now().Add(3 * time.Second)) // A slow API server.
 		return c.Create(ctx, object, options...)
 	}
 	f.restart()
 	for i := range 5 { // The template is kept first, and takes as long.
-		result := f.result()
+		result := f.ExpectReconciled(f.fleet)
 		f.Expect(f.refresh().Status.Clusters.Progressing).To(BeNumerically(">=", min(max(i-1, 0), 1)), "the status is written meanwhile")
 		if i < 4 {
 			f.Expect(result.RequeueAfter).To(Equal(restAfter))
@@ -118,7 +118,7 @@ func TestALongPlanIsDecidedAgain(t *testing.T) {
 
 // A template that cannot be kept yet makes no new number each time that it is tried.
 func TestTheNumberOfARolloutStaysWhileItsFirstWriteIsRefused(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	f.faults.Create = func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 		if _, is := object.(*v1alpha1.MachineDeployment); is {
 			return fmt.Errorf("refused by the test")
@@ -127,8 +127,8 @@ func TestTheNumberOfARolloutStaysWhileItsFirstWriteIsRefused(t *testing.T) {
 	}
 	f.restart()
 	for range 3 {
-		_ = f.try()
-		f.clock.SetTime(f.clock.Now().Add(rollout.LastRetry))
+		_, _ = f.Reconcile(f.fleet)
+		f.Clock.Step(reader.LastRetry)
 	}
 	f.Expect(f.templates()).To(Equal([]string{"1 v1.36.2"}))
 }

@@ -13,13 +13,13 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // exported is what kubectl get -o json gives, without what the API server sets, for another cluster.
-func (f *fixture) exported(from, to int, everywhere bool) *v1alpha1.MachineDeployment {
-	f.t.Helper()
+func (f *env) exported(from, to int, everywhere bool) *v1alpha1.MachineDeployment {
+	f.T.Helper()
 	old := f.deployment(from)
 	old.ObjectMeta = metav1.ObjectMeta{Namespace: old.Namespace, Name: old.Name, Labels: old.Labels, Annotations: old.Annotations}
 	old.Status = v1alpha1.MachineDeploymentStatus{}
@@ -35,14 +35,14 @@ func (f *fixture) exported(from, to int, everywhere bool) *v1alpha1.MachineDeplo
 }
 
 // legacy takes from the record of a cluster what older hubs did not write, as such a hub.
-func (f *fixture) legacy(i int, manager client.FieldOwner) {
-	f.t.Helper()
+func (f *env) legacy(i int, manager client.FieldOwner) {
+	f.T.Helper()
 	d := f.deployment(i)
 	old := *rollout.ReadRecord(d)
 	old.Namespace, old.Deployment = "", ""
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.FleetRecordAnnotation: old.AnnotationValue()}}})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.Expect(f.direct.Patch(f.t.Context(), d, client.RawPatch(types.MergePatchType, patch), manager)).To(Succeed())
+	f.Expect(f.Client.Patch(f.T.Context(), d, client.RawPatch(types.MergePatchType, patch), manager)).To(Succeed())
 }
 
 // Claim: A fleet's record belongs to one object; copies are not the fleet's. Broken: only the fleet's UID is compared; who wrote an old record is not asked. Also: TestRecordsOfAnOlderHubAreCompleted.
@@ -61,7 +61,7 @@ func TestACopyOfAMachineDeploymentIsNotTheFleets(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 2, nil)
+			f := newEnv(t, 2, nil)
 			f.label(1, testLabel, "elsewhere")
 			f.settle()
 			if test.legacy {
@@ -70,7 +70,7 @@ func TestACopyOfAMachineDeploymentIsNotTheFleets(t *testing.T) {
 			copied := f.exported(0, 1, test.everywhere)
 			copied.Spec.Template.Spec.Versions.Kubelet = "v1.30.0"
 			test.change(copied)
-			hubtest.Create(t, f.direct, copied)
+			f.ExpectApplied(copied)
 			f.label(1, testLabel, f.fleet.Name)
 			f.settle()
 			f.Expect(f.status().Failures).To(ConsistOf(And(HaveField("Cluster", f.clusters[1].Name), HaveField("Reason", v1alpha1.ReasonNotAdopted),
@@ -78,10 +78,10 @@ func TestACopyOfAMachineDeploymentIsNotTheFleets(t *testing.T) {
 			f.Expect(f.deployment(1).Spec).To(Equal(copied.Spec), "nothing of it is overwritten")
 			f.Expect(f.fleet.Status.Clusters.Updated).To(BeEquivalentTo(1), "its time and group are those of the other")
 
-			before := f.clock.Now()
+			before := f.Clock.Now()
 			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Adopt = true })
-			f.reconcile()
-			adopted := rollout.OwnRecord(f.fleet, f.deployment(1))
+			f.ExpectReconciled(f.fleet)
+			adopted := reader.OwnRecord(f.fleet, f.deployment(1))
 			f.Expect(adopted).NotTo(BeNil())
 			f.Expect(adopted.Phase).To(Equal(plan.Progressing), "it starts like any other")
 			f.Expect(adopted.PlannedRecord().Since).NotTo(BeTemporally("<", before))
@@ -93,18 +93,18 @@ func TestACopyOfAMachineDeploymentIsNotTheFleets(t *testing.T) {
 
 // A backup restores the object under another UID: what its record says of Machines is about those of the old one.
 func TestARestoredMachineDeploymentIsNotTakenForTheOld(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	f.settle()
 	restored := f.exported(0, 0, false)
-	f.Expect(f.direct.Delete(t.Context(), f.deployment(0))).To(Succeed())
+	f.ExpectDeleted(f.deployment(0))
 	f.Eventually(func() *v1alpha1.MachineDeployment { return f.deployment(0) }).WithTimeout(time.Minute).Should(BeNil())
-	hubtest.Create(t, f.direct, restored)
+	f.ExpectApplied(restored)
 	f.Expect(f.status().Failures).To(ConsistOf(HaveField("Reason", v1alpha1.ReasonNotAdopted)))
 }
 
 // The records of an older hub name no object. An upgrade of the hub completes them, and blocks no cluster, nor changes a spec.
 func TestRecordsOfAnOlderHubAreCompleted(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.settle()
 	f.legacy(0, rollout.FieldOwner)
 	f.legacy(1, rollout.FieldOwner)
@@ -118,11 +118,11 @@ func TestRecordsOfAnOlderHubAreCompleted(t *testing.T) {
 		f.Expect(rollout.ReadRecord(f.deployment(i)).Namespace).To(Equal(f.clusters[i].Name))
 	}
 	f.Expect(f.deployment(0).Generation).To(Equal(first.Generation))
-	f.Expect(rollout.ReadRecord(f.deployment(0)).Since).To(Equal(rollout.ReadRecord(first).Since))
-	f.Expect(f.told()).NotTo(ContainElement(ContainSubstring("Corrected")))
+	f.Expect(reader.ReadRecord(f.deployment(0)).Since).To(Equal(reader.ReadRecord(first).Since))
+	f.Expect(f.Events()).NotTo(ContainElement(ContainSubstring("Corrected")))
 	f.settle()
 	f.after(time.Hour)
-	f.Expect(f.writes.Total()).To(BeZero(), "once")
+	f.Expect(f.Writes.Total()).To(BeZero(), "once")
 }
 
 // Claim: A fleet adopts no downgrade without `allowDowngrade`. Broken: only what the fleet gave is compared.
@@ -141,22 +141,22 @@ func TestAdoptingDoesNotDowngrade(t *testing.T) {
 		"a release of a candidate": {"v1.36.2", "v1.37.1", "v1.36.2-rc.1", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 1, func(fleet *v1alpha1.MachineFleet) {
+			f := newEnv(t, 1, func(fleet *v1alpha1.MachineFleet) {
 				fleet.Spec.Adopt, fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet = true, test.wanted
 			})
 			cluster := f.cluster(0)
 			cluster.Status.KubernetesVersion = test.server
-			f.Expect(f.direct.Status().Update(t.Context(), cluster)).To(Succeed())
+			f.ExpectStatusApplied(cluster)
 			labels := map[string]string{"app": "x"}
 			there := &v1alpha1.MachineDeployment{
 				ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: f.fleet.Name},
 				Spec: v1alpha1.MachineDeploymentSpec{
-					ClusterName: cluster.Name, Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+					ClusterName: cluster.Name, Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: testenv.Template(labels),
 				},
 			}
 			there.Spec.Template.Spec.Versions.Kubelet = test.kubelet
-			hubtest.Create(t, f.direct, there)
-			f.reconcile()
+			f.ExpectApplied(there)
+			f.ExpectReconciled(f.fleet)
 			if !test.refused {
 				f.Expect(f.phases()).To(HavePrefix("Progressing"))
 				return
@@ -165,7 +165,7 @@ func TestAdoptingDoesNotDowngrade(t *testing.T) {
 			f.Expect(f.status().Failures).To(ConsistOf(And(HaveField("Reason", v1alpha1.ReasonKubeletDowngrade),
 				HaveField("Message", And(ContainSubstring("versions.kubelet: "+test.wanted), ContainSubstring("set spec.allowDowngrade"))))))
 			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AllowDowngrade = true })
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.Expect(f.phases()).To(Equal("Progressing " + test.wanted))
 		})
 	}

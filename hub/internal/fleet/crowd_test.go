@@ -28,7 +28,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/placement/presence"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -54,7 +53,7 @@ type crowd struct {
 	fleet    *v1alpha1.MachineFleet
 	// writes are the controller's, and refused those of them that the API server did not carry out, such as after a conflict.
 	// reads are those that it asks the API server for.
-	writes, refused, reads hubtest.Writes
+	writes, refused, reads testenv.Writes
 }
 
 func newCrowd(t testing.TB) *crowd {
@@ -63,15 +62,15 @@ func newCrowd(t testing.TB) *crowd {
 	own, err := testenv.Start(t.Context())
 	c.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { c.Expect(own.Stop()).To(Succeed()) })
-	c.config, c.direct = own.Config, hubtest.Client(t, own)
+	c.config, c.direct = own.Config, testenv.Client(t, own)
 	labels := map[string]string{"app": "x"}
 	c.fleet = &v1alpha1.MachineFleet{ObjectMeta: metav1.ObjectMeta{Name: "workers"}}
 	c.fleet.Spec.ClusterSelector, c.fleet.Spec.Replicas = &metav1.LabelSelector{}, new(int32(3))
 	c.fleet.Spec.Template.Spec = v1alpha1.MachineDeploymentTemplateSpec{
-		Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+		Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: testenv.Template(labels),
 	}
 	inSteps(crowdSize/10, time.Second)(c.fleet)
-	hubtest.Create(t, c.direct, c.fleet)
+	c.Expect(c.direct.Create(t.Context(), c.fleet)).To(Succeed())
 	group, ctx := errgroup.WithContext(t.Context())
 	group.SetLimit(crowdWriters)
 	for i := range crowdSize {
@@ -270,7 +269,7 @@ func (c *crowd) upgrade(h *hub, kubelet string) cost {
 	c.t.Helper()
 	upgraded := c.fleet.DeepCopy()
 	upgraded.Spec.Template.Spec.Template.Spec.Versions.Kubelet = kubelet
-	cpu := hubtest.CPUTime(c.t, 5, func() error {
+	cpu := testenv.CPUTime(c.t, 5, func() error {
 		d, err := h.plan(c.t.Context(), upgraded.DeepCopy())
 		if err == nil && (len(d.Changes) != 1 || d.Plan.Waves != 2) {
 			err = fmt.Errorf("the plan has %d changes and %d waves: the canary comes first", len(d.Changes), d.Plan.Waves)

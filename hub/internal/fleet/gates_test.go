@@ -23,18 +23,18 @@ func group(name string, approval v1alpha1.GroupApproval) v1alpha1.MachineFleetGr
 }
 
 // waitForApproval makes a fleet that has gone through its canary and waits for the approval of production.
-func waitForApproval(t *testing.T) *fixture {
+func waitForApproval(t *testing.T) *env {
 	t.Helper()
-	f := newFixture(t, 3, both(inSteps(2, 0), withProduction))
+	f := newEnv(t, 3, both(inSteps(2, 0), withProduction))
 	f.label(1, "group", "production")
 	f.label(2, "group", "production")
 	f.approve("production")
 	f.settle()
 	f.upgrade("v1.37.0")
 	f.approve()
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.says(false, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"))
 	return f
 }
@@ -60,12 +60,12 @@ func TestAnEditNeedsTheApprovalThatWasPromised(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := waitForApproval(t)
 			f.update(func(fleet *v1alpha1.MachineFleet) { edit(&fleet.Spec) })
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.restart()
 			f.after(time.Hour)
 			f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"))
 			f.status()
-			f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonAwaitingApproval), f.fleet.Status.Message)
+			f.Expect(f.ReadCondition(f.fleet, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonAwaitingApproval), f.fleet.Status.Message)
 		})
 	}
 }
@@ -74,7 +74,7 @@ func TestARenamedGroupIsApprovedByItsNewName(t *testing.T) {
 	f := waitForApproval(t)
 	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Groups[1].Name = "prod" })
 	f.approve("prod")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0"))
 }
 
@@ -84,9 +84,9 @@ func TestARetryStartsByThePresentSpec(t *testing.T) {
 	f.status()
 	f.Expect(f.fleet.Status.Message).To(And(ContainSubstring("waiting for approval: production"), ContainSubstring("no longer in spec.groups"), ContainSubstring("set spec.retriedAt")))
 	f.update(func(fleet *v1alpha1.MachineFleet) {
-		fleet.Spec.RetriedAt = &metav1.Time{Time: f.clock.Now().Truncate(time.Second)}
+		fleet.Spec.RetriedAt = &metav1.Time{Time: f.Clock.Now().Truncate(time.Second)}
 	})
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0"))
 	f.Expect(f.members()).To(Equal(map[int]string{0: "canary", 1: "", 2: ""}))
 }
@@ -113,12 +113,12 @@ func TestAnEditLeavesTheCanaryAhead(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 3, inSteps(2, 0))
+			f := newEnv(t, 3, inSteps(2, 0))
 			f.settle()
 			f.upgrade("v1.37.0")
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.update(func(fleet *v1alpha1.MachineFleet) { edit(&fleet.Spec) })
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.restart()
 			f.after(time.Hour)
 			f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"))
@@ -128,10 +128,10 @@ func TestAnEditLeavesTheCanaryAhead(t *testing.T) {
 
 // What the spec asks for now is asked for at once.
 func TestAnAddedGateHolds(t *testing.T) {
-	f := newFixture(t, 4, inSteps(2, 0))
+	f := newEnv(t, 4, inSteps(2, 0))
 	f.settle()
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.label(3, "group", "production")
 	f.update(func(fleet *v1alpha1.MachineFleet) {
 		withProduction(fleet)
@@ -139,36 +139,36 @@ func TestAnAddedGateHolds(t *testing.T) {
 		*mandatory = append(*mandatory, clusterv1alpha1.MandatoryDecisionGroup{GroupName: "production"})
 	})
 	f.says(false, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"), "the new group needs an approval, and comes first")
 	f.approve("production")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2, Progressing v1.37.0"))
 	f.says(false, 3)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0, Succeeded v1.37.0"))
 }
 
 func TestBoundsAreNotRaisedInTheMiddle(t *testing.T) {
-	f := newFixture(t, 4, inSteps(1, 0))
+	f := newEnv(t, 4, inSteps(1, 0))
 	f.settle()
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.says(false, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.update(func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.RolloutStrategy.Progressive.MaxConcurrency, fleet.Spec.RolloutStrategy.Progressive.MaxFailures = intstr.FromInt(4), intstr.FromInt(4)
 	})
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"))
 	f.says(true, 1)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Failed v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"))
 	f.Expect(f.status().Message).To(ContainSubstring("raise maxFailures and set spec.retriedAt"))
 	f.update(func(fleet *v1alpha1.MachineFleet) {
-		fleet.Spec.RetriedAt = &metav1.Time{Time: f.clock.Now().Truncate(time.Second)}
+		fleet.Spec.RetriedAt = &metav1.Time{Time: f.Clock.Now().Truncate(time.Second)}
 	})
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0, Progressing v1.37.0"))
 }
 
@@ -177,20 +177,20 @@ func TestBoundsAreNotRaisedInTheMiddle(t *testing.T) {
 func TestARevisionThatIsBegunAgainTakesANewSnapshot(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restarted %t", restarted), func(t *testing.T) {
-			f := newFixture(t, 3, both(inSteps(2, 0), func(fleet *v1alpha1.MachineFleet) {
+			f := newEnv(t, 3, both(inSteps(2, 0), func(fleet *v1alpha1.MachineFleet) {
 				fleet.Spec.RollbackPolicy, fleet.Spec.AllowDowngrade = v1alpha1.RollbackAll, true
 			}))
 			f.settle()
 			f.upgrade("v1.37.0")
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			revision := f.refresh().Status.Revision
 			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AbortedRevision = revision })
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.says(false, 0)
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.Expect(f.phases()).To(HavePrefix("RolledBack v1.36.2"))
 			f.upgrade("v1.36.2")
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"))
 			f.label(0, "group", "")
 			f.label(1, "group", "canary")
@@ -199,7 +199,7 @@ func TestARevisionThatIsBegunAgainTakesANewSnapshot(t *testing.T) {
 			if restarted {
 				f.restart()
 			}
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Progressing v1.37.0, Succeeded v1.36.2"), "the canary of now")
 			f.Expect(f.members()).To(Equal(map[int]string{0: "", 1: "canary", 2: ""}))
 			f.Expect(f.templates()).To(Equal([]string{"1 v1.36.2", "3 v1.37.0"}), "it counts as started last")

@@ -16,9 +16,9 @@ import (
 )
 
 // templates are the kubelet versions of the templates that are kept, the oldest first.
-func (f *fixture) templates() []string {
-	f.t.Helper()
-	kept, err := rollout.Templates(f.t.Context(), f.direct, f.refresh())
+func (f *env) templates() []string {
+	f.T.Helper()
+	kept, err := reader.Templates(f.T.Context(), f.Client, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	var versions []string
 	for _, t := range kept {
@@ -28,7 +28,7 @@ func (f *fixture) templates() []string {
 }
 
 func TestTemplatesAreKept(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	f.settle()
 	f.Expect(f.templates()).To(Equal([]string{"1 v1.36.2"}))
 	f.upgrade("v1.37.0")
@@ -42,21 +42,21 @@ func TestTemplatesAreKept(t *testing.T) {
 	f.settle()
 	f.Expect(f.templates()).To(Equal([]string{"2 v1.37.0", "3 v1.36.2"}), "what was gone back to is the newest")
 	f.restart()
-	f.writes.Counts()
+	f.Writes.Counts()
 	f.settle()
-	f.Expect(f.writes.Counts()).NotTo(HaveKey(ContainSubstring("ControllerRevision")), "nothing has changed")
+	f.Expect(f.Writes.Counts()).NotTo(HaveKey(ContainSubstring("ControllerRevision")), "nothing has changed")
 }
 
 // Claim: The ten newest and used templates are kept. Broken: as above.
 func TestNoMoreTemplatesAreKeptThanWanted(t *testing.T) {
-	f := newFixture(t, 2, inSteps(1, 0))
+	f := newEnv(t, 2, inSteps(1, 0))
 	f.settle()
 	f.freeze(1, true) // It stays with the first template.
 	for minor := range mostTemplates + 3 {
 		f.upgrade(fmt.Sprintf("v1.36.%d", minor+10))
-		f.reconcile()
+		f.ExpectReconciled(f.fleet)
 		f.says(false, 0)
-		f.reconcile()
+		f.ExpectReconciled(f.fleet)
 	}
 	kept := f.templates()
 	// Beside those of the limit there are the current one, and the one before, which the first cluster still had when the oldest was removed.
@@ -68,7 +68,7 @@ func TestNoMoreTemplatesAreKeptThanWanted(t *testing.T) {
 // A cluster gets no template that could not be gone back to.
 // Claim: No cluster gets a template before it is kept. Broken: it is kept afterwards.
 func TestNothingBeginsBeforeTheTemplateIsKept(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	f.faults.Create = func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 		if _, is := object.(*appsv1.ControllerRevision); is {
 			return errors.New("refused by the test")
@@ -76,7 +76,7 @@ func TestNothingBeginsBeforeTheTemplateIsKept(t *testing.T) {
 		return c.Create(ctx, object, options...)
 	}
 	f.restart()
-	f.Expect(f.try()).To(MatchError(ContainSubstring("refused by the test")))
+	f.Expect(f.Reconcile(f.fleet)).Error().To(MatchError(ContainSubstring("refused by the test")))
 	f.Expect(f.phases()).To(Equal("-"))
 	f.faults.Create = nil
 	f.restart()
@@ -85,19 +85,19 @@ func TestNothingBeginsBeforeTheTemplateIsKept(t *testing.T) {
 }
 
 func TestTemplatesOfAFleetThatWasMadeAnewAreNotTaken(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	f.settle()
 	revision := f.status().Revision
 	kept := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.HubNamespace, Name: f.fleet.Name + "-" + revision}}
-	f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(kept), kept)).To(Succeed())
+	f.ExpectExists(kept)
 	kept.OwnerReferences[0].UID = "another"
-	f.Expect(f.direct.Update(t.Context(), kept)).To(Succeed())
+	f.ExpectApplied(kept)
 	f.Expect(f.templates()).To(BeEmpty())
 }
 
 // What rests on no template continues while one cannot be kept.
 func TestATemplateThatCannotBeKeptHoldsNothingElseUp(t *testing.T) {
-	f := newFixture(t, 2, inSteps(1, 0))
+	f := newEnv(t, 2, inSteps(1, 0))
 	f.settle()
 	f.upgrade("v1.37.0")
 	f.faults.Create = func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
@@ -108,6 +108,6 @@ func TestATemplateThatCannotBeKeptHoldsNothingElseUp(t *testing.T) {
 	}
 	f.restart()
 	f.edit(1, func(d *v1alpha1.MachineDeployment) { d.Spec.Template.Spec.Versions.Kubelet = "v1.35.0" })
-	f.Expect(f.try()).To(MatchError(ContainSubstring("refused by the test")))
+	f.Expect(f.Reconcile(f.fleet)).Error().To(MatchError(ContainSubstring("refused by the test")))
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"), "the fleet takes its field back, and starts nothing")
 }

@@ -9,22 +9,22 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/leader"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // elect makes a Lease, which a hub has got now, and returns it.
-func (f *fixture) elect() (*leader.Lease, *coordinationv1.Lease) {
-	f.t.Helper()
-	held, err := leader.NewLease(environment.Config, "default", hubtest.Name(), nil)
+func (f *env) elect() (*leader.Lease, *coordinationv1.Lease) {
+	f.T.Helper()
+	held, err := leader.NewLease(environment.Config, "default", testenv.Name(), nil)
 	f.Expect(err).NotTo(HaveOccurred())
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: held.Lock.LeaseMeta.Name},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: new(held.Lock.Identity()), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: f.clock.Now()},
+			HolderIdentity: new(held.Lock.Identity()), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: f.Clock.Now()},
 		},
 	}
-	hubtest.Create(f.t, f.direct, lease)
+	f.ExpectApplied(lease)
 	return held, lease
 }
 
@@ -34,16 +34,16 @@ func (f *fixture) elect() (*leader.Lease, *coordinationv1.Lease) {
 func TestAHubThatWasStoppedWritesNothingBesideTheNext(t *testing.T) {
 	for name, isStoppedFirst := range map[string]bool{"before it reads the Lease": true, "after that": false} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 3, inSteps(1, 0))
+			f := newEnv(t, 3, inSteps(1, 0))
 			f.settle()
 			f.upgrade("v1.37.0")
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.says(false, 0)
 			held, lease := f.elect()
 			stop := func() {
-				f.clock.SetTime(f.clock.Now().Add(20 * time.Second))
-				lease.Spec.HolderIdentity, lease.Spec.RenewTime = new("another"), &metav1.MicroTime{Time: f.clock.Now()}
-				f.Expect(f.direct.Update(t.Context(), lease)).To(Succeed())
+				f.Clock.Step(20 * time.Second)
+				lease.Spec.HolderIdentity, lease.Spec.RenewTime = new("another"), &metav1.MicroTime{Time: f.Clock.Now()}
+				f.ExpectApplied(lease)
 				f.freeze(1, true)
 				f.reconcileBeside()
 				f.freeze(1, false)
@@ -60,7 +60,7 @@ func TestAHubThatWasStoppedWritesNothingBesideTheNext(t *testing.T) {
 				return until, err
 			}
 			f.restart()
-			err := f.try()
+			_, err := f.Reconcile(f.fleet)
 			f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Progressing v1.37.0"), "maxConcurrency is 1")
 			f.Expect(err).To(MatchError(errNotLeading))
 		})
@@ -68,17 +68,17 @@ func TestAHubThatWasStoppedWritesNothingBesideTheNext(t *testing.T) {
 }
 
 func TestALeaseIsHeldUntilAnotherHubCanBeElected(t *testing.T) {
-	f := newFixture(t, 0, nil)
+	f := newEnv(t, 0, nil)
 	held, lease := f.elect()
 	until := func() time.Time {
 		at, err := held.HeldUntil(t.Context())
 		f.Expect(err).NotTo(HaveOccurred())
 		return at
 	}
-	f.Expect(until()).To(BeTemporally("==", f.clock.Now().Add(15*time.Second).Truncate(time.Microsecond)))
+	f.Expect(until()).To(BeTemporally("==", f.Clock.Now().Add(15*time.Second).Truncate(time.Microsecond)))
 	lease.Spec.HolderIdentity = new("another")
-	f.Expect(f.direct.Update(t.Context(), lease)).To(Succeed())
+	f.ExpectApplied(lease)
 	f.Expect(until().IsZero()).To(BeTrue())
-	f.Expect(f.direct.Delete(t.Context(), lease)).To(Succeed())
+	f.ExpectDeleted(lease)
 	f.Expect(until().IsZero()).To(BeTrue())
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
-func (f *fixture) rollouts() []rollout.Rollout {
-	f.t.Helper()
-	all, err := rollout.Rollouts(f.t.Context(), f.direct, f.refresh())
+func (f *env) rollouts() []reader.Rollout {
+	f.T.Helper()
+	all, err := reader.Rollouts(f.T.Context(), f.Client, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	return all
 }
@@ -22,7 +22,7 @@ func (f *fixture) rollouts() []rollout.Rollout {
 // What happened to a rollout in each cluster can be read when the clusters have another revision, have left, or are gone.
 // Claim: A rollout's record outlives health, revisions and departures. Broken: it is not written before the next revision starts there; a record is never superseded; approvals are left out. Also: TestARecordIsWrittenBeforeItsClusterIsOverwritten, TestARevisionThatIsStartedAgainHasAnotherRecord, TestARecordIsBounded; hub/cli TestHistoryShowsWhatBecameOfARollout.
 func TestARolloutLeavesARecord(t *testing.T) {
-	f := newFixture(t, 3, both(inSteps(1, 0), func(fleet *v1alpha1.MachineFleet) {
+	f := newEnv(t, 3, both(inSteps(1, 0), func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.RollbackPolicy = v1alpha1.RollbackAll
 		fleet.Spec.Groups = append(fleet.Spec.Groups, v1alpha1.MachineFleetGroup{
 			Name: "rest", ClusterSelector: &metav1.LabelSelector{}, Approval: v1alpha1.GroupApprovalRequired,
@@ -43,19 +43,19 @@ func TestARolloutLeavesARecord(t *testing.T) {
 
 	f.upgrade("v1.37.0")
 	approve()
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.says(false, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.restart()
 	f.says(true, 1)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.status()
 	for range 4 {
 		f.says(false, 0, 1)
 		f.status()
 	}
 	f.label(1, testLabel, "")
-	f.Expect(f.direct.Delete(t.Context(), f.deployment(1))).To(Succeed())
+	f.ExpectDeleted(f.deployment(1))
 	f.status()
 	f.update(func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "v1.37.1"
@@ -81,7 +81,7 @@ func TestARolloutLeavesARecord(t *testing.T) {
 	f.Expect(all[2].Clusters).To(HaveLen(2))
 
 	// The templates are not disturbed by it.
-	templates, err := rollout.Templates(t.Context(), f.direct, f.fleet)
+	templates, err := reader.Templates(t.Context(), f.Client, f.fleet)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(templates).To(HaveLen(3))
 }
@@ -89,16 +89,16 @@ func TestARolloutLeavesARecord(t *testing.T) {
 // What happened to a revision in a cluster is written before the next one takes its place there, also by a hub that knows it from the cluster
 // alone.
 func TestARecordIsWrittenBeforeItsClusterIsOverwritten(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.settle()
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.says(true, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.rollouts()[1].Clusters[f.clusters[0].Name].Failure).To(BeEmpty(), "it waits for more news")
 	f.upgrade("v1.37.1")
 	f.restart()
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.status()
 	before := f.rollouts()[1]
 	f.Expect(before.Clusters[f.clusters[0].Name]).To(And(HaveField("Phase", plan.Failed), HaveField("Failure", ContainSubstring("0 of 3 machines"))))
@@ -107,7 +107,7 @@ func TestARecordIsWrittenBeforeItsClusterIsOverwritten(t *testing.T) {
 
 // A revision that is started again has a record of its own.
 func TestARevisionThatIsStartedAgainHasAnotherRecord(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	for i := range 2 * mostRollouts {
 		f.upgrade([]string{"v1.37.0", "v1.37.1"}[i%2])
 		f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AllowDowngrade = true })
@@ -141,13 +141,13 @@ func TestARecordIsBounded(t *testing.T) {
 
 // A fleet at rest writes no record.
 func TestAFleetAtRestWritesNoRecord(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.settle()
 	f.status()
 	f.restart()
-	f.writes.Counts()
+	f.Writes.Counts()
 	for range 3 {
 		f.status()
 	}
-	f.Expect(f.writes.Counts()).To(BeEmpty())
+	f.Expect(f.Writes.Counts()).To(BeEmpty())
 }

@@ -34,20 +34,20 @@ func override(t testing.TB, name, template string) func(*v1alpha1.MachineFleet) 
 const kubelet138 = `{spec: {template: {spec: {versions: {kubelet: v1.38.0}}}}}`
 
 func TestAnOverriddenTemplateIsRolledOutInWaves(t *testing.T) {
-	f := newFixture(t, 3, inSteps(1, 0))
+	f := newEnv(t, 3, inSteps(1, 0))
 	f.label(1, "late", "yes")
 	f.settle()
 	f.update(override(t, "late", `{spec: {template: {spec: {versions: {kubelet: v1.36.1}}}}}`))
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"))
 	f.status()
-	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonKubeletDowngrade))
+	f.Expect(f.ReadCondition(f.fleet, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonKubeletDowngrade))
 	f.Expect(f.fleet.Status.Message).To(And(ContainSubstring("spec.overrides[late].template.spec.template.spec.versions.kubelet"), ContainSubstring(f.clusters[1].Name)))
 	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Overrides[0].Template = raw(t, kubelet138) })
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Progressing v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"), "the canary proves the revision")
 	f.says(false, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Progressing v1.38.0, Succeeded v1.36.2"))
 	f.settle()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.38.0, Succeeded v1.36.2"))
@@ -56,22 +56,22 @@ func TestAnOverriddenTemplateIsRolledOutInWaves(t *testing.T) {
 	// A cluster for which the override holds from now on has its turn as well.
 	f.label(0, "late", "yes")
 	f.label(2, "late", "yes")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Progressing v1.38.0, Succeeded v1.38.0, Succeeded v1.36.2"), "the canary first")
 	f.says(false, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.38.0, Succeeded v1.38.0, Progressing v1.38.0"))
 	f.settle()
 	f.restart()
 	f.settle()
 	for range 2 {
-		f.reconcile()
+		f.ExpectReconciled(f.fleet)
 	}
-	f.Expect(f.writes.Counts()).NotTo(HaveKey("patch MachineDeployment"), "nothing is written at rest")
+	f.Expect(f.Writes.Counts()).NotTo(HaveKey("patch MachineDeployment"), "nothing is written at rest")
 }
 
 func TestAnOverrideThatCannotBeUsedBeginsNothing(t *testing.T) {
-	f := newFixture(t, 2, inSteps(2, 0))
+	f := newEnv(t, 2, inSteps(2, 0))
 	f.label(1, "bad", "yes")
 	f.settle()
 	f.update(override(t, "bad", `{spec: {minimumReadySeconds: 3}}`))
@@ -89,15 +89,15 @@ func TestAnOverrideThatCannotBeUsedBeginsNothing(t *testing.T) {
 		"too much":                            {`{metadata: {annotations: {a: "` + strings.Repeat("x", rollout.MostOverrideBytes) + `"}}}`, "", "more than 262144 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f.WithT, f.t = NewWithT(t), t
+			f.WithT, f.T = NewWithT(t), t
 			f.update(func(fleet *v1alpha1.MachineFleet) {
 				fleet.Spec.Overrides = nil
 				override(t, "bad", c.template)(fleet)
 			})
-			f.reconcile()
+			f.ExpectReconciled(f.fleet)
 			f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"), "not in the other clusters either")
 			f.status()
-			f.Expect(f.condition(v1alpha1.StalledCondition).Reason).To(Equal(v1alpha1.ReasonInvalidFleet))
+			f.Expect(f.ReadCondition(f.fleet, v1alpha1.StalledCondition).Reason).To(Equal(v1alpha1.ReasonInvalidFleet))
 			field := "spec.overrides[bad].template" + c.field + ":"
 			if c.field == "" {
 				field = "spec.overrides:"
@@ -105,7 +105,7 @@ func TestAnOverrideThatCannotBeUsedBeginsNothing(t *testing.T) {
 			f.Expect(f.fleet.Status.Message).To(And(ContainSubstring(field), ContainSubstring(c.why)))
 		})
 	}
-	f.WithT, f.t = NewWithT(t), t
+	f.WithT, f.T = NewWithT(t), t
 	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Overrides = nil })
 	f.settle()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0"))
@@ -114,32 +114,32 @@ func TestAnOverrideThatCannotBeUsedBeginsNothing(t *testing.T) {
 // The kubelet of an override is what the API server of the cluster has to support, not that of the fleet's template.
 // Claim: Kubelet support is checked for the overridden version. Broken: that of the fleet's template is asked for.
 func TestTheSkewOfAnOverriddenKubeletIsChecked(t *testing.T) {
-	f := newFixture(t, 2, inSteps(2, 0))
+	f := newEnv(t, 2, inSteps(2, 0))
 	f.label(1, "late", "yes")
 	f.settle()
 	f.cluster(1).Status.KubernetesVersion = "v1.37.1"
-	f.Expect(f.direct.Status().Update(t.Context(), f.clusters[1])).To(Succeed())
+	f.ExpectStatusApplied(f.clusters[1])
 	f.update(override(t, "late", kubelet138))
 	f.settle()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"), "nothing is started where it is not supported")
 	f.Expect(f.status().Failures).To(ConsistOf(And(HaveField("Cluster", f.clusters[1].Name), HaveField("Reason", v1alpha1.ReasonUnsupportedKubeletVersion),
 		HaveField("Message", And(ContainSubstring("spec.overrides[late].template.spec.template.spec.versions.kubelet"), ContainSubstring("v1.38.0"))))))
 	f.cluster(1).Status.KubernetesVersion = "v1.38.0"
-	f.Expect(f.direct.Status().Update(t.Context(), f.clusters[1])).To(Succeed())
+	f.ExpectStatusApplied(f.clusters[1])
 	f.settle()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.38.0"))
 }
 
 func TestAnOverrideSetsSomething(t *testing.T) {
-	f := newFixture(t, 0, nil)
+	f := newEnv(t, 0, nil)
 	f.refresh().Spec.Overrides = []v1alpha1.MachineFleetOverride{{Name: "empty"}}
-	f.Expect(f.direct.Update(t.Context(), f.fleet)).To(MatchError(ContainSubstring("set replicas or template, or both")))
+	f.Expect(f.Client.Update(t.Context(), f.fleet)).To(MatchError(ContainSubstring("set replicas or template, or both")))
 }
 
 // Of two overrides that match, the first with replicas and the first with a template hold. Those that match no cluster are named.
 // Claim: An override or group without clusters is named and stops nothing. Broken: they are not looked for; the upgrade does not print them. Also: hub/cli TestADryRunShowsTheKubeletOfEachCluster.
 func TestOverridesOfReplicasAndOfTemplates(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	f.label(0, "a", "yes")
 	f.label(0, "b", "yes")
 	f.label(0, "c", "yes")
@@ -159,14 +159,14 @@ func TestOverridesOfReplicasAndOfTemplates(t *testing.T) {
 	f.Expect(d.Spec.MinReadySeconds).To(BeZero())
 	f.Expect(f.status().Message).To(HaveSuffix(
 		"without a cluster, correct or remove: spec.overrides[unmatched].clusterSelector, spec.groups[nowhere].clusterSelector"))
-	f.Expect(f.condition(v1alpha1.ReadyCondition).Status).To(Equal(metav1.ConditionTrue), "that stops nothing")
+	f.Expect(f.ReadCondition(f.fleet, v1alpha1.ReadyCondition).Status).To(Equal(metav1.ConditionTrue), "that stops nothing")
 	f.label(0, "unmatched", "yes")
 	f.label(0, "nowhere", "yes")
 	f.Expect(f.status().Message).NotTo(ContainSubstring("without a cluster"))
 }
 
 func TestTheTemplatesOfOverridesAreKeptAndRestored(t *testing.T) {
-	f := newFixture(t, 2, inSteps(2, 0))
+	f := newEnv(t, 2, inSteps(2, 0))
 	f.label(1, "late", "yes")
 	f.update(func(fleet *v1alpha1.MachineFleet) {
 		override(t, "late", kubelet138)(fleet)
@@ -180,7 +180,7 @@ func TestTheTemplatesOfOverridesAreKeptAndRestored(t *testing.T) {
 	})
 	f.settle()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.39.0, Succeeded v1.39.0"))
-	kept, err := rollout.Templates(t.Context(), f.direct, f.refresh())
+	kept, err := reader.Templates(t.Context(), f.Client, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(kept).To(HaveLen(2))
 	f.update(func(fleet *v1alpha1.MachineFleet) {
@@ -194,7 +194,7 @@ func TestTheTemplatesOfOverridesAreKeptAndRestored(t *testing.T) {
 }
 
 func TestReplicasComeFromALabel(t *testing.T) {
-	f := newFixture(t, 4, func(fleet *v1alpha1.MachineFleet) {
+	f := newEnv(t, 4, func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.ReplicasFromLabel = "example.com/machines"
 		fleet.Spec.Overrides = []v1alpha1.MachineFleetOverride{{Name: "all", Replicas: new(int32(2))}}
 	})
@@ -218,14 +218,14 @@ func TestReplicasComeFromALabel(t *testing.T) {
 
 // Claim: An override that changes nothing is no new revision. Broken: its text counts; the record has its hash.
 func TestAnOverrideThatChangesNothingIsNoRevision(t *testing.T) {
-	f := newFixture(t, 2, inSteps(1, 0))
+	f := newEnv(t, 2, inSteps(1, 0))
 	f.settle()
 	revision := f.refresh().Status.Revision
 	expectSame := func(what string) {
 		t.Helper()
 		for range 2 {
-			f.reconcile()
-			f.Expect(f.writes.Counts()).NotTo(Or(HaveKey("patch MachineDeployment"), HaveKey("create ControllerRevision")), what)
+			f.ExpectReconciled(f.fleet)
+			f.Expect(f.Writes.Counts()).NotTo(Or(HaveKey("patch MachineDeployment"), HaveKey("create ControllerRevision")), what)
 		}
 		f.Expect(f.refresh().Status.Revision).To(Equal(revision), what)
 		f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"), what)
@@ -259,14 +259,14 @@ func TestAnOverrideThatChangesNothingIsNoRevision(t *testing.T) {
 		idle.Name, idle.ClusterSelector, idle.Template = "idle", metav1.LabelSelector{}, raw(t, "{}")
 		fleet.Spec.Overrides = append(fleet.Spec.Overrides, *idle)
 	})
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.refresh().Status.Revision).To(Equal(revision), "nothing comes after it that it could keep a cluster from")
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.38.0"))
 }
 
 // The hub before this one noted the hash of an override that changes nothing.
 func TestRecordsOfAnOverrideThatChangesNothingAreRead(t *testing.T) {
-	f := newFixture(t, 1, override(t, "all", "{}"))
+	f := newEnv(t, 1, override(t, "all", "{}"))
 	f.label(0, "all", "yes")
 	f.settle()
 	chosen, err := rollout.TextRevision(f.refresh())
@@ -280,12 +280,12 @@ func TestRecordsOfAnOverrideThatChangesNothingAreRead(t *testing.T) {
 		d.Annotations[v1alpha1.FleetRecordAnnotation] = r.AnnotationValue()
 	})
 	f.restart()
-	f.writes.Counts()
-	f.reconcile()
-	f.Expect(f.writes.Counts()).NotTo(HaveKey("patch MachineDeployment"))
+	f.Writes.Counts()
+	f.ExpectReconciled(f.fleet)
+	f.Expect(f.Writes.Counts()).NotTo(HaveKey("patch MachineDeployment"))
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2"))
 	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Overrides = nil })
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.refresh().Status.Revision).To(Equal(chosen), "what is kept has an override that changes nothing, too")
-	f.Expect(f.writes.Counts()).NotTo(HaveKey("patch MachineDeployment"))
+	f.Expect(f.Writes.Counts()).NotTo(HaveKey("patch MachineDeployment"))
 }

@@ -24,7 +24,7 @@ import (
 var installPlacements sync.Once
 
 // Cached implements Placements.
-func (f *fixture) Cached() (client.Reader, error) {
+func (f *env) Cached() (client.Reader, error) {
 	if f.placements == nil {
 		return nil, placement.ErrNotInstalled
 	}
@@ -32,20 +32,20 @@ func (f *fixture) Cached() (client.Reader, error) {
 }
 
 // Live implements Placements.
-func (f *fixture) Live() (client.Reader, error) { return f.Cached() }
+func (f *env) Live() (client.Reader, error) { return f.Cached() }
 
 // News implements Placements.
-func (f *fixture) News() <-chan event.GenericEvent { return nil }
+func (f *env) News() <-chan event.GenericEvent { return nil }
 
 // decisions plays the placement controller of Open Cluster Management for one Placement.
 type decisions struct {
-	*fixture
+	*env
 	placement *clusterv1beta1.Placement
 	api       client.Client
 }
 
-// newPlacedFixture is a fleet that a Placement chooses for, which has made no decision yet.
-func newPlacedFixture(t *testing.T, clusters int, change func(*v1alpha1.MachineFleet)) *decisions {
+// newPlacedEnv is a fleet that a Placement chooses for, which has made no decision yet.
+func newPlacedEnv(t *testing.T, clusters int, change func(*v1alpha1.MachineFleet)) *decisions {
 	t.Helper()
 	g := NewWithT(t)
 	installPlacements.Do(func() { g.Expect(testenv.Placements.Install(t.Context(), environment.Client)).To(Succeed()) })
@@ -54,28 +54,28 @@ func newPlacedFixture(t *testing.T, clusters int, change func(*v1alpha1.MachineF
 	api, err := client.New(environment.Config, client.Options{Scheme: known})
 	g.Expect(err).NotTo(HaveOccurred())
 	d := &decisions{api: api}
-	f := newFixture(t, clusters, func(fleet *v1alpha1.MachineFleet) {
+	f := newEnv(t, clusters, func(fleet *v1alpha1.MachineFleet) {
 		if change != nil {
 			change(fleet)
 		}
 		fleet.Spec.ClusterSelector = nil
 		fleet.Spec.PlacementRef = &v1alpha1.PlacementReference{Namespace: "default", Name: fleet.Name}
 	})
-	d.fixture, f.placements = f, api
+	d.env, f.placements = f, api
 	return d
 }
 
 // place creates the Placement.
 func (d *decisions) place() {
-	d.t.Helper()
+	d.T.Helper()
 	d.placement = &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: d.fleet.Name}}
-	d.Expect(d.api.Create(d.t.Context(), d.placement)).To(Succeed())
-	d.t.Cleanup(func() { _ = d.api.Delete(d.t.Context(), d.placement) })
+	d.Expect(d.api.Create(d.T.Context(), d.placement)).To(Succeed())
+	d.T.Cleanup(func() { _ = d.api.Delete(d.T.Context(), d.placement) })
 }
 
 // decide writes one PlacementDecision.
 func (d *decisions) decide(group string, clusters ...int) {
-	d.t.Helper()
+	d.T.Helper()
 	name := d.fleet.Name + "-decision" + group
 	decision := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{
 		clusterv1beta1.PlacementLabel: d.placement.Name, clusterv1beta1.DecisionGroupNameLabel: group,
@@ -83,19 +83,19 @@ func (d *decisions) decide(group string, clusters ...int) {
 	decision.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d.placement, schema.GroupVersionKind{
 		Group: clusterv1beta1.GroupName, Version: clusterv1beta1.GroupVersion.Version, Kind: "Placement",
 	})}
-	d.Expect(client.IgnoreAlreadyExists(d.api.Create(d.t.Context(), decision))).To(Succeed())
-	d.Expect(d.api.Get(d.t.Context(), client.ObjectKeyFromObject(decision), decision)).To(Succeed())
+	d.Expect(client.IgnoreAlreadyExists(d.api.Create(d.T.Context(), decision))).To(Succeed())
+	d.Expect(d.api.Get(d.T.Context(), client.ObjectKeyFromObject(decision), decision)).To(Succeed())
 	decision.Status.Decisions = []clusterv1beta1.ClusterDecision{}
 	for _, i := range clusters {
 		decision.Status.Decisions = append(decision.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: d.clusters[i].Name})
 	}
-	d.Expect(d.api.Status().Update(d.t.Context(), decision)).To(Succeed())
+	d.Expect(d.api.Status().Update(d.T.Context(), decision)).To(Succeed())
 }
 
 // count writes how many clusters the Placement says it has chosen.
 func (d *decisions) count(clusters int) {
-	d.t.Helper()
-	d.Expect(d.api.Get(d.t.Context(), client.ObjectKeyFromObject(d.placement), d.placement)).To(Succeed())
+	d.T.Helper()
+	d.Expect(d.api.Get(d.T.Context(), client.ObjectKeyFromObject(d.placement), d.placement)).To(Succeed())
 	d.placement.Status.NumberOfSelectedClusters = int32(clusters)
 	if d.placement.Status.Conditions == nil {
 		d.placement.Status.Conditions = []metav1.Condition{}
@@ -103,22 +103,22 @@ func (d *decisions) count(clusters int) {
 	if d.placement.Status.DecisionGroups == nil {
 		d.placement.Status.DecisionGroups = []clusterv1beta1.DecisionGroupStatus{}
 	}
-	d.Expect(d.api.Status().Update(d.t.Context(), d.placement)).To(Succeed())
+	d.Expect(d.api.Status().Update(d.T.Context(), d.placement)).To(Succeed())
 }
 
 func (d *decisions) expectStopped(reason string, parts ...string) {
-	d.t.Helper()
+	d.T.Helper()
 	d.status()
-	ready := d.condition(v1alpha1.ReadyCondition)
+	ready := d.ReadCondition(d.fleet, v1alpha1.ReadyCondition)
 	d.Expect(ready.Status).To(Equal(metav1.ConditionFalse))
-	d.Expect(d.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(reason))
+	d.Expect(d.ReadCondition(d.fleet, v1alpha1.ProgressingCondition).Reason).To(Equal(reason))
 	for _, part := range append(parts, "spec.placementRef") {
 		d.Expect(d.fleet.Status.Message).To(ContainSubstring(part))
 	}
 }
 
 func TestAPlacementChoosesTheClusters(t *testing.T) {
-	d := newPlacedFixture(t, 3, inSteps(2, 0))
+	d := newPlacedEnv(t, 3, inSteps(2, 0))
 	d.place()
 	d.expectStopped(v1alpha1.ReasonNoClusterSelected, "correct the Placement")
 	d.decide("", 0, 1)
@@ -131,11 +131,11 @@ func TestAPlacementChoosesTheClusters(t *testing.T) {
 	d.upgrade("v1.37.0")
 	d.settle()
 	d.Expect(d.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.37.0"), "one that is not chosen any more is left as it was")
-	d.Expect(d.condition(v1alpha1.ReadyCondition).Status).To(Equal(metav1.ConditionTrue))
+	d.Expect(d.ReadCondition(d.fleet, v1alpha1.ReadyCondition).Status).To(Equal(metav1.ConditionTrue))
 }
 
 func TestAnUnknownPlacementBeginsNothing(t *testing.T) {
-	d := newPlacedFixture(t, 2, nil)
+	d := newPlacedEnv(t, 2, nil)
 	d.expectStopped(v1alpha1.ReasonPlacementNotFound, "create it")
 	d.Expect(d.phases()).To(Equal("-, -"))
 	d.placements = nil
@@ -147,7 +147,7 @@ func TestAnUnknownPlacementBeginsNothing(t *testing.T) {
 func TestAPlacementThatIsDeletedFreezesTheFleet(t *testing.T) {
 	for _, how := range []string{"deleted", "uninstalled", "emptied"} {
 		t.Run(how, func(t *testing.T) {
-			d := newPlacedFixture(t, 2, deleting)
+			d := newPlacedEnv(t, 2, deleting)
 			d.place()
 			d.decide("", 0, 1)
 			d.count(2)
@@ -169,7 +169,7 @@ func TestAPlacementThatIsDeletedFreezesTheFleet(t *testing.T) {
 				d.after(time.Hour)
 			}
 			d.expectStopped(reason)
-			d.Expect(d.condition(v1alpha1.FrozenCondition)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason)))
+			d.Expect(d.ReadCondition(d.fleet, v1alpha1.FrozenCondition)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason)))
 			d.Expect(d.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"), "nothing is started or deleted")
 			d.Expect(*d.deployment(1).Spec.Replicas).To(BeEquivalentTo(7), "frozen means frozen")
 			d.Expect(d.fleet.Status.Clusters.Updated).To(BeZero())
@@ -182,7 +182,7 @@ func TestAPlacementThatIsDeletedFreezesTheFleet(t *testing.T) {
 
 // The decisions are spread over objects, which are written one after the other, and the number after them.
 func TestNoClusterLeavesWhileDecisionsAreRewritten(t *testing.T) {
-	d := newPlacedFixture(t, 4, both(inSteps(4, 0), deleting))
+	d := newPlacedEnv(t, 4, both(inSteps(4, 0), deleting))
 	d.place()
 	d.decide("a", 0, 1)
 	d.decide("b", 2, 3)
@@ -192,8 +192,8 @@ func TestNoClusterLeavesWhileDecisionsAreRewritten(t *testing.T) {
 	d.upgrade("v1.37.0")
 	d.after(time.Millisecond)
 	d.Expect(d.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"), "nothing is started")
-	d.Expect(d.result().RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", rollout.SettleTime)))
-	d.after(rollout.SettleTime / 2)
+	d.Expect(d.ExpectReconciled(d.fleet).RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", reader.SettleTime)))
+	d.after(reader.SettleTime / 2)
 	d.Expect(d.refresh().Status.Message).NotTo(ContainSubstring("spec.placementRef"), "it has not lasted yet")
 	d.after(rollout.SettleTime / 2)
 	d.expectStopped(v1alpha1.ReasonPlacementDecisionsIncomplete, "placement controller")
@@ -206,12 +206,12 @@ func TestNoClusterLeavesWhileDecisionsAreRewritten(t *testing.T) {
 	// 0 changes places with 3, which leaves: in between there are as many as before, and 0 is not among them.
 	d.decide("a", 1)
 	d.count(3)
-	d.reconcile()
-	d.after(rollout.SettleTime - 1)
+	d.ExpectReconciled(d.fleet)
+	d.after(reader.SettleTime - 1)
 	d.Expect(d.deployment(0)).NotTo(BeNil(), "it may be on its way to another object")
 	d.decide("b", 0, 2)
-	d.reconcile()
-	d.after(rollout.SettleTime - 1)
+	d.ExpectReconciled(d.fleet)
+	d.after(reader.SettleTime - 1)
 	d.Expect(d.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Succeeded v1.37.0, Succeeded v1.37.0"))
 	d.after(1)
 	d.Expect(d.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Succeeded v1.37.0, -"), "one that has really left is removed, as the policy says")
@@ -222,30 +222,30 @@ func TestDecisionGroupsAreGroups(t *testing.T) {
 		inSteps(2, 0)(fleet)
 		fleet.Spec.Groups = []v1alpha1.MachineFleetGroup{{Name: "canary"}, {Name: "none"}}
 	}
-	d := newPlacedFixture(t, 3, groups)
+	d := newPlacedEnv(t, 3, groups)
 	d.place()
 	d.decide("canary", 2)
 	d.decide("rest", 0, 1)
 	d.count(3)
-	d.reconcile()
+	d.ExpectReconciled(d.fleet)
 	d.Expect(d.phases()).To(Equal("-, -, Progressing v1.36.2"), "the Placement's group canary is the first")
 	d.Expect(rollout.ReadRecord(d.deployment(2)).Group).To(Equal("canary"))
 	d.Expect(d.status().Message).To(And(ContainSubstring("spec.groups[none]"), Not(ContainSubstring("spec.groups[canary]"))))
-	preview, err := rollout.NewPreview(t.Context(), d.api, d.refresh(), d.clock.Now())
+	preview, err := reader.NewPreview(t.Context(), d.api, d.refresh(), d.Clock.Now())
 	d.Expect(err).NotTo(HaveOccurred())
 	d.Expect(preview.Problem).To(BeNil())
 	d.Expect(slices.IndexFunc(preview.Members, func(m rollout.ClusterPreview) bool { return m.Group == "canary" && m.Wave == 1 })).To(Equal(2))
 }
 
 func TestNothingIsSaidBeforeThePlacementsAreRead(t *testing.T) {
-	d := newPlacedFixture(t, 1, nil)
+	d := newPlacedEnv(t, 1, nil)
 	d.place()
 	d.decide("", 0)
 	d.count(1)
 	d.settle()
 	before := d.refresh().ResourceVersion
 	counted := d.placements
-	logic, err := New(Deps{Client: d.direct, Live: d.direct, Recorder: d.events, Placements: &presence.Kinds{}, Agents: d.agents, Clock: d.clock})
+	logic, err := New(Deps{Client: d.Client, Live: d.Client, Recorder: d.Recorder, Placements: &presence.Kinds{}, Agents: d.agents, Clock: d.Clock})
 	d.Expect(err).NotTo(HaveOccurred())
 	next, err := logic.Reconcile(t.Context(), d.refresh())
 	d.Expect(err).NotTo(HaveOccurred())
@@ -255,13 +255,13 @@ func TestNothingIsSaidBeforeThePlacementsAreRead(t *testing.T) {
 }
 
 func TestClustersAreChosenInExactlyOneWay(t *testing.T) {
-	f := newFixture(t, 0, nil)
+	f := newEnv(t, 0, nil)
 	both := f.refresh().DeepCopy()
 	both.Spec.PlacementRef = &v1alpha1.PlacementReference{Namespace: "default", Name: "x"}
-	f.Expect(f.direct.Update(t.Context(), both)).To(MatchError(ContainSubstring("set exactly one of clusterSelector and placementRef")))
+	f.Expect(f.Client.Update(t.Context(), both)).To(MatchError(ContainSubstring("set exactly one of clusterSelector and placementRef")))
 	both.Spec.ClusterSelector, both.Spec.PlacementRef = nil, nil
-	f.Expect(f.direct.Update(t.Context(), both)).To(MatchError(ContainSubstring("set exactly one of clusterSelector and placementRef")))
+	f.Expect(f.Client.Update(t.Context(), both)).To(MatchError(ContainSubstring("set exactly one of clusterSelector and placementRef")))
 	both = f.refresh().DeepCopy()
 	both.Spec.Groups = []v1alpha1.MachineFleetGroup{{Name: "canary"}}
-	f.Expect(f.direct.Update(t.Context(), both)).To(MatchError(ContainSubstring("spec.groups: each needs a clusterSelector")))
+	f.Expect(f.Client.Update(t.Context(), both)).To(MatchError(ContainSubstring("spec.groups: each needs a clusterSelector")))
 }

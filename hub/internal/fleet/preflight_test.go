@@ -10,43 +10,42 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
 )
 
 func TestAllProblemsOfAClusterAreNamed(t *testing.T) {
-	f := newFixture(t, 2, func(fleet *v1alpha1.MachineFleet) {
+	f := newEnv(t, 2, func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
 	})
 	cluster := f.cluster(1)
 	cluster.Status.KubernetesVersion = "v1.36.0"
-	f.Expect(f.direct.Status().Update(t.Context(), cluster)).To(Succeed())
-	foreign, err := rollout.NewApplied(f.fleet, &f.fleet.Spec.Template, cluster.Name, new(int32(1))).NewDeployment(f.fleet.Name, &rollout.Record{})
+	f.ExpectStatusApplied(cluster)
+	foreign, err := reader.NewApplied(f.fleet, &f.fleet.Spec.Template, cluster.Name, new(int32(1))).NewDeployment(f.fleet.Name, &reader.Record{})
 	f.Expect(err).NotTo(HaveOccurred())
 	delete(foreign.Annotations, v1alpha1.FleetRecordAnnotation)
-	hubtest.Create(t, f.direct, foreign)
-	f.reconcile()
+	f.ExpectApplied(foreign)
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, foreign"))
 	status := f.status()
 	f.Expect(status.Failures).To(HaveLen(1))
 	f.Expect(status.Failures[0].Message).To(And(ContainSubstring("set spec.adopt"), ContainSubstring("upgrade the cluster's API server")))
 	f.Expect(status.Clusters.Blocked).To(BeEquivalentTo(1))
-	preview, err := rollout.NewPreview(t.Context(), f.direct, f.fleet, f.clock.Now())
+	preview, err := reader.NewPreview(t.Context(), f.Client, f.fleet, f.Clock.Now())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(preview.Members[1].Problems()).To(ConsistOf(ContainSubstring("set spec.adopt"), ContainSubstring("upgrade the cluster's API server")))
 }
 
 // reports lets the agent of a cluster say something in its status.
-func (f *fixture) reports(i int, change func(*v1alpha1.ClusterStatus)) {
-	f.t.Helper()
+func (f *env) reports(i int, change func(*v1alpha1.ClusterStatus)) {
+	f.T.Helper()
 	cluster := f.cluster(i)
 	change(&cluster.Status)
-	f.Expect(f.direct.Status().Update(f.t.Context(), cluster)).To(Succeed())
+	f.ExpectStatusApplied(cluster)
 }
 
 // sets lets the agent of a cluster, or another controller, write a condition.
-func (f *fixture) sets(i int, kind string, status metav1.ConditionStatus, message string) {
-	f.t.Helper()
+func (f *env) sets(i int, kind string, status metav1.ConditionStatus, message string) {
+	f.T.Helper()
 	f.reports(i, func(s *v1alpha1.ClusterStatus) {
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Tested", Message: message})
 	})
@@ -54,34 +53,34 @@ func (f *fixture) sets(i int, kind string, status metav1.ConditionStatus, messag
 
 // Claim: Nothing starts where a budget or quota forbids; others proceed. Broken: the surge is left out; the condition is not read; its changes wake no fleet. Also: TestARolloutNeedsRoomForItsPods, TestChangesOfWhatIsCheckedWakeFleets.
 func TestNothingIsBegunWhereABudgetAllowsNoDisruption(t *testing.T) {
-	f := newFixture(t, 3, inSteps(2, 0))
+	f := newEnv(t, 3, inSteps(2, 0))
 	f.settle()
 	const budget = "PodDisruptionBudget shop/web allows no disruption at all (maxUnavailable: 0)"
 	f.sets(1, v1alpha1.ClusterDisruptionAllowedCondition, metav1.ConditionFalse, budget)
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.says(false, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Progressing v1.37.0"), "the others continue")
 	status := f.status()
 	f.Expect(status.Failures).To(ConsistOf(And(HaveField("Cluster", f.clusters[1].Name), HaveField("Reason", string(v1alpha1.PreflightDisruptionNotAllowed)),
 		HaveField("Message", budget+": change the budget, give its pods more replicas, or add DisruptionNotAllowed to spec.ignorePreflightErrors"))))
 	f.says(false, 2)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.status()
-	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonClustersBlocked))
+	f.Expect(f.ReadCondition(f.fleet, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonClustersBlocked))
 
 	f.sets(1, v1alpha1.ClusterDisruptionAllowedCondition, metav1.ConditionTrue, "")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Succeeded v1.37.0"), "it starts by itself")
 	f.sets(1, v1alpha1.ClusterDisruptionAllowedCondition, metav1.ConditionFalse, budget)
 	f.says(false, 1)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(ContainSubstring("Succeeded v1.37.0, Succeeded v1.37.0"), "what has started is not held up")
 }
 
 func TestABudgetCanBeIgnored(t *testing.T) {
-	f := newFixture(t, 1, func(fleet *v1alpha1.MachineFleet) {
+	f := newEnv(t, 1, func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.IgnorePreflightErrors = []v1alpha1.PreflightError{v1alpha1.PreflightDisruptionNotAllowed}
 	})
 	f.settle()
@@ -90,44 +89,44 @@ func TestABudgetCanBeIgnored(t *testing.T) {
 		s.PodQuota = &v1alpha1.PodQuota{Namespace: "hollowfleet", Name: "small"}
 	})
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2"), "the quota is not ignored")
 	f.Expect(f.status().Failures).To(ConsistOf(HaveField("Message", Not(ContainSubstring("disruption")))))
 	f.reports(0, func(s *v1alpha1.ClusterStatus) { s.PodQuota = nil })
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0"))
 }
 
 func TestARolloutNeedsRoomForItsPods(t *testing.T) {
-	f := newFixture(t, 2, nil)
+	f := newEnv(t, 2, nil)
 	f.settle()
 	f.reports(1, func(s *v1alpha1.ClusterStatus) {
 		s.PodQuota = &v1alpha1.PodQuota{Namespace: "hollowfleet", Name: "small"}
 	})
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Succeeded v1.36.2"))
 	f.Expect(f.status().Failures).To(ConsistOf(And(HaveField("Reason", string(v1alpha1.PreflightPodQuotaExceeded)), HaveField("Message",
 		ContainSubstring("ResourceQuota hollowfleet/small leaves room for 0 more hollow-node pods, and the rollout needs 1 at once")))))
 	f.reports(1, func(s *v1alpha1.ClusterStatus) { s.PodQuota.Remaining = 1 })
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Progressing v1.37.0"), "it starts by itself")
 }
 
 // What an agent reported before it fell silent is no health and no problem: the cluster is held for its silence.
 // Claim: Reports from before a freeze do not count. Broken: held clusters are checked; a frozen agent keeps reading. Also: agent/internal/checks TestNothingIsReadWhileFrozenButOnceBeforeTheThaw.
 func TestAStaleReportDoesNotCount(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	f.settle()
 	f.sets(0, v1alpha1.ClusterDisruptionAllowedCondition, metav1.ConditionFalse, "no disruption")
 	f.freeze(0, true)
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2"))
 	status := f.status()
 	f.Expect([]int32{status.Clusters.Held, status.Clusters.Blocked}).To(Equal([]int32{1, 0}))
 	f.freeze(0, false)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2"), "after the thaw it counts")
 	f.Expect(f.status().Clusters.Blocked).To(BeEquivalentTo(1))
 }
@@ -135,28 +134,28 @@ func TestAStaleReportDoesNotCount(t *testing.T) {
 // Claim: No soak while a health condition does not hold. Broken: conditions are not looked at. Also: hub/internal/fleet/plan TestDecide, TestNothingIsBegunBeyondTheBounds.
 func TestAWaveSucceedsOnlyWhileTheConditionsHold(t *testing.T) {
 	const kind = "example.com/FrontendAvailable"
-	f := newFixture(t, 2, both(inSteps(1, time.Hour), func(fleet *v1alpha1.MachineFleet) {
+	f := newEnv(t, 2, both(inSteps(1, time.Hour), func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.HealthConditions = []v1alpha1.MachineFleetHealthCondition{{Type: kind}}
 		fleet.Spec.RolloutStrategy.Progressive.ProgressDeadline = "6h"
 	}))
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.says(false, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Progressing v1.36.2, -"), "a condition that is missing does not hold")
 	status := f.status()
 	f.Expect(status.Message).To(ContainSubstring("spec.healthConditions do not hold: %s (condition %s is missing on Cluster %s", f.clusters[0].Name, kind, f.clusters[0].Name))
 	f.sets(0, kind, metav1.ConditionUnknown, "not known")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Progressing v1.36.2, -"), "nor does one that is Unknown")
 	f.sets(0, kind, metav1.ConditionTrue, "")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Soaking v1.36.2, -"))
 	f.after(50 * time.Minute)
 	f.sets(0, kind, metav1.ConditionFalse, "2 of 3")
 	f.after(time.Minute)
 	f.Expect(f.phases()).To(Equal("Progressing v1.36.2, -"), "the soak is interrupted")
 	f.sets(0, kind, metav1.ConditionTrue, "")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.after(59 * time.Minute)
 	f.Expect(f.phases()).To(Equal("Soaking v1.36.2, -"), "and starts over")
 	f.after(time.Minute)
@@ -173,15 +172,15 @@ func TestAWaveSucceedsOnlyWhileTheConditionsHold(t *testing.T) {
 // The hub is started again between any two looks.
 func TestAConditionThatKeepsFailingEndsARollout(t *testing.T) {
 	const kind = "example.com/FrontendAvailable"
-	f := newFixture(t, 2, both(inSteps(1, time.Hour), func(fleet *v1alpha1.MachineFleet) {
+	f := newEnv(t, 2, both(inSteps(1, time.Hour), func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.HealthConditions = []v1alpha1.MachineFleetHealthCondition{{Type: kind}}
 		fleet.Spec.RolloutStrategy.Progressive.ProgressDeadline = "2h"
 	}))
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.says(false, 0)
 	for _, want := range []string{"Progressing", "Progressing", "Progressing", "Progressing", "TimedOut"} {
 		f.sets(0, kind, metav1.ConditionTrue, "")
-		f.reconcile()
+		f.ExpectReconciled(f.fleet)
 		f.Expect(f.phases()).To(Equal("Soaking v1.36.2, -"))
 		f.restart()
 		f.sets(0, kind, metav1.ConditionFalse, "2 of 3")

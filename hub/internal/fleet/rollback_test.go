@@ -22,34 +22,34 @@ func rollsBack(policy v1alpha1.RollbackPolicy) func(*v1alpha1.MachineFleet) {
 }
 
 // abort aborts the current revision.
-func (f *fixture) abort() {
-	f.t.Helper()
+func (f *env) abort() {
+	f.T.Helper()
 	f.update(func(fleet *v1alpha1.MachineFleet) {
 		revision, err := rollout.Revision(fleet)
 		f.Expect(err).NotTo(HaveOccurred())
 		fleet.Spec.AbortedRevision = revision
 	})
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 }
 
 // retry has the current revision started again, and ends an abort.
-func (f *fixture) retry() {
-	f.t.Helper()
+func (f *env) retry() {
+	f.T.Helper()
 	f.update(func(fleet *v1alpha1.MachineFleet) {
-		fleet.Spec.AbortedRevision, fleet.Spec.RetriedAt = "", &metav1.Time{Time: f.clock.Now().Truncate(time.Second)}
+		fleet.Spec.AbortedRevision, fleet.Spec.RetriedAt = "", &metav1.Time{Time: f.Clock.Now().Truncate(time.Second)}
 	})
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 }
 
-func (f *fixture) progress() string {
-	f.t.Helper()
+func (f *env) progress() string {
+	f.T.Helper()
 	f.status()
-	condition := f.condition(v1alpha1.ProgressingCondition)
+	condition := f.ReadCondition(f.fleet, v1alpha1.ProgressingCondition)
 	return string(condition.Status) + " " + condition.Reason
 }
 
 func TestAFailedCanaryIsRolledBack(t *testing.T) {
-	f := newFixture(t, 3, both(inSteps(2, 0), rollsBack(v1alpha1.RollbackFailed)))
+	f := newEnv(t, 3, both(inSteps(2, 0), rollsBack(v1alpha1.RollbackFailed)))
 	f.settle()
 	before := f.deployment(0)
 	f.update(func(fleet *v1alpha1.MachineFleet) {
@@ -57,9 +57,9 @@ func TestAFailedCanaryIsRolledBack(t *testing.T) {
 		fleet.Spec.Template.Spec.MinReadySeconds, fleet.Spec.Replicas = 7, new(int32(5))
 		fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
 	})
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.says(true, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("RollingBack v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"))
 	after := f.deployment(0)
 	f.Expect(after.Labels).To(Equal(before.Labels))
@@ -74,7 +74,7 @@ func TestAFailedCanaryIsRolledBack(t *testing.T) {
 	f.after(time.Hour)
 	f.Expect(f.phases()).To(HavePrefix("RollingBack"), "it is not healthy yet")
 	f.says(false, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("RolledBack v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"))
 	f.Expect(f.progress()).To(Equal("False RolledBack"))
 	status := f.fleet.Status
@@ -84,31 +84,31 @@ func TestAFailedCanaryIsRolledBack(t *testing.T) {
 	f.Expect(status.Message).To(And(ContainSubstring("rolled back: "+f.clusters[0].Name), ContainSubstring("spec.retriedAt")))
 
 	f.edit(0, func(d *v1alpha1.MachineDeployment) { d.Spec.Template.Spec.Versions.Kubelet = "v1.36.9" })
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(HavePrefix("RolledBack v1.36.2"), "a hand edit is taken back")
 	f.restart()
-	f.writes.Counts()
+	f.Writes.Counts()
 	f.after(time.Hour)
 	f.after(time.Hour)
-	f.Expect(f.writes.Counts()).To(BeEmpty())
+	f.Expect(f.Writes.Counts()).To(BeEmpty())
 
 	f.cluster(0).Status.KubernetesVersion = "v1.36.0"
-	f.Expect(f.direct.Status().Update(t.Context(), f.clusters[0])).To(Succeed())
+	f.ExpectStatusApplied(f.clusters[0])
 	f.retry()
 	f.Expect(f.phases()).To(HavePrefix("RolledBack v1.36.2"), "what keeps a template from being started also keeps it from being started again")
 	f.Expect(f.status().Clusters.Blocked).To(BeEquivalentTo(1))
 }
 
 func TestARolloutIsAbortedInMidWave(t *testing.T) {
-	f := newFixture(t, 4, both(inSteps(1, 0), rollsBack(v1alpha1.RollbackAll)))
+	f := newEnv(t, 4, both(inSteps(1, 0), rollsBack(v1alpha1.RollbackAll)))
 	f.settle()
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.says(false, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AbortedRevision = "another" })
 	f.says(false, 1)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Progressing v1.37.0, Succeeded v1.36.2"), "that was about another template")
 	f.abort()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, RollingBack v1.36.2, Succeeded v1.36.2"), "one at a time")
@@ -117,7 +117,7 @@ func TestARolloutIsAbortedInMidWave(t *testing.T) {
 	for _, next := range []int{2, 0, 1} {
 		f.restart()
 		f.says(false, next)
-		f.reconcile()
+		f.ExpectReconciled(f.fleet)
 	}
 	f.Expect(f.phases()).To(Equal("RolledBack v1.36.2, RolledBack v1.36.2, RolledBack v1.36.2, Succeeded v1.36.2"))
 	f.Expect(f.progress()).To(Equal("False RolledBack"))
@@ -127,32 +127,32 @@ func TestARolloutIsAbortedInMidWave(t *testing.T) {
 	f.retry()
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, RolledBack v1.36.2, RolledBack v1.36.2, Succeeded v1.36.2"))
 	f.says(false, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, RolledBack v1.36.2, Succeeded v1.36.2"))
 }
 
 func TestAnAbortWithoutARollback(t *testing.T) {
-	f := newFixture(t, 3, inSteps(1, 0))
+	f := newEnv(t, 3, inSteps(1, 0))
 	f.settle()
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.abort()
 	f.says(false, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"), "what has started is followed, and nothing else started")
 	f.Expect(f.progress()).To(Equal("False Aborted"))
 	f.Expect(f.fleet.Status.Message).To(ContainSubstring("spec.abortedRevision is this revision, and nothing more starts: unset it"))
 	f.upgrade("v1.37.1")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(HavePrefix("Progressing v1.37.1"), "another template is not aborted")
 }
 
 // The condition by which the MachineDeployment failed is there still when the template is started again.
 func TestARetryHasItsTime(t *testing.T) {
-	f := newFixture(t, 3, inSteps(1, 0))
+	f := newEnv(t, 3, inSteps(1, 0))
 	f.settle()
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.says(true, 0)
 	f.after(time.Minute)
 	f.Expect(f.phases()).To(HavePrefix("Failed v1.37.0"))
@@ -167,35 +167,35 @@ func TestARetryHasItsTime(t *testing.T) {
 	f.Expect(f.phases()).To(HavePrefix("Failed v1.37.0"), "it is not tried again and again")
 	f.retry()
 	f.says(false, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Succeeded v1.36.2"))
 }
 
 // A MachineDeployment that has more unhealthy Machines than it may replace is not well, however many are available.
 func TestTooManyUnhealthyMachinesAreAFailure(t *testing.T) {
-	f := newFixture(t, 3, inSteps(1, time.Hour))
+	f := newEnv(t, 3, inSteps(1, time.Hour))
 	f.settle()
 	unhealthy := func(status metav1.ConditionStatus) {
 		d := f.deployment(0)
 		meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{
 			Type: v1alpha1.RemediationAllowedCondition, Status: status, Reason: v1alpha1.ReasonTooManyUnhealthy, Message: "2 of 3 machines unhealthy",
-			LastTransitionTime: metav1.NewTime(f.clock.Now()),
+			LastTransitionTime: metav1.NewTime(f.Clock.Now()),
 		})
-		f.Expect(f.direct.Status().Update(t.Context(), d)).To(Succeed())
+		f.ExpectStatusApplied(d)
 	}
 	unhealthy(metav1.ConditionFalse)
 	f.after(time.Minute)
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.says(false, 0)
 	f.after(29 * time.Minute)
 	f.Expect(f.phases()).To(HavePrefix("Progressing v1.37.0"), "that was so before, and may be over with the new template")
 	unhealthy(metav1.ConditionTrue)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(HavePrefix("Soaking v1.37.0"))
 	f.after(time.Minute)
 	unhealthy(metav1.ConditionFalse)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Failed v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"), "in the soak it counts at once")
 	f.Expect(f.status().Failures[0].Message).To(ContainSubstring("2 of 3 machines unhealthy"))
 	f.retry()
@@ -207,18 +207,18 @@ func TestTooManyUnhealthyMachinesAreAFailure(t *testing.T) {
 
 // A fleet that goes back to the template that clusters were rolled back to starts it in none of them.
 func TestAnUndoAfterARollback(t *testing.T) {
-	f := newFixture(t, 2, both(inSteps(1, 0), rollsBack(v1alpha1.RollbackFailed)))
+	f := newEnv(t, 2, both(inSteps(1, 0), rollsBack(v1alpha1.RollbackFailed)))
 	f.settle()
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.says(true, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.says(false, 0)
 	f.abort()
 	f.Expect(f.phases()).To(Equal("RolledBack v1.36.2, Succeeded v1.36.2"))
 	before := f.deployment(0)
 	f.upgrade("v1.36.2")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"))
 	f.Expect(f.deployment(0).Generation).To(Equal(before.Generation))
 	f.Expect(f.progress()).To(Equal("True RolloutComplete"), "neither the downgrade nor the abort is about this template")
@@ -226,18 +226,18 @@ func TestAnUndoAfterARollback(t *testing.T) {
 }
 
 func TestWhatCannotBeRolledBackKeepsNoOtherFromIt(t *testing.T) {
-	f := newFixture(t, 4, rollsBack(v1alpha1.RollbackFailed))
+	f := newEnv(t, 4, rollsBack(v1alpha1.RollbackFailed))
 	f.label(3, testLabel, "")
 	f.settle()
 	f.upgrade("v1.37.0")
 	f.label(3, testLabel, f.fleet.Name)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.edit(0, func(d *v1alpha1.MachineDeployment) {
 		kept := d.Annotations[v1alpha1.FleetPreviousAnnotation]
 		d.Annotations[v1alpha1.FleetPreviousAnnotation] = strings.Replace(kept, `"revision":"`, `"revision":"x`, 1)
 	})
 	f.says(true, 0, 1, 2, 3)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	refused := f.clusters[1].Name
 	f.faults.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 		if object.GetNamespace() == refused {
@@ -246,9 +246,9 @@ func TestWhatCannotBeRolledBackKeepsNoOtherFromIt(t *testing.T) {
 		return c.Patch(ctx, object, patch, options...)
 	}
 	f.restart()
-	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AbortedRevision, _ = rollout.Revision(fleet) })
-	f.Expect(f.try()).To(MatchError(ContainSubstring("refused by the test")))
-	f.reconcile()
+	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AbortedRevision, _ = reader.Revision(fleet) })
+	f.Expect(f.Reconcile(f.fleet)).Error().To(MatchError(ContainSubstring("refused by the test")))
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Failed v1.37.0, Failed v1.37.0, RollingBack v1.36.2, Failed v1.37.0"))
 	f.freeze(1, true)
 	refused = ""
@@ -256,10 +256,10 @@ func TestWhatCannotBeRolledBackKeepsNoOtherFromIt(t *testing.T) {
 	f.Expect(f.phases()).To(ContainSubstring(", Failed held v1.37.0, "), "nothing is done where it is frozen")
 	f.freeze(1, false)
 	f.says(false, 2)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Failed v1.37.0, RollingBack v1.36.2, RolledBack v1.36.2, Failed v1.37.0"))
 	f.says(false, 1)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.progress()).To(Equal("False RolledBack"))
 	f.Expect(f.fleet.Status.Message).To(ContainSubstring("without an earlier template to roll back to: " + f.clusters[0].Name + ", " + f.clusters[3].Name))
 	reasons := map[string]string{}
@@ -271,12 +271,12 @@ func TestWhatCannotBeRolledBackKeepsNoOtherFromIt(t *testing.T) {
 }
 
 func TestATemplateThatIsTooLargeIsNotKeptToGoBackTo(t *testing.T) {
-	f := newFixture(t, 1, both(rollsBack(v1alpha1.RollbackAll), func(fleet *v1alpha1.MachineFleet) {
-		fleet.Spec.Template.Metadata.Annotations = map[string]string{"example.com/large": strings.Repeat("x", rollout.LargestPrevious)}
+	f := newEnv(t, 1, both(rollsBack(v1alpha1.RollbackAll), func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.Template.Metadata.Annotations = map[string]string{"example.com/large": strings.Repeat("x", reader.LargestPrevious)}
 	}))
 	f.settle()
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0"), "the rollout continues")
 	f.abort()
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0"))

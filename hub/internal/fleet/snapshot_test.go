@@ -12,9 +12,9 @@ import (
 )
 
 // members are the groups of the clusters with which the newest template was started, by the clusters' numbers.
-func (f *fixture) members() map[int]string {
-	f.t.Helper()
-	kept, err := rollout.Templates(f.t.Context(), f.direct, f.refresh())
+func (f *env) members() map[int]string {
+	f.T.Helper()
+	kept, err := reader.Templates(f.T.Context(), f.Client, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	members := map[int]string{}
 	for i, cluster := range f.clusters {
@@ -29,12 +29,12 @@ func (f *fixture) members() map[int]string {
 func TestAClusterThatJoinsInMidRolloutIsLate(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restarted %t", restarted), func(t *testing.T) {
-			f := newFixture(t, 5, inSteps(1, 0))
+			f := newEnv(t, 5, inSteps(1, 0))
 			step := func() {
 				if restarted {
 					f.restart()
 				}
-				f.reconcile()
+				f.ExpectReconciled(f.fleet)
 			}
 			f.label(3, testLabel, "")
 			f.label(4, testLabel, "")
@@ -58,7 +58,7 @@ func TestAClusterThatJoinsInMidRolloutIsLate(t *testing.T) {
 			step()
 			f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Succeeded v1.37.0, Progressing v1.37.0, -"), "late ones are started, in what room there is")
 			f.status()
-			f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonRollingOut), "it is complete only with them")
+			f.Expect(f.ReadCondition(f.fleet, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonRollingOut), "it is complete only with them")
 			f.Expect(f.fleet.Status.Message).To(And(ContainSubstring("joined since the rollout started: "), ContainSubstring(f.clusters[3].Name), ContainSubstring(f.clusters[4].Name)))
 			f.says(true, 3)
 			step()
@@ -66,16 +66,16 @@ func TestAClusterThatJoinsInMidRolloutIsLate(t *testing.T) {
 			f.says(false, 4)
 			step()
 			status := f.status()
-			f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonRolloutComplete))
+			f.Expect(f.ReadCondition(f.fleet, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonRolloutComplete))
 			f.Expect(status.Failures).To(ConsistOf(HaveField("Cluster", f.clusters[3].Name)))
-			f.Expect(f.condition(v1alpha1.ReadyCondition).Reason).To(Equal(v1alpha1.ReasonRolloutFailed))
+			f.Expect(f.ReadCondition(f.fleet, v1alpha1.ReadyCondition).Reason).To(Equal(v1alpha1.ReasonRolloutFailed))
 			f.Expect(f.members()).To(HaveLen(3), "the snapshot stays as it was")
 		})
 	}
 }
 
 func TestARolloutThatGoesBackTakesANewSnapshot(t *testing.T) {
-	f := newFixture(t, 3, inSteps(1, 0))
+	f := newEnv(t, 3, inSteps(1, 0))
 	f.label(2, testLabel, "")
 	f.settle()
 	f.upgrade("v1.37.0")
@@ -87,25 +87,25 @@ func TestARolloutThatGoesBackTakesANewSnapshot(t *testing.T) {
 		fleet.Spec.AllowDowngrade = true
 		fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "v1.36.2"
 	})
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.templates()).To(Equal([]string{"2 v1.37.0", "3 v1.36.2"}))
 	f.Expect(f.members()).To(Equal(map[int]string{0: "canary", 1: "canary", 2: ""}))
 }
 
 // A snapshot that is gone is recreated from the clusters that there are, by a hub that does not know it.
 func TestASnapshotThatWasDeletedIsMadeAnew(t *testing.T) {
-	f := newFixture(t, 3, inSteps(1, 0))
+	f := newEnv(t, 3, inSteps(1, 0))
 	f.label(2, testLabel, "")
 	f.settle()
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.says(false, 0)
 	f.label(2, testLabel, f.fleet.Name)
-	kept, err := rollout.Templates(t.Context(), f.direct, f.refresh())
+	kept, err := reader.Templates(t.Context(), f.Client, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
-	f.Expect(f.direct.Delete(t.Context(), kept[1].Kept)).To(Succeed())
+	f.ExpectDeleted(kept[1].Kept)
 	f.restart()
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.members()).To(Equal(map[int]string{0: "canary", 1: "", 2: ""}))
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, -"))
 	f.settle()
@@ -114,16 +114,16 @@ func TestASnapshotThatWasDeletedIsMadeAnew(t *testing.T) {
 
 // A template that was kept before there were snapshots gets one when it is started in a further cluster.
 func TestATemplateWithoutASnapshotGetsOne(t *testing.T) {
-	f := newFixture(t, 2, inSteps(1, 0))
-	f.reconcile()
-	kept, err := rollout.Templates(t.Context(), f.direct, f.refresh())
+	f := newEnv(t, 2, inSteps(1, 0))
+	f.ExpectReconciled(f.fleet)
+	kept, err := reader.Templates(t.Context(), f.Client, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	older := kept[0].Kept.DeepCopy()
 	delete(older.Annotations, v1alpha1.FleetMembersAnnotation)
-	f.Expect(f.direct.Patch(t.Context(), older, client.MergeFrom(kept[0].Kept))).To(Succeed())
+	f.Expect(f.Client.Patch(t.Context(), older, client.MergeFrom(kept[0].Kept))).To(Succeed())
 	f.restart()
 	f.says(false, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Progressing v1.36.2"))
 	f.Expect(f.members()).To(HaveLen(2))
 	f.Expect(f.templates()).To(Equal([]string{"1 v1.36.2"}))

@@ -17,8 +17,8 @@ import (
 )
 
 // versions are the resource versions of the fleet's MachineDeployments: nothing is written to them while these stay.
-func (f *fixture) versions() []string {
-	f.t.Helper()
+func (f *env) versions() []string {
+	f.T.Helper()
 	var all []string
 	for i := range f.clusters {
 		all = append(all, f.deployment(i).ResourceVersion)
@@ -69,7 +69,7 @@ func fleetSpellings(t *testing.T) map[string]func(*v1alpha1.MachineFleet) {
 // Claim: Another spelling of templates is the same revision. Broken: texts are compared. Also: TestAnotherSpellingNeedsNoOtherApproval, hub/internal/fleet/rollout TestAnotherSpellingMeansTheSame.
 // Edge case: Another spelling went through all waves.
 func TestAnotherSpellingIsTheSameRevision(t *testing.T) {
-	f := newFixture(t, 3, both(inSteps(1, 0), override(t, "east", kubelet138)))
+	f := newEnv(t, 3, both(inSteps(1, 0), override(t, "east", kubelet138)))
 	f.label(2, "east", "yes")
 	f.update(setTemplate)
 	f.settle()
@@ -82,9 +82,9 @@ func TestAnotherSpellingIsTheSameRevision(t *testing.T) {
 		f.settle()
 		f.Expect(f.versions()).To(Equal(before), what)
 		f.Expect(f.status().Revision).To(Equal(revision), what)
-		f.Expect(f.condition(v1alpha1.ReadyCondition).Status).To(Equal(metav1.ConditionTrue), what)
+		f.Expect(f.ReadCondition(f.fleet, v1alpha1.ReadyCondition).Status).To(Equal(metav1.ConditionTrue), what)
 		f.Expect(f.fleet.Status.ObservedGeneration).To(Equal(f.fleet.Generation), what)
-		preview, err := rollout.NewPreview(t.Context(), f.direct, f.refresh(), f.clock.Now())
+		preview, err := reader.NewPreview(t.Context(), f.Client, f.refresh(), f.Clock.Now())
 		f.Expect(err).NotTo(HaveOccurred())
 		f.Expect(preview.Revision).To(Equal(revision), what)
 		f.Expect(rollout.PhaseOf(f.fleet, f.deployment(2))).To(BeEquivalentTo("Succeeded"), what)
@@ -94,85 +94,85 @@ func TestAnotherSpellingIsTheSameRevision(t *testing.T) {
 	f.settle()
 	f.Expect(f.deployment(0).Spec.Template.Spec.Roles).To(Equal([]string{"gpu", "worker"}), "what others change is corrected all the same")
 	f.upgrade("1.37.2")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Progressing 1.37.2, Succeeded v1.37.1, Succeeded v1.38.0"), "a real change goes in waves")
 	f.Expect(f.refresh().Status.Revision).NotTo(Equal(revision))
 }
 
 func TestAnotherSpellingNeedsNoOtherApproval(t *testing.T) {
-	f := newFixture(t, 3, both(inSteps(2, 0), func(fleet *v1alpha1.MachineFleet) {
+	f := newEnv(t, 3, both(inSteps(2, 0), func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.Groups = append(fleet.Spec.Groups, v1alpha1.MachineFleetGroup{Name: "rest", ClusterSelector: &metav1.LabelSelector{}, Approval: v1alpha1.GroupApprovalRequired})
 		fleet.Spec.Groups[0].Approval = v1alpha1.GroupApprovalRequired
 	}))
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.approve("canary", "rest")
 	f.settle()
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.approve("canary", "rest")
 	f.upgrade("1.37.0") // Before it is started anywhere.
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"))
 	f.restart()
 	f.update(func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.Template.Spec.Template.Spec.Timeouts = &v1alpha1.MachineTimeouts{}
 	})
 	f.says(false, 0)
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0"))
 	f.Expect(f.templates()).To(HaveLen(2))
 }
 
 // Claim: A restart of the hub costs no approval, however a template is spelled. Broken: the pending template is not kept, or not read.
 func TestAnotherSpellingAfterARestartNeedsNoOtherApproval(t *testing.T) {
-	f := newFixture(t, 2, both(inSteps(1, 0), func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Groups[0].Approval = v1alpha1.GroupApprovalRequired }))
-	f.reconcile()
+	f := newEnv(t, 2, both(inSteps(1, 0), func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Groups[0].Approval = v1alpha1.GroupApprovalRequired }))
+	f.ExpectReconciled(f.fleet)
 	f.approve("canary")
 	f.settle()
 	f.upgrade("v1.37.0")
-	f.reconcile()
-	revision, number := f.refresh().Status.Revision, f.fleet.Status.Rollout
-	f.writes.Counts()
-	f.reconcile()
-	f.Expect(f.writes.Counts()).NotTo(HaveKey("create ControllerRevision"), "it is kept once")
+	f.ExpectReconciled(f.fleet)
+	revision, rollout := f.refresh().Status.Revision, f.fleet.Status.Rollout
+	f.Writes.Counts()
+	f.ExpectReconciled(f.fleet)
+	f.Expect(f.Writes.Counts()).NotTo(HaveKey("create ControllerRevision"), "it is kept once")
 	f.approve("canary") // While the hub is stopped.
 	f.restart()
 	f.upgrade("1.37.0")
-	f.writes.Counts()
-	f.reconcile()
-	f.Expect(f.writes.Counts()).To(HaveKeyWithValue("create ControllerRevision", 2), "the template that has started, and the record of the rollout")
-	f.Expect(f.refresh().Status).To(And(HaveField("Revision", revision), HaveField("Rollout", number)))
+	f.Writes.Counts()
+	f.ExpectReconciled(f.fleet)
+	f.Expect(f.Writes.Counts()).To(HaveKeyWithValue("create ControllerRevision", 2), "the template that has started, and the record of the rollout")
+	f.Expect(f.refresh().Status).To(And(HaveField("Revision", revision), HaveField("Rollout", rollout)))
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Succeeded v1.36.2"))
 
-	pending := func() []rollout.Template {
-		found, err := rollout.PendingTemplate(t.Context(), f.direct, f.fleet)
+	pending := func() []reader.Template {
+		found, err := reader.PendingTemplate(t.Context(), f.Client, f.fleet)
 		f.Expect(err).NotTo(HaveOccurred())
 		return found
 	}
 	f.Expect(pending()).To(HaveLen(1))
 	for _, version := range []string{"v1.37.1", "v1.37.2", "v1.37.3"} {
 		f.upgrade(version)
-		f.reconcile()
+		f.ExpectReconciled(f.fleet)
 		f.Expect(pending()).To(HaveLen(1), "one for each fleet, however often it is edited")
 	}
 	f.Expect(f.templates()).To(HaveLen(2), "what was not started is nothing to go back to")
 	f.upgrade("v1.37.0")
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Succeeded v1.36.2"))
 }
 
 // An older hub has rolled both spellings out: neither is taken for the other in the middle.
 // Claim: A fleet keeps its revision over hub upgrades. Broken: the annotation is believed. Also: TestAKeptTemplateUnderAnotherNameIsNoSpelling.
 func TestARunningFleetKeepsTheRevisionOfAnOlderHub(t *testing.T) {
-	f := newFixture(t, 2, inSteps(1, 0))
+	f := newEnv(t, 2, inSteps(1, 0))
 	f.settle()
 	f.upgrade("1.36.2")
 	text, err := rollout.TextRevision(f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.fleet.Status.Revision = text
-	f.Expect(f.direct.Status().Update(t.Context(), f.fleet)).To(Succeed())
+	f.ExpectStatusApplied(f.fleet)
 	f.restart()
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Progressing 1.36.2, Succeeded v1.36.2"))
 	f.restart()
 	f.settle()
@@ -186,32 +186,32 @@ func TestARunningFleetKeepsTheRevisionOfAnOlderHub(t *testing.T) {
 // What is kept says of itself which revision it is, in an annotation that can be edited: a template is taken for a revision only if it
 // is the one that the revision is named by.
 func TestAKeptTemplateUnderAnotherNameIsNoSpelling(t *testing.T) {
-	f := newFixture(t, 3, inSteps(1, 0))
+	f := newEnv(t, 3, inSteps(1, 0))
 	f.settle()
 	f.upgrade("v1.37.0")
 	f.settle()
-	kept, err := rollout.Templates(t.Context(), f.direct, f.refresh())
+	kept, err := reader.Templates(t.Context(), f.Client, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(kept).To(HaveLen(2))
 	forged := kept[0].Kept
 	forged.Annotations[v1alpha1.FleetRevisionAnnotation], forged.Revision = kept[1].Revision, 9
-	f.Expect(f.direct.Update(t.Context(), forged)).To(Succeed())
+	f.ExpectApplied(forged)
 	f.update(func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.AllowDowngrade = true
 		fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "1.36.2"
 	})
 	f.restart()
-	f.reconcile()
+	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Progressing 1.36.2, Succeeded v1.37.0, Succeeded v1.37.0"))
 }
 
 func TestTheRevisionOfAnUnsavedSpecIsFound(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newEnv(t, 1, nil)
 	f.settle()
 	wanted := rollout.WithSpec(f.refresh())
 	wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
-	direct := f.direct
-	found, err := rollout.FindRevision(t.Context(), direct, wanted)
+	direct := f.Client
+	found, err := reader.FindRevision(t.Context(), direct, wanted)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(found).NotTo(Equal(f.fleet.Status.Revision))
 	wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet = strings.TrimPrefix(f.fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet, "v")

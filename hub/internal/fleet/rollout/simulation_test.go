@@ -14,7 +14,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // simulation is a fleet without an API server, for tests that take many steps: reading, deciding and keeping are the controller's, and
@@ -37,7 +37,7 @@ func newSimulation(t types.GomegaTestingT, clusters int) *simulation {
 	w.fleet = &v1alpha1.MachineFleet{ObjectMeta: metav1.ObjectMeta{Name: "fleet", UID: "fleet"}, Spec: v1alpha1.MachineFleetSpec{
 		ClusterSelector: &metav1.LabelSelector{}, Replicas: new(int32(1)),
 		Template: v1alpha1.MachineDeploymentTemplate{Spec: v1alpha1.MachineDeploymentTemplateSpec{
-			Selector: v1alpha1.MachineSelector{MatchLabels: has}, Template: hubtest.Template(has),
+			Selector: v1alpha1.MachineSelector{MatchLabels: has}, Template: testenv.Template(has),
 		}},
 	}}
 	for i := range clusters {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // largestStatus is what the status of 1,000 clusters may take up.
@@ -28,7 +28,7 @@ func largeScope(t testing.TB, clusters int) *Scope {
 	labels := map[string]string{"app": "x"}
 	fleet := &v1alpha1.MachineFleet{ObjectMeta: metav1.ObjectMeta{Name: "f", UID: "f"}, Spec: v1alpha1.MachineFleetSpec{
 		Template: v1alpha1.MachineDeploymentTemplate{Spec: v1alpha1.MachineDeploymentTemplateSpec{
-			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: testenv.Template(labels),
 		}},
 	}}
 	fleet.Spec.Groups = []v1alpha1.MachineFleetGroup{{Name: "canary", ClusterSelector: choose("canary")}}
@@ -110,7 +110,7 @@ func BenchmarkDecideFor500Clusters(b *testing.B) {
 func TestADecisionFor500ClustersIsFast(t *testing.T) {
 	result := testing.Benchmark(BenchmarkDecideFor500Clusters)
 	s := largeScope(t, 500)
-	cpu := hubtest.CPUTime(t, 5, func() error {
+	cpu := testenv.CPUTime(t, 5, func() error {
 		Decide(s)
 		return nil
 	})

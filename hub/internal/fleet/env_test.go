@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/tools/events"
-	testclock "k8s.io/utils/clock/testing"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -25,7 +23,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -36,21 +33,15 @@ func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
 
 const testLabel = "test"
 
-// fixture is a fleet over clusters of its own. Their MachineDeployments have no controller: the test plays it.
-type fixture struct {
-	*WithT
-	t        *testing.T
-	direct   client.WithWatch
+// env is a fleet over clusters of its own. Their MachineDeployments have no controller: the test plays it.
+type env struct {
+	*testenv.Env
 	faults   interceptor.Funcs
 	clusters []*v1alpha1.Cluster
 	fleet    *v1alpha1.MachineFleet
-	clock    *testclock.FakePassiveClock
 	agents   *freeze.Agents
 	// placements is how the hub reads Placements; nil if it is started with their kinds missing.
 	placements client.Reader
-	events     *events.FakeRecorder
-	writes     hubtest.Writes
-	runner     reconcile.Reconciler
 	logic      *Controller
 	// tracers, if not nil, makes spans from the next restart on.
 	tracers trace.TracerProvider
@@ -58,20 +49,20 @@ type fixture struct {
 	leads func(context.Context) (time.Time, error)
 }
 
-// newFixture makes so many clusters, by name, the first of which is the group canary, and a fleet over them.
-func newFixture(t *testing.T, clusters int, change func(*v1alpha1.MachineFleet)) *fixture {
+// newEnv makes so many clusters, by name, the first of which is the group canary, and a fleet over them.
+func newEnv(t *testing.T, clusters int, change func(*v1alpha1.MachineFleet)) *env {
 	t.Helper()
-	hubtest.RunInParallel(t)
-	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.CachedClient(t, environment), agents: &freeze.Agents{}, events: events.NewFakeRecorder(1000)}
-	f.clock = testclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 123456789, time.UTC))
-	name := hubtest.Name()
+	testenv.RunInParallel(t)
+	f := &env{Env: testenv.NewCachedEnv(t), agents: &freeze.Agents{}}
+	f.Clock.SetTime(time.Date(2026, 1, 1, 0, 0, 0, 123456789, time.UTC))
+	name := testenv.Name()
 	for range clusters {
-		f.clusters = append(f.clusters, hubtest.Cluster(t, f.direct))
+		f.clusters = append(f.clusters, f.AcceptedCluster())
 	}
 	slices.SortFunc(f.clusters, func(a, b *v1alpha1.Cluster) int { return cmp.Compare(a.Name, b.Name) })
 	for i, cluster := range f.clusters {
 		f.label(i, testLabel, name)
-		hubtest.SetCondition(t, f.direct, cluster, &cluster.Status.Conditions, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
+		f.ExpectConditionApplied(cluster, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
 	}
 	if clusters > 0 {
 		f.label(0, "group", "canary")
@@ -82,7 +73,7 @@ func newFixture(t *testing.T, clusters int, change func(*v1alpha1.MachineFleet))
 		Spec: v1alpha1.MachineFleetSpec{
 			ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{testLabel: name}},
 			Template: v1alpha1.MachineDeploymentTemplate{Spec: v1alpha1.MachineDeploymentTemplateSpec{
-				Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+				Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: testenv.Template(labels),
 			}},
 			Replicas: new(int32(3)),
 		},
@@ -90,7 +81,7 @@ func newFixture(t *testing.T, clusters int, change func(*v1alpha1.MachineFleet))
 	if change != nil {
 		change(f.fleet)
 	}
-	hubtest.Create(t, f.direct, f.fleet)
+	f.ExpectApplied(f.fleet)
 	t.Cleanup(f.remove)
 	f.restart()
 	return f
@@ -98,121 +89,104 @@ func newFixture(t *testing.T, clusters int, change func(*v1alpha1.MachineFleet))
 
 // remove deletes what other fleets would read at each of their reconciliations: all the Clusters, MachineDeployments and ControllerRevisions
 // that there are.
-func (f *fixture) remove() {
+func (f *env) remove() {
 	ctx := context.Background()
 	for _, cluster := range f.clusters {
-		_ = f.direct.DeleteAllOf(ctx, &v1alpha1.MachineDeployment{}, client.InNamespace(cluster.Name))
-		_ = f.direct.Delete(ctx, cluster)
+		_ = f.Client.DeleteAllOf(ctx, &v1alpha1.MachineDeployment{}, client.InNamespace(cluster.Name))
+		_ = f.Client.Delete(ctx, cluster)
 	}
 	for _, label := range []string{v1alpha1.MachineFleetNameLabel, v1alpha1.FleetRolloutLabel, v1alpha1.FleetPendingLabel} {
-		_ = f.direct.DeleteAllOf(ctx, &appsv1.ControllerRevision{}, client.InNamespace(v1alpha1.HubNamespace), client.MatchingLabels{label: f.fleet.Name})
+		_ = f.Client.DeleteAllOf(ctx, &appsv1.ControllerRevision{}, client.InNamespace(v1alpha1.HubNamespace), client.MatchingLabels{label: f.fleet.Name})
 	}
-	_ = f.direct.Delete(ctx, f.fleet)
+	_ = f.Client.Delete(ctx, f.fleet)
 }
 
 // restart is a hub that knows nothing but what is stored, and has heard no agent.
-func (f *fixture) restart() {
-	f.t.Helper()
+func (f *env) restart() {
+	f.T.Helper()
 	f.agents = &freeze.Agents{}
-	counted := interceptor.NewClient(f.writes.Count(f.direct), f.faults)
-	logic, err := New(Deps{Client: counted, Live: f.direct, Recorder: f.events, Placements: f, Agents: f.agents, Clock: f.clock, Tracing: f.tracers, Leads: f.leads})
+	counted := interceptor.NewClient(f.Writes.Count(f.Client), f.faults)
+	logic, err := New(Deps{Client: counted, Live: f.Client, Recorder: f.Recorder, Placements: f, Agents: f.agents, Clock: f.Clock, Tracing: f.tracers, Leads: f.leads})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.runner, f.logic = reconciler.New(counted, counted, logic), logic
+	f.Runner, f.logic = reconciler.New(counted, counted, logic), logic
 }
 
 // reconcileBeside has another hub reconcile the fleet.
-func (f *fixture) reconcileBeside() {
-	f.t.Helper()
-	logic, err := New(Deps{Client: f.direct, Live: f.direct, Recorder: f.events, Placements: f, Agents: &freeze.Agents{}, Clock: f.clock})
+func (f *env) reconcileBeside() {
+	f.T.Helper()
+	logic, err := New(Deps{Client: f.Client, Live: f.Client, Recorder: f.Recorder, Placements: f, Agents: &freeze.Agents{}, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
-	_, err = reconciler.New(f.direct, f.direct, logic).Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.fleet)})
+	_, err = reconciler.New(f.Client, f.Client, logic).Reconcile(f.T.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.fleet)})
 	f.Expect(err).NotTo(HaveOccurred())
-}
-
-func (f *fixture) try() error {
-	_, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.fleet)})
-	return err
-}
-
-// result reconciles, and returns when the hub wants to do so again.
-func (f *fixture) result() reconcile.Result {
-	f.t.Helper()
-	result, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.fleet)})
-	f.Expect(err).NotTo(HaveOccurred())
-	return result
-}
-
-func (f *fixture) reconcile() {
-	f.t.Helper()
-	f.Expect(f.try()).To(Succeed())
 }
 
 // after reconciles so much later.
-func (f *fixture) after(time time.Duration) {
-	f.t.Helper()
-	f.clock.SetTime(f.clock.Now().Add(time))
-	f.reconcile()
+func (f *env) after(time time.Duration) {
+	f.T.Helper()
+	f.Clock.Step(time)
+	f.ExpectReconciled(f.fleet)
 }
 
 // refresh reads the fleet.
-func (f *fixture) refresh() *v1alpha1.MachineFleet {
-	f.t.Helper()
-	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.fleet), f.fleet)).To(Succeed())
+func (f *env) refresh() *v1alpha1.MachineFleet {
+	f.T.Helper()
+	f.ExpectExists(f.fleet)
 	return f.fleet
 }
 
 // status is what the fleet says after its counts were written.
-func (f *fixture) status() v1alpha1.MachineFleetStatus {
-	f.t.Helper()
+func (f *env) status() v1alpha1.MachineFleetStatus {
+	f.T.Helper()
 	f.after(countsInterval.Longest)
 	return f.refresh().Status
 }
 
-func (f *fixture) update(change func(*v1alpha1.MachineFleet)) {
-	f.t.Helper()
+func (f *env) update(change func(*v1alpha1.MachineFleet)) {
+	f.T.Helper()
 	change(f.refresh())
-	f.Expect(f.direct.Update(f.t.Context(), f.fleet)).To(Succeed())
+	f.ExpectApplied(f.fleet)
 }
 
-func (f *fixture) upgrade(version string) {
-	f.t.Helper()
+func (f *env) upgrade(version string) {
+	f.T.Helper()
 	f.update(func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet = version
 	})
 }
 
 // label sets or, with an empty value, removes a label of a cluster.
-func (f *fixture) label(i int, key, value string) {
-	f.t.Helper()
+func (f *env) label(i int, key, value string) {
+	f.T.Helper()
 	cluster := f.cluster(i)
 	if value == "" {
 		delete(cluster.Labels, key)
 	} else {
 		metav1.SetMetaDataLabel(&cluster.ObjectMeta, key, value)
 	}
-	f.Expect(f.direct.Update(f.t.Context(), cluster)).To(Succeed())
+	f.ExpectApplied(cluster)
 }
 
-func (f *fixture) cluster(i int) *v1alpha1.Cluster {
-	f.t.Helper()
-	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.clusters[i]), f.clusters[i])).To(Succeed())
+func (f *env) cluster(i int) *v1alpha1.Cluster {
+	f.T.Helper()
+	f.ExpectExists(f.clusters[i])
 	return f.clusters[i]
 }
 
-func (f *fixture) freeze(i int, frozen bool) {
-	f.t.Helper()
+func (f *env) freeze(i int, frozen bool) {
+	f.T.Helper()
 	verdict := freeze.Verdict{Frozen: frozen, Reason: v1alpha1.ReasonAgentSilent, Message: "said by the test"}
 	if !frozen {
 		verdict = freeze.Verdict{}
 	}
-	hubtest.Freeze(f.t, f.direct, f.cluster(i), verdict, f.clock.Now())
+	freeze.RecordOnCluster(f.cluster(i), verdict, f.Clock.Now())
+	f.ExpectStatusApplied(f.clusters[i])
 }
 
 // deployment returns that of a cluster; nil if there is none.
-func (f *fixture) deployment(i int) *v1alpha1.MachineDeployment {
-	f.t.Helper()
+func (f *env) deployment(i int) *v1alpha1.MachineDeployment {
+	f.T.Helper()
 	deployment := &v1alpha1.MachineDeployment{}
-	err := f.direct.Get(f.t.Context(), client.ObjectKey{Namespace: f.clusters[i].Name, Name: f.fleet.Name}, deployment)
+	err := f.Client.Get(f.T.Context(), client.ObjectKey{Namespace: f.clusters[i].Name, Name: f.fleet.Name}, deployment)
 	f.Expect(client.IgnoreNotFound(err)).To(Succeed())
 	if err != nil {
 		return nil
@@ -220,16 +194,16 @@ func (f *fixture) deployment(i int) *v1alpha1.MachineDeployment {
 	return deployment
 }
 
-func (f *fixture) edit(i int, change func(*v1alpha1.MachineDeployment)) {
-	f.t.Helper()
+func (f *env) edit(i int, change func(*v1alpha1.MachineDeployment)) {
+	f.T.Helper()
 	deployment := f.deployment(i)
 	change(deployment)
-	f.Expect(f.direct.Update(f.t.Context(), deployment)).To(Succeed())
+	f.ExpectApplied(deployment)
 }
 
 // says lets the MachineDeployments of clusters report on their current spec. Failing ones are past their deadline.
-func (f *fixture) says(failing bool, clusters ...int) {
-	f.t.Helper()
+func (f *env) says(failing bool, clusters ...int) {
+	f.T.Helper()
 	for _, i := range clusters {
 		if f.deployment(i).Spec.Replicas == nil { // Their controller fills them in.
 			f.edit(i, func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(1)) })
@@ -242,17 +216,17 @@ func (f *fixture) says(failing bool, clusters ...int) {
 			available, d.Status.UpdatedReplicas = metav1.ConditionFalse, 0
 			progressing = metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProgressDeadlineExceeded, Message: "0 of 3 machines"}
 		}
-		progressing.Type, progressing.LastTransitionTime = v1alpha1.ProgressingCondition, metav1.NewTime(f.clock.Now())
+		progressing.Type, progressing.LastTransitionTime = v1alpha1.ProgressingCondition, metav1.NewTime(f.Clock.Now())
 		meta.SetStatusCondition(&d.Status.Conditions, progressing)
 		meta.RemoveStatusCondition(&d.Status.Conditions, v1alpha1.ReconcilingCondition)
 		meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{Type: v1alpha1.AvailableCondition, Status: available, Reason: "X"})
-		f.Expect(f.direct.Status().Update(f.t.Context(), d)).To(Succeed())
+		f.ExpectStatusApplied(d)
 	}
 }
 
 // phases is how far each cluster is, such as "Succeeded v1.36.2, Progressing v1.37.0, -".
-func (f *fixture) phases() string {
-	f.t.Helper()
+func (f *env) phases() string {
+	f.T.Helper()
 	var all []string
 	for i := range f.clusters {
 		d := f.deployment(i)
@@ -273,30 +247,9 @@ func (f *fixture) phases() string {
 	return strings.Join(all, ", ")
 }
 
-func (f *fixture) condition(kind string) metav1.Condition {
-	f.t.Helper()
-	found := meta.FindStatusCondition(f.fleet.Status.Conditions, kind)
-	f.Expect(found).NotTo(BeNil(), kind)
-	return *found
-}
-
-// told are the events since it was called last.
-func (f *fixture) told() []string {
-	f.t.Helper()
-	var all []string
-	for {
-		select {
-		case event := <-f.events.Events:
-			all = append(all, event)
-		default:
-			return all
-		}
-	}
-}
-
 // settle rolls out what the fleet says in every cluster, however slow its strategy is.
-func (f *fixture) settle() {
-	f.t.Helper()
+func (f *env) settle() {
+	f.T.Helper()
 	for range 2*len(f.clusters) + 2 {
 		f.after(2 * time.Hour)
 		if f.reportAll() == 0 {
@@ -304,13 +257,13 @@ func (f *fixture) settle() {
 		}
 	}
 	f.after(2 * time.Hour)
-	f.writes.Counts()
+	f.Writes.Counts()
 }
 
 // reportAll lets the MachineDeployments report that have news, and returns how many clusters do, or are not through.
-func (f *fixture) reportAll() int {
-	f.t.Helper()
-	present, err := f.logic.observer.ReadSpelling(f.t.Context(), f.refresh())
+func (f *env) reportAll() int {
+	f.T.Helper()
+	present, err := f.logic.observer.ReadSpelling(f.T.Context(), f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	news := 0
 	for i := range f.clusters {
