@@ -13,7 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // stall lets no answer to a request about a namespace come before release is closed, and counts those that wait.
@@ -51,15 +51,15 @@ func TestANamespaceFullOfObjectsHoldsUpNoOther(t *testing.T) {
 	for i := range 3 * hub.DefaultConcurrency {
 		labels := map[string]string{"app": fmt.Sprint("noisy-", i)}
 		selector := v1alpha1.MachineSelector{MatchLabels: labels}
-		hubtest.Create(t, r.direct, &v1alpha1.MachineDeployment{
+		r.ExpectApplied(&v1alpha1.MachineDeployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: noisy.Namespace, Name: labels["app"]},
-			Spec:       v1alpha1.MachineDeploymentSpec{ClusterName: noisy.Namespace, Replicas: new(int32(1)), Selector: selector, Template: hubtest.Template(labels)},
+			Spec:       v1alpha1.MachineDeploymentSpec{ClusterName: noisy.Namespace, Replicas: new(int32(1)), Selector: selector, Template: testenv.Template(labels)},
 		})
 		labels = map[string]string{"app": fmt.Sprint("alone-", i)}
 		selector.MatchLabels = labels
-		hubtest.Create(t, r.direct, &v1alpha1.MachineSet{
+		r.ExpectApplied(&v1alpha1.MachineSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: noisy.Namespace, Name: labels["app"]},
-			Spec:       v1alpha1.MachineSetSpec{ClusterName: noisy.Namespace, Replicas: new(int32(1)), Selector: selector, Template: hubtest.Template(labels)},
+			Spec:       v1alpha1.MachineSetSpec{ClusterName: noisy.Namespace, Replicas: new(int32(1)), Selector: selector, Template: testenv.Template(labels)},
 		})
 	}
 	r.Eventually(stalled.waiting.Load).WithTimeout(time.Minute).Should(BeNumerically(">=", 2*(hub.DefaultConcurrency-1)), "the noisy namespace has its workers")

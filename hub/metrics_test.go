@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/metricpage"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 var update = flag.Bool("update", false, "write docs/metrics.md again")
@@ -31,16 +31,16 @@ var libraries = []string{
 	"controller_runtime_reconcile_errors_total", "leader_election_master_status", "workqueue_depth", "workqueue_longest_running_processor_seconds",
 }
 
-func (r *running) scrape() *metricpage.Scrape {
-	r.t.Helper()
+func (r *env) scrape() *metricpage.Scrape {
+	r.T.Helper()
 	scraped, err := metricpage.Parse(r.measured())
 	r.Expect(err).NotTo(HaveOccurred())
 	return scraped
 }
 
 // scrapeRegistry is what the process would tell, whether a hub runs or not.
-func (r *running) scrapeRegistry() *metricpage.Scrape {
-	r.t.Helper()
+func (r *env) scrapeRegistry() *metricpage.Scrape {
+	r.T.Helper()
 	recorder := httptest.NewRecorder()
 	promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}).ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	scraped, err := metricpage.Parse(recorder.Body.String())
@@ -49,37 +49,37 @@ func (r *running) scrapeRegistry() *metricpage.Scrape {
 }
 
 // heard is a cluster whose agent, played by the test, is heard and sees its target.
-func (r *running) heard() (cluster *v1alpha1.Cluster, renew func()) {
-	r.t.Helper()
-	cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name(), Labels: map[string]string{"metrics": "here"}}}
+func (r *env) heard() (cluster *v1alpha1.Cluster, renew func()) {
+	r.T.Helper()
+	cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: testenv.Name(), Labels: map[string]string{"metrics": "here"}}}
 	cluster.Spec.Acceptance = v1alpha1.AcceptanceAccepted
-	hubtest.Create(r.t, r.direct, cluster)
+	r.ExpectApplied(cluster)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: v1alpha1.AgentLeaseName}}
-	r.Eventually(func() error { return r.direct.Create(r.t.Context(), lease) }).WithTimeout(time.Minute).Should(Succeed())
+	r.Eventually(func() error { return r.Client.Create(r.T.Context(), lease) }).WithTimeout(time.Minute).Should(Succeed())
 	renew = func() {
 		lease.Spec.HolderIdentity, lease.Spec.RenewTime = new("agent"), &metav1.MicroTime{Time: time.Now()}
-		r.Expect(r.direct.Update(r.t.Context(), lease)).To(Succeed())
+		r.ExpectApplied(lease)
 	}
 	r.Eventually(func(g Gomega) {
 		renew()
-		g.Expect(r.direct.Get(r.t.Context(), client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+		g.Expect(r.Client.Get(r.T.Context(), client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
 		meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: v1alpha1.ClusterTargetReachableCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady})
-		g.Expect(r.direct.Status().Update(r.t.Context(), cluster)).To(Succeed())
+		g.Expect(r.Client.Status().Update(r.T.Context(), cluster)).To(Succeed())
 		g.Expect(meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ReadyCondition)).To(BeTrue(), "%v", cluster.Status.Conditions)
 	}).WithTimeout(time.Minute).WithPolling(500 * time.Millisecond).Should(Succeed())
 	return cluster, renew
 }
 
 // soaking is a fleet of one cluster, which soaks for a day.
-func (r *running) soaking() *v1alpha1.MachineFleet {
-	r.t.Helper()
+func (r *env) soaking() *v1alpha1.MachineFleet {
+	r.T.Helper()
 	labels := map[string]string{"app": "x"}
 	fleet := &v1alpha1.MachineFleet{
-		ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()},
+		ObjectMeta: metav1.ObjectMeta{Name: testenv.Name()},
 		Spec: v1alpha1.MachineFleetSpec{
 			ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"metrics": "here"}},
 			Template: v1alpha1.MachineDeploymentTemplate{Spec: v1alpha1.MachineDeploymentTemplateSpec{
-				Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+				Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: testenv.Template(labels),
 			}},
 			Replicas: new(int32(0)),
 			RolloutStrategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.Progressive, Progressive: &clusterv1alpha1.RolloutProgressive{
@@ -88,7 +88,7 @@ func (r *running) soaking() *v1alpha1.MachineFleet {
 			}},
 		},
 	}
-	hubtest.Create(r.t, r.direct, fleet)
+	r.ExpectApplied(fleet)
 	return fleet
 }
 
@@ -103,7 +103,7 @@ func TestThePageHasTheMetricsOfTheHub(t *testing.T) {
 	fleet := r.soaking()
 	r.Eventually(func(g Gomega) {
 		renew()
-		g.Expect(r.direct.Get(t.Context(), client.ObjectKeyFromObject(fleet), fleet)).To(Succeed())
+		g.Expect(r.Client.Get(t.Context(), client.ObjectKeyFromObject(fleet), fleet)).To(Succeed())
 		left, _ := r.scrape().Value("hollowfleet_hub_fleet_soak_remaining_seconds", "fleet="+fleet.Name)
 		g.Expect(left).To(BeNumerically(">", 23*time.Hour.Seconds()), fleet.Status.Message)
 	}).WithTimeout(time.Minute).Should(Succeed())
@@ -119,8 +119,8 @@ func TestThePageHasTheMetricsOfTheHub(t *testing.T) {
 	_, found := told.Value("hollowfleet_build_info", "component=hub")
 	r.Expect(found).To(BeTrue())
 
-	r.Expect(r.direct.Delete(t.Context(), cluster)).To(Succeed())
-	r.Expect(r.direct.Delete(t.Context(), fleet)).To(Succeed())
+	r.ExpectDeleted(cluster)
+	r.ExpectDeleted(fleet)
 	r.Eventually(r.measured).WithTimeout(time.Minute).ShouldNot(Or(ContainSubstring(cluster.Name), ContainSubstring(fleet.Name)), "what is gone has no series")
 	r.Expect(r.refused.Counts()).To(BeEmpty(), "the hub's role must allow all that it does")
 }

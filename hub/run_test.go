@@ -19,7 +19,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
@@ -38,7 +38,7 @@ func TestHubWritesOncePerMachineAndNothingAtRest(t *testing.T) {
 	r := start(t)
 	deployment := r.deployment(machines)
 	r.become(deployment, machines)
-	writes := r.writes.Counts()
+	writes := r.Writes.Counts()
 	total := 0
 	for _, count := range writes {
 		total += count
@@ -54,7 +54,7 @@ func TestHubWritesOncePerMachineAndNothingAtRest(t *testing.T) {
 	// The counts of the Cluster come last, up to a pace later.
 	r.Eventually(func() int32 {
 		cluster := &v1alpha1.Cluster{}
-		r.Expect(r.direct.Get(t.Context(), client.ObjectKey{Name: deployment.Namespace}, cluster)).To(Succeed())
+		r.Expect(r.Client.Get(t.Context(), client.ObjectKey{Name: deployment.Namespace}, cluster)).To(Succeed())
 		if cluster.Status.Machines == nil {
 			return 0
 		}
@@ -62,8 +62,8 @@ func TestHubWritesOncePerMachineAndNothingAtRest(t *testing.T) {
 	}).WithTimeout(2 * time.Minute).Should(BeEquivalentTo(machines))
 	// The last write may be on the API server before it is counted here, and others may follow at their pace.
 	r.Eventually(func(g Gomega) {
-		r.writes.Total()
-		g.Consistently(r.writes.Counts).WithTimeout(15 * time.Second).WithPolling(time.Second).Should(BeEmpty())
+		r.Writes.Total()
+		g.Consistently(r.Writes.Counts).WithTimeout(15 * time.Second).WithPolling(time.Second).Should(BeEmpty())
 	}).WithTimeout(time.Minute).Should(Succeed(), "at rest the hub writes nothing but its own lease")
 }
 
@@ -76,7 +76,7 @@ func TestHubRollsOutScalesAndFreezes(t *testing.T) {
 		deployment.Spec.Replicas = new(int32(5))
 	})
 	r.become(deployment, 5)
-	for _, machine := range hubtest.Machines(t, r.direct, deployment.Namespace) {
+	for _, machine := range r.Machines(deployment.Namespace) {
 		r.Expect(machine.Spec.Versions.Kubelet).To(Equal("v1.37.0"))
 	}
 	r.update(deployment, func() { deployment.Spec.Replicas = new(int32(2)) })
@@ -84,12 +84,12 @@ func TestHubRollsOutScalesAndFreezes(t *testing.T) {
 
 	r.order(deployment, map[string]string{v1alpha1.FreezeAnnotation: "test"})
 	frozen := func() bool {
-		r.Expect(r.direct.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+		r.ExpectExists(deployment)
 		return meta.IsStatusConditionTrue(deployment.Status.Conditions, v1alpha1.FrozenCondition)
 	}
 	r.Eventually(frozen).WithTimeout(2*time.Minute).Should(BeTrue(), "the freeze of a cluster wakes its deployments")
 	r.update(deployment, func() { deployment.Spec.Replicas = new(int32(0)) })
-	r.Consistently(func() []v1alpha1.Machine { return hubtest.Machines(t, r.direct, deployment.Namespace) }).
+	r.Consistently(func() []v1alpha1.Machine { return r.Machines(deployment.Namespace) }).
 		WithTimeout(3 * time.Second).Should(HaveEach(HaveField("DeletionTimestamp", BeNil())))
 	r.order(deployment, nil)
 	r.become(deployment, 0)
@@ -102,18 +102,18 @@ func TestHubFreezesASurplusAndThawsByItself(t *testing.T) {
 	deployment := r.deployment(2)
 	r.become(deployment, 2)
 	sets := &v1alpha1.MachineSetList{}
-	r.Expect(r.direct.List(t.Context(), sets, client.InNamespace(deployment.Namespace))).To(Succeed())
+	r.Expect(r.Client.List(t.Context(), sets, client.InNamespace(deployment.Namespace))).To(Succeed())
 	set := &sets.Items[0]
 	// All come at once, as far as the hub is concerned: one that has an eye on them would delete the first ones in time.
 	r.order(deployment, map[string]string{v1alpha1.FreezeAnnotation: "strangers come"})
 	r.Eventually(func() string {
-		r.Expect(r.direct.Get(t.Context(), client.ObjectKeyFromObject(set), set)).To(Succeed())
+		r.ExpectExists(set)
 		return ptr.Deref(meta.FindStatusCondition(set.Status.Conditions, v1alpha1.FrozenCondition), metav1.Condition{}).Reason
 	}).WithTimeout(time.Minute).Should(Equal(v1alpha1.ReasonManualFreeze))
 	r.intrude(set, 20)
 	frozen := func(g Gomega, want bool) {
 		for object, list := range map[client.Object]*[]metav1.Condition{deployment: &deployment.Status.Conditions, set: &set.Status.Conditions} {
-			g.Expect(r.direct.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
+			g.Expect(r.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
 			condition := meta.FindStatusCondition(*list, v1alpha1.FrozenCondition)
 			g.Expect(condition).NotTo(BeNil())
 			if want {
@@ -129,15 +129,15 @@ func TestHubFreezesASurplusAndThawsByItself(t *testing.T) {
 	r.Eventually(frozen).WithArguments(true).WithTimeout(time.Minute).Should(Succeed())
 	r.order(deployment, nil)
 	r.Expect(r.measured()).To(MatchRegexp(`hollowfleet_hub_frozen_objects{kind="MachineDeployment",reason="Overshoot"} 1`))
-	left := len(hubtest.Machines(t, r.direct, set.Namespace))
+	left := len(r.Machines(set.Namespace))
 	r.Consistently(func(g Gomega) {
 		frozen(g, true)
-		g.Expect(hubtest.Machines(t, r.direct, set.Namespace)).To(HaveLen(left), "frozen means frozen")
+		g.Expect(r.Machines(set.Namespace)).To(HaveLen(left), "frozen means frozen")
 	}).WithTimeout(5 * time.Second).WithPolling(time.Second).Should(Succeed())
 
-	for _, machine := range hubtest.Machines(t, r.direct, set.Namespace) {
+	for _, machine := range r.Machines(set.Namespace) {
 		if strings.HasPrefix(machine.Name, "intruder-") {
-			r.Expect(r.direct.Delete(t.Context(), &machine)).To(Succeed())
+			r.ExpectDeleted(&machine)
 		}
 	}
 	r.Eventually(frozen).WithArguments(false).WithTimeout(time.Minute).Should(Succeed())
@@ -147,11 +147,11 @@ func TestHubFreezesASurplusAndThawsByItself(t *testing.T) {
 
 func TestLeaseDecidesWhetherTheAgentIsConnected(t *testing.T) {
 	r := start(t)
-	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()}}
+	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: testenv.Name()}}
 	cluster.Spec = v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted, Heartbeat: v1alpha1.Heartbeat{PeriodSeconds: 1, GraceSeconds: 10}}
-	hubtest.Create(t, r.direct, cluster)
+	r.ExpectApplied(cluster)
 	connected := func() string {
-		r.Expect(r.direct.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+		r.ExpectExists(cluster)
 		condition := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)
 		if condition == nil || cluster.Status.Namespace == "" {
 			return ""
@@ -161,15 +161,15 @@ func TestLeaseDecidesWhetherTheAgentIsConnected(t *testing.T) {
 	r.Eventually(connected).WithTimeout(2 * time.Minute).Should(Equal("Unknown " + v1alpha1.ReasonNeverSeen))
 	machine := &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: "m"},
-		Spec:       v1alpha1.MachineSpec{ClusterName: cluster.Name, MachineTemplateBody: hubtest.Template(nil).Spec},
+		Spec:       v1alpha1.MachineSpec{ClusterName: cluster.Name, MachineTemplateBody: testenv.Template(nil).Spec},
 	}
-	hubtest.Create(t, r.direct, machine)
-	hubtest.MarkReady(t, r.direct, machine, true, time.Now())
+	r.ExpectApplied(machine)
+	r.MarkReady(machine, true, time.Now())
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: v1alpha1.AgentLeaseName}}
-	hubtest.Create(t, r.direct, lease)
+	r.ExpectApplied(lease)
 	renew := func() string {
 		lease.Spec.HolderIdentity, lease.Spec.RenewTime = new("agent"), &metav1.MicroTime{Time: time.Now()}
-		r.Expect(r.direct.Update(t.Context(), lease)).To(Succeed())
+		r.ExpectApplied(lease)
 		return connected()
 	}
 	r.Eventually(renew).WithTimeout(2 * time.Minute).Should(Equal("True " + v1alpha1.ReasonLeaseRenewed))
@@ -181,7 +181,7 @@ func TestLeaseDecidesWhetherTheAgentIsConnected(t *testing.T) {
 	r.Eventually(connected).WithTimeout(2 * time.Minute).Should(Equal("Unknown " + v1alpha1.ReasonLeaseExpired))
 	r.Expect(meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.FrozenCondition)).To(BeTrue())
 	stale := func() []metav1.Condition {
-		machine := hubtest.Machines(t, r.direct, cluster.Name)[0]
+		machine := r.Machines(cluster.Name)[0]
 		r.Expect(meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition)).To(BeTrue(), "readiness is what was known last")
 		return machine.Status.Conditions
 	}
@@ -192,7 +192,7 @@ func TestLeaseDecidesWhetherTheAgentIsConnected(t *testing.T) {
 	r.Eventually(func() error {
 		renew()
 		meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: v1alpha1.ClusterTargetReachableCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady})
-		return r.direct.Status().Update(t.Context(), cluster)
+		return r.Client.Status().Update(t.Context(), cluster)
 	}).WithTimeout(time.Minute).Should(Succeed())
 	r.Eventually(func() []metav1.Condition { renew(); return stale() }).WithTimeout(2 * time.Minute).ShouldNot(ContainElement(marker))
 	r.Expect(r.refused.Counts()).To(BeEmpty(), "the hub's role must allow all that it does")
@@ -208,11 +208,11 @@ func TestHubServesHealthAndMetricsAndGivesItsLeaseUp(t *testing.T) {
 	r.Eventually(r.measured).WithTimeout(2 * time.Minute).Should(And(ContainSubstring("hollowfleet_hub_machines_created_total"), ContainSubstring("hollowfleet_hub_cluster_frozen")))
 	lease := &coordinationv1.Lease{}
 	key := client.ObjectKey{Namespace: v1alpha1.HubNamespace, Name: "hollowfleet-hub"}
-	r.Expect(r.direct.Get(t.Context(), key, lease)).To(Succeed())
+	r.Expect(r.Client.Get(t.Context(), key, lease)).To(Succeed())
 	r.Expect(lease.Spec.HolderIdentity).To(HaveValue(Not(BeEmpty())))
 	r.Expect(lease.Labels).To(HaveKeyWithValue(v1alpha1.VersionLabel, Not(BeEmpty())), "kubectl hollow version reads it")
 	r.Expect(r.stop()).To(Succeed(), "an end that was asked for is no error")
-	r.Expect(r.direct.Get(t.Context(), key, lease)).To(Succeed())
+	r.Expect(r.Client.Get(t.Context(), key, lease)).To(Succeed())
 	r.Expect(lease.Spec.HolderIdentity).To(HaveValue(BeEmpty()), "the next hub need not wait for the lease to expire")
 }
 
@@ -220,7 +220,7 @@ func TestHubServesHealthAndMetricsAndGivesItsLeaseUp(t *testing.T) {
 // Claim: A hub without election renews its Lease. Broken: nobody renews it; it is taken from another hub; it is not given up.
 // Edge case: With `--leader-elect=false` every command said that the hub is stopped. Also: hub/cli/cmdutil TestStateOfTheHub.
 func TestAHubWithoutElectionRenewsItsLease(t *testing.T) {
-	direct, lease := hubtest.Client(t, environment), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.HubNamespace, Name: v1alpha1.HubLeaseName}}
+	direct, lease := testenv.Client(t, environment), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.HubNamespace, Name: v1alpha1.HubLeaseName}}
 	g, key := NewWithT(t), client.ObjectKeyFromObject(lease)
 	g.Expect(client.IgnoreNotFound(direct.Delete(t.Context(), lease))).To(Succeed())
 	g.Expect(client.IgnoreAlreadyExists(direct.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubNamespace}}))).To(Succeed())
@@ -263,10 +263,10 @@ func TestSecondHubWaitsAndTakesOver(t *testing.T) {
 	first.become(first.deployment(1), 1)
 	second := start(t)
 	second.become(second.deployment(1), 1)
-	second.Expect(second.writes.Counts()).To(BeEmpty(), "a hub that is not elected works")
+	second.Expect(second.Writes.Counts()).To(BeEmpty(), "a hub that is not elected works")
 	second.Expect(first.stop()).To(Succeed())
 	second.become(second.deployment(1), 1)
-	second.Expect(second.writes.Counts()).To(HaveKeyWithValue("POST machines", 1))
+	second.Expect(second.Writes.Counts()).To(HaveKeyWithValue("POST machines", 1))
 }
 
 func TestHubStopsBeforeItHasSeenItsObjects(t *testing.T) {
@@ -289,7 +289,7 @@ func TestHubStopsBeforeItHasSeenItsObjects(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)
-	r := &running{WithT: g, t: t, health: freeAddress(t), scheme: "http"}
+	r := &env{health: freeAddress(t), scheme: "http"}
 	go func() {
 		done <- hub.Run(ctx, hub.Options{Config: config, NoLeaderElection: true, ServeOptions: telemetry.ServeOptions{HealthAddress: r.health}})
 	}()

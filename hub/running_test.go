@@ -21,7 +21,6 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
@@ -33,13 +32,10 @@ func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 // install installs what a hub needs once for all tests: doing so again changes nothing, and costs the API server a second of a processor.
 var install = sync.OnceValue(func() error { return hub.Install(context.Background(), environment.Config) })
 
-// running is a hub in this process, with the rights of its service account and no others.
-type running struct {
-	*WithT
-	t       *testing.T
-	direct  client.WithWatch
-	writes  hubtest.Writes
-	refused hubtest.Writes
+// env is a hub in this process, with the rights of its service account and no others.
+type env struct {
+	*testenv.Env
+	refused testenv.Writes
 	health  string
 	metrics string
 	pprof   string
@@ -47,14 +43,14 @@ type running struct {
 	stop    func() error
 }
 
-func (r *running) RoundTrip(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+func (r *env) RoundTrip(request *http.Request, next http.RoundTripper) (*http.Response, error) {
 	response, err := next.RoundTrip(request)
 	what := request.Method + " " + request.URL.Path
 	if err == nil && response.StatusCode == http.StatusForbidden {
 		r.refused.Add(what)
 	}
 	if request.Method != http.MethodGet && !strings.HasSuffix(request.URL.Path, "/leases/hollowfleet-hub") {
-		r.writes.Add(request.Method + " " + resourceOf(request.URL.Path))
+		r.Writes.Add(request.Method + " " + resourceOf(request.URL.Path))
 	}
 	return response, err
 }
@@ -83,9 +79,9 @@ func freeAddress(t *testing.T) string {
 	return address
 }
 
-func start(t *testing.T, change ...func(*hub.Options)) *running {
+func start(t *testing.T, change ...func(*hub.Options)) *env {
 	t.Helper()
-	r := &running{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), health: freeAddress(t), metrics: freeAddress(t), pprof: freeAddress(t)}
+	r := &env{Env: testenv.NewEnv(t), health: freeAddress(t), metrics: freeAddress(t), pprof: freeAddress(t)}
 	r.Expect(install()).To(Succeed())
 	config := rest.CopyConfig(environment.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:hollowfleet-system:hollowfleet-hub"}
@@ -129,7 +125,7 @@ func start(t *testing.T, change ...func(*hub.Options)) *running {
 	return r
 }
 
-func (r *running) get(address, path string) int {
+func (r *env) get(address, path string) int {
 	response, err := trusting.Get(r.scheme + "://" + address + path)
 	if err != nil {
 		return 0
@@ -142,8 +138,8 @@ func (r *running) get(address, path string) int {
 var trusting = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}}
 
 // measured is what the hub tells Prometheus.
-func (r *running) measured() string {
-	r.t.Helper()
+func (r *env) measured() string {
+	r.T.Helper()
 	response, err := http.Get("http://" + r.metrics + "/metrics")
 	r.Expect(err).NotTo(HaveOccurred())
 	defer response.Body.Close()
@@ -152,12 +148,12 @@ func (r *running) measured() string {
 	return string(body)
 }
 
-func (r *running) deployment(replicas int32) *v1alpha1.MachineDeployment {
-	r.t.Helper()
-	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()}, Spec: v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted}}
-	hubtest.Create(r.t, r.direct, cluster)
+func (r *env) deployment(replicas int32) *v1alpha1.MachineDeployment {
+	r.T.Helper()
+	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: testenv.Name()}, Spec: v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted}}
+	r.ExpectApplied(cluster)
 	r.Eventually(func() string {
-		r.Expect(r.direct.Get(r.t.Context(), client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+		r.ExpectExists(cluster)
 		return cluster.Status.Namespace
 	}).WithTimeout(2 * time.Minute).Should(Equal(cluster.Name))
 	labels := map[string]string{"app": "x"}
@@ -165,24 +161,24 @@ func (r *running) deployment(replicas int32) *v1alpha1.MachineDeployment {
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: "pool"},
 		Spec: v1alpha1.MachineDeploymentSpec{
 			ClusterName: cluster.Name, Replicas: &replicas,
-			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: testenv.Template(labels),
 		},
 	}
-	hubtest.Create(r.t, r.direct, deployment)
+	r.ExpectApplied(deployment)
 	return deployment
 }
 
 // become waits until deployment has count available Machines; meanwhile the test does the agent's work.
-func (r *running) become(deployment *v1alpha1.MachineDeployment, count int32) {
-	r.t.Helper()
+func (r *env) become(deployment *v1alpha1.MachineDeployment, count int32) {
+	r.T.Helper()
 	r.Eventually(func(g Gomega) {
-		hubtest.FinishDeletions(r.t, r.direct, deployment.Namespace)
-		for _, machine := range hubtest.Machines(r.t, r.direct, deployment.Namespace) {
+		r.FinishDeletions(deployment.Namespace)
+		for _, machine := range r.Machines(deployment.Namespace) {
 			if !meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
-				hubtest.MarkReady(r.t, r.direct, &machine, true, time.Now().Add(-time.Second))
+				r.MarkReady(&machine, true, time.Now().Add(-time.Second))
 			}
 		}
-		g.Expect(r.direct.Get(r.t.Context(), client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+		g.Expect(r.Client.Get(r.T.Context(), client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
 		g.Expect(deployment.Status.ObservedGeneration).To(Equal(deployment.Generation))
 		g.Expect(deployment.Status.AvailableReplicas).To(Equal(count))
 		g.Expect(deployment.Status.Replicas).To(Equal(count))
@@ -190,30 +186,30 @@ func (r *running) become(deployment *v1alpha1.MachineDeployment, count int32) {
 	}).WithTimeout(3 * time.Minute).WithPolling(500 * time.Millisecond).Should(Succeed())
 }
 
-func (r *running) update(deployment *v1alpha1.MachineDeployment, change func()) {
-	r.t.Helper()
+func (r *env) update(deployment *v1alpha1.MachineDeployment, change func()) {
+	r.T.Helper()
 	r.Eventually(func() error {
-		r.Expect(r.direct.Get(r.t.Context(), client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+		r.ExpectExists(deployment)
 		change()
-		return r.direct.Update(r.t.Context(), deployment)
+		return r.Client.Update(r.T.Context(), deployment)
 	}).Should(Succeed())
 }
 
 // order freezes the cluster of deployment by hand, or ends that.
-func (r *running) order(deployment *v1alpha1.MachineDeployment, annotations map[string]string) {
-	r.t.Helper()
+func (r *env) order(deployment *v1alpha1.MachineDeployment, annotations map[string]string) {
+	r.T.Helper()
 	cluster := &v1alpha1.Cluster{}
-	r.Expect(r.direct.Get(r.t.Context(), client.ObjectKey{Name: deployment.Namespace}, cluster)).To(Succeed())
+	r.Expect(r.Client.Get(r.T.Context(), client.ObjectKey{Name: deployment.Namespace}, cluster)).To(Succeed())
 	before := cluster.DeepCopy()
 	cluster.Annotations = annotations
-	r.Expect(r.direct.Patch(r.t.Context(), cluster, client.MergeFrom(before))).To(Succeed())
+	r.Expect(r.Client.Patch(r.T.Context(), cluster, client.MergeFrom(before))).To(Succeed())
 }
 
 // intrude makes Machines of set that the hub has not made.
-func (r *running) intrude(set *v1alpha1.MachineSet, count int) {
-	r.t.Helper()
+func (r *env) intrude(set *v1alpha1.MachineSet, count int) {
+	r.T.Helper()
 	for range count {
-		hubtest.Create(r.t, r.direct, &v1alpha1.Machine{
+		r.ExpectApplied(&v1alpha1.Machine{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: set.Namespace, GenerateName: "intruder-", Labels: set.Spec.Template.Metadata.Labels,
 				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("MachineSet"))},

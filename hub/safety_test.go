@@ -18,8 +18,8 @@ import (
 var looks = regexp.MustCompile(`controller_runtime_reconcile_total\{controller="machineset",result="requeue_after"\} (\S+)`)
 
 // looked is how often the hub has looked at a MachineSet.
-func (r *running) looked() float64 {
-	r.t.Helper()
+func (r *env) looked() float64 {
+	r.T.Helper()
 	parts := looks.FindStringSubmatch(r.measured())
 	r.Expect(parts).NotTo(BeNil())
 	count, err := strconv.ParseFloat(parts[1], 64)
@@ -32,12 +32,12 @@ func TestTheSafetyOptionsReachTheControllers(t *testing.T) {
 	deployment := r.deployment(1)
 	r.become(deployment, 1)
 	sets := &v1alpha1.MachineSetList{}
-	r.Expect(r.direct.List(t.Context(), sets, client.InNamespace(deployment.Namespace))).To(Succeed())
+	r.Expect(r.Client.List(t.Context(), sets, client.InNamespace(deployment.Namespace))).To(Succeed())
 	r.Expect(sets.Items).To(HaveLen(1))
 	set := &sets.Items[0]
 	frozen := func(object client.Object, conditions *[]metav1.Condition) func() string {
 		return func() string {
-			r.Expect(r.direct.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
+			r.ExpectExists(object)
 			if found := meta.FindStatusCondition(*conditions, v1alpha1.FrozenCondition); found != nil {
 				return found.Reason + ": " + found.Message
 			}

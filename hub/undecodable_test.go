@@ -15,20 +15,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
 // drain sets the Machine's timeout past all validation, as an older definition would have accepted it.
-func (r *running) drain(machine *v1alpha1.Machine, duration string) {
-	r.t.Helper()
+func (r *env) drain(machine *v1alpha1.Machine, duration string) {
+	r.T.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timeouts":{"drain":"`+duration+`"}}}`))
-	r.Expect(environment.Loosely(r.t.Context(), func(ctx context.Context) error {
-		return r.direct.Patch(ctx, machine.DeepCopy(), patch)
+	r.Expect(environment.Loosely(r.T.Context(), func(ctx context.Context) error {
+		return r.Client.Patch(ctx, machine.DeepCopy(), patch)
 	}, "machines.hollowfleet.io")).To(Succeed())
 }
 
 // unready is what /readyz says while it fails.
-func (r *running) unready() string {
+func (r *env) unready() string {
 	response, err := http.Get("http://" + r.health + "/readyz/undecodable-objects")
 	if err != nil || response.StatusCode == http.StatusOK {
 		return ""
@@ -38,9 +37,9 @@ func (r *running) unready() string {
 	return string(body)
 }
 
-func (r *running) decoded(name string) *metav1.Condition {
+func (r *env) decoded(name string) *metav1.Condition {
 	cluster := &v1alpha1.Cluster{}
-	r.Expect(r.direct.Get(r.t.Context(), client.ObjectKey{Name: name}, cluster)).To(Succeed())
+	r.Expect(r.Client.Get(r.T.Context(), client.ObjectKey{Name: name}, cluster)).To(Succeed())
 	return meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterObjectsDecodedCondition)
 }
 
@@ -50,11 +49,11 @@ func TestAMachineThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	good, with := r.deployment(1), r.deployment(3)
 	r.become(good, 1)
 	r.become(with, 3)
-	bad := hubtest.Machines(t, r.direct, with.Namespace)[0]
+	bad := r.Machines(with.Namespace)[0]
 	r.drain(&bad, "1 week")
 	t.Cleanup(func() { // Nothing that a test has left may keep the next hub from being ready.
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timeouts":{"drain":"2h"}}}`))
-		if err := r.direct.Patch(context.Background(), bad.DeepCopy(), patch); client.IgnoreNotFound(err) != nil {
+		if err := r.Client.Patch(context.Background(), bad.DeepCopy(), patch); client.IgnoreNotFound(err) != nil {
 			t.Error(err)
 		}
 	})
@@ -67,7 +66,7 @@ func TestAMachineThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	r.Expect(r.measured()).To(ContainSubstring(`hollowfleet_hub_undecodable_objects{kind="Machine"} 1`))
 	r.Eventually(func(g Gomega) {
 		list := &eventsv1.EventList{}
-		g.Expect(r.direct.List(t.Context(), list, client.InNamespace(with.Namespace))).To(Succeed())
+		g.Expect(r.Client.List(t.Context(), list, client.InNamespace(with.Namespace))).To(Succeed())
 		g.Expect(list.Items).To(ContainElement(And(
 			HaveField("Reason", v1alpha1.ReasonUndecodable), HaveField("Regarding.Name", bad.Name), HaveField("Note", ContainSubstring("repair it")))))
 	}).WithTimeout(time.Minute).Should(Succeed())
@@ -77,20 +76,20 @@ func TestAMachineThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	r.Expect(r.decoded(good.Namespace)).To(BeNil())
 
 	r.update(with, func() { with.Spec.Replicas = new(int32(5)) })
-	r.Eventually(func() []v1alpha1.Machine { return hubtest.Machines(t, r.direct, with.Namespace) }).
+	r.Eventually(func() []v1alpha1.Machine { return r.Machines(with.Namespace) }).
 		WithTimeout(time.Minute).Should(HaveLen(5), "it is one of them, and no other is made in its place")
 	r.update(with, func() { with.Spec.Replicas = new(int32(0)) })
 	r.Eventually(func() []v1alpha1.Machine {
-		hubtest.FinishDeletions(t, r.direct, with.Namespace)
-		return hubtest.Machines(t, r.direct, with.Namespace)
+		r.FinishDeletions(with.Namespace)
+		return r.Machines(with.Namespace)
 	}).WithTimeout(time.Minute).Should(HaveExactElements(HaveField("Name", bad.Name)), "it is never chosen")
 
 	r.drain(&bad, "2h")
 	r.Eventually(r.unready).WithTimeout(time.Minute).Should(BeEmpty())
 	r.Eventually(func() *metav1.Condition { return r.decoded(with.Namespace) }).WithTimeout(time.Minute).Should(BeNil())
 	r.Eventually(func() []v1alpha1.Machine {
-		hubtest.FinishDeletions(t, r.direct, with.Namespace)
-		return hubtest.Machines(t, r.direct, with.Namespace)
+		r.FinishDeletions(with.Namespace)
+		return r.Machines(with.Namespace)
 	}).WithTimeout(time.Minute).Should(BeEmpty(), "repaired, it is a Machine like all others")
 }
 
@@ -100,12 +99,12 @@ func TestADeploymentWithASetThatCannotBeDecodedIsFrozen(t *testing.T) {
 	deployment := r.deployment(2)
 	r.become(deployment, 2)
 	sets := &v1alpha1.MachineSetList{}
-	r.Expect(r.direct.List(t.Context(), sets, client.InNamespace(deployment.Namespace))).To(Succeed())
+	r.Expect(r.Client.List(t.Context(), sets, client.InNamespace(deployment.Namespace))).To(Succeed())
 	set := sets.Items[0]
 	exchange := func(surge string) error {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"remediation":{"maxInFlight":`+surge+`}}}`))
 		return environment.Loosely(context.WithoutCancel(t.Context()), func(ctx context.Context) error {
-			return r.direct.Patch(ctx, set.DeepCopy(), patch)
+			return r.Client.Patch(ctx, set.DeepCopy(), patch)
 		}, "machinesets.hollowfleet.io")
 	}
 	r.Expect(exchange("3000000000")).To(Succeed())
@@ -115,7 +114,7 @@ func TestADeploymentWithASetThatCannotBeDecodedIsFrozen(t *testing.T) {
 		}
 	})
 	frozen := func() *metav1.Condition {
-		r.Expect(r.direct.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+		r.ExpectExists(deployment)
 		return meta.FindStatusCondition(deployment.Status.Conditions, v1alpha1.FrozenCondition)
 	}
 	r.Eventually(frozen).WithTimeout(time.Minute).Should(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1alpha1.ReasonUndecodable)))
@@ -123,7 +122,7 @@ func TestADeploymentWithASetThatCannotBeDecodedIsFrozen(t *testing.T) {
 		deployment.Spec.Replicas, deployment.Spec.Template.Spec.Versions.Kubelet = new(int32(5)), "v1.37.0"
 	})
 	r.Eventually(func() int64 { frozen(); return deployment.Status.ObservedGeneration }).WithTimeout(time.Minute).Should(Equal(deployment.Generation))
-	r.Expect(r.direct.List(t.Context(), sets, client.InNamespace(deployment.Namespace))).To(Succeed())
+	r.Expect(r.Client.List(t.Context(), sets, client.InNamespace(deployment.Namespace))).To(Succeed())
 	r.Expect(sets.Items).To(HaveLen(1), "no set is made beside one that is not known")
 	r.Expect(exchange("1")).To(Succeed())
 	r.become(deployment, 5)

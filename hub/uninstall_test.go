@@ -14,7 +14,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // emptyHub installs the hub's kinds and removes what tests before have left. It returns the rights of the hub, which the chart's Job has.
@@ -59,7 +59,7 @@ func TestMachinesThatAreLeftKeepTheHub(t *testing.T) {
 	config := emptyHub(t)
 	machine := &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "left", Finalizers: []string{v1alpha1.MachineFinalizer}},
-		Spec:       v1alpha1.MachineSpec{ClusterName: "default", MachineTemplateBody: hubtest.Template(nil).Spec},
+		Spec:       v1alpha1.MachineSpec{ClusterName: "default", MachineTemplateBody: testenv.Template(nil).Spec},
 	}
 	run := &v1alpha1.LoadTestRun{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "left-run", Finalizers: []string{v1alpha1.LoadTestRunFinalizer}}}
 	run.Spec.Steps = []v1alpha1.LoadStep{{Name: "rest", Phases: []v1alpha1.LoadPhase{{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: time.Second}}}}}

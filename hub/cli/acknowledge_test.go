@@ -13,8 +13,8 @@ import (
 )
 
 // find plays the agent: it has found something about the hub, or nothing any more.
-func (f *fixture) find(finding string) {
-	f.t.Helper()
+func (f *env) find(finding string) {
+	f.T.Helper()
 	cluster := f.cluster()
 	before := cluster.DeepCopy()
 	cluster.Status.UnacknowledgedHub = finding
@@ -22,11 +22,11 @@ func (f *fixture) find(finding string) {
 		Type: v1alpha1.ClusterAgentFrozenCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHubRestored,
 		Message: "the hub has gone back in time", LastTransitionTime: metav1.Now(),
 	}}
-	f.Expect(f.client.Status().Patch(f.t.Context(), cluster, client.MergeFrom(before))).To(Succeed())
+	f.Expect(f.Client.Status().Patch(f.T.Context(), cluster, client.MergeFrom(before))).To(Succeed())
 }
 
 func TestAcknowledgeIsForWhatTheAgentHasFound(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME --accept=now")
 	f.fails(4, "needs no acknowledgement", "cluster acknowledge NAME --yes")
 	f.find("0123456789ab")
@@ -45,7 +45,7 @@ func TestAcknowledgeIsForWhatTheAgentHasFound(t *testing.T) {
 }
 
 func TestAcknowledgeTellsMoreWhenWide(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME --accept=now")
 	f.find("1")
 	f.Expect(f.succeeds("cluster acknowledge NAME --yes --wait=false -o wide")).NotTo(ContainSubstring("Acknowledged before"))
@@ -61,7 +61,7 @@ func TestAcknowledgeTellsMoreWhenWide(t *testing.T) {
 }
 
 func TestAcknowledgeWaitsForTheAgent(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME --accept=now")
 	f.find("1")
 	late := f.hollow("cluster acknowledge NAME --yes --timeout 100ms")
@@ -97,7 +97,7 @@ func TestAcknowledgeWaitsForTheAgent(t *testing.T) {
 }
 
 func TestAcknowledgeRefusesBadUsage(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.fails(3, "does not exist", "cluster acknowledge NAME --yes")
 	f.fails(2, "want exactly one name", "cluster acknowledge")
 	f.succeeds("cluster join NAME")

@@ -10,30 +10,30 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // bind gives a user a ClusterRole.
-func (f *fixture) bind(user, role string) {
-	f.t.Helper()
-	hubtest.Create(f.t, f.client, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()}, Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}},
+func (f *env) bind(user, role string) {
+	f.T.Helper()
+	f.ExpectApplied(&rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: testenv.Name()}, Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 	})
 }
 
 // One user edits the fleet, another one approves, and neither can do what the other does.
 func TestARolloutIsApprovedByAnotherUser(t *testing.T) {
-	f := newFleetFixture(t)
-	f.Expect(config.Apply(t.Context(), f.client, config.RBAC, "rbac/users")).To(Succeed())
+	f := newFleetEnv(t)
+	f.Expect(config.Apply(t.Context(), f.Client, config.RBAC, "rbac/users")).To(Succeed())
 	alice, bob := "alice-"+f.name, "bob-"+f.name
 	f.bind(alice, v1alpha1.ApproverRole)
 	f.bind(bob, "hollowfleet-fleet-editor")
 	f.settle()
 	fleet := &v1alpha1.MachineFleet{}
-	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
+	f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
 	fleet.Spec.Groups[0].Approval = v1alpha1.GroupApprovalRequired
-	f.Expect(f.client.Update(t.Context(), fleet)).To(Succeed())
+	f.ExpectApplied(fleet)
 	as := func(user string) []string { return []string{"--as", user, "--as-group", "system:authenticated"} }
 
 	f.Eventually(func() int { return f.hollow("fleet list", as(alice)...).code }).WithTimeout(patience).Should(Equal(0), "the roles are in force")

@@ -50,7 +50,7 @@ func TestHelpAndBadUsage(t *testing.T) {
 }
 
 func TestAnInterruptHasACodeOfItsOwn(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.deployment(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -73,7 +73,7 @@ func TestAHubThatNoKubeconfigNames(t *testing.T) {
 
 // What does not exist is named in one form, with the command that shows what there is.
 func TestWhatDoesNotExistIsNamedWithWhereToLook(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	for see, commands := range map[string][]string{
 		"kubectl hollow fleet list":    {"fleet status nope", "fleet tree fleet/nope", "rollout status fleet/nope", "rollout history fleet/nope", "upgrade fleet/nope --kubelet v1.37.1", "freeze machinefleet nope"},
 		"kubectl hollow cluster list":  {"cluster accept nope", "cluster deny nope", "cluster remove nope --yes", "cluster acknowledge nope --yes", "freeze cluster nope", "fleet tree cluster/nope"},

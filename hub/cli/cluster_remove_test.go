@@ -7,35 +7,34 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 func TestRemoveLeavesMachines(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME --accept=now")
 	f.namespace()
 	machine := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: "m1", Finalizers: []string{v1alpha1.MachineFinalizer}},
-		Spec: v1alpha1.MachineSpec{ClusterName: f.name, MachineTemplateBody: hubtest.Template(nil).Spec}}
-	f.Expect(f.client.Create(t.Context(), machine)).To(Succeed())
+		Spec: v1alpha1.MachineSpec{ClusterName: f.name, MachineTemplateBody: testenv.Template(nil).Spec}}
+	f.ExpectApplied(machine)
 	f.fails(2, "needs --yes", "cluster remove NAME")
 	r := f.hollow("cluster remove NAME --yes")
 	f.Expect(r.code).To(Equal(0), r.errOut)
 	f.Expect(r.out).To(ContainSubstring("cluster.hollowfleet.io/" + f.name + " removed"))
 	f.Expect(r.errOut).To(ContainSubstring("1 Machine left"))
 	f.Expect(f.tokens()).To(BeEmpty())
-	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(machine), machine)).To(Succeed())
+	f.ExpectExists(machine)
 	f.Expect(machine.DeletionTimestamp).To(BeNil())
 }
 
 func TestRemoveSaysThatTheHubHasNotTakenTheAccessAway(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	cluster := f.cluster()
 	cluster.Finalizers = []string{v1alpha1.ClusterFinalizer}
-	f.Expect(f.client.Update(t.Context(), cluster)).To(Succeed())
+	f.ExpectApplied(cluster)
 	f.renewHub(longStopped())
 	r := f.hollow("cluster remove NAME --yes --timeout 100ms")
 	f.Expect(r.code).To(Equal(5))
@@ -44,7 +43,7 @@ func TestRemoveSaysThatTheHubHasNotTakenTheAccessAway(t *testing.T) {
 }
 
 func TestUnknownClusters(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	for _, command := range []string{"list", "accept", "deny", "remove --yes"} {
 		f.fails(3, "does not exist", "cluster "+command+" NAME")
 	}
@@ -52,7 +51,7 @@ func TestUnknownClusters(t *testing.T) {
 
 // Edge case: `cluster list c1 nope` lost c1.
 func TestList(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME --labels name=NAME")
 	f.report(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonUnreachable)
 	f.Expect(f.succeeds("cluster list NAME")).To(MatchRegexp(`(?s)^NAME +ACCEPTANCE.*\n` + f.name + ` +Pending +False \(Unreachable\)`))
@@ -76,7 +75,7 @@ func TestList(t *testing.T) {
 }
 
 func TestCompletionOffersClusters(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	for _, words := range []string{"cluster accept", "cluster list", "freeze cluster"} {
 		f.Expect(f.completes(words, "")).To(ContainElement(f.name), words)

@@ -29,27 +29,27 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/cli"
 )
 
-func (f *fixture) tokens() []corev1.Secret {
-	f.t.Helper()
+func (f *env) tokens() []corev1.Secret {
+	f.T.Helper()
 	secrets := &corev1.SecretList{}
-	f.Expect(f.client.List(f.t.Context(), secrets, client.InNamespace("kube-system"),
+	f.Expect(f.Client.List(f.T.Context(), secrets, client.InNamespace("kube-system"),
 		client.MatchingLabels{v1alpha1.ClusterNameLabel: f.name})).To(Succeed())
 	return secrets.Items
 }
 
 // report plays the hub: it sets a condition of the cluster.
-func (f *fixture) report(kind string, status metav1.ConditionStatus, reason string) {
-	f.t.Helper()
+func (f *env) report(kind string, status metav1.ConditionStatus, reason string) {
+	f.T.Helper()
 	cluster := f.cluster()
 	cluster.Status.Conditions = []metav1.Condition{{
 		Type: kind, Status: status, Reason: reason, Message: "as the hub says", ObservedGeneration: cluster.Generation, LastTransitionTime: metav1.Now(),
 	}}
-	f.Expect(f.client.Status().Update(f.t.Context(), cluster)).To(Succeed())
+	f.ExpectStatusApplied(cluster)
 }
 
 // Edge case: A printed step hit the hub.
 func TestJoinWritesAKubeconfigForTheAgentAlone(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	dir := filepath.Join(t.TempDir(), "new")
 	out := f.succeeds("cluster join NAME --labels stage=test --output-dir", dir)
 	f.Expect(out).To(ContainSubstring("cluster.hollowfleet.io/" + f.name + " created"))
@@ -79,7 +79,7 @@ func TestJoinPrintsACommandThatAShellReads(t *testing.T) {
 		"a plain path": "plain", "a space": "sp ace", "quotes": `it's "so"`, "a variable": "$HOME", "a command": "`id`;x", "a pattern": "*",
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t)
+			f := newEnv(t)
 			into := filepath.Join(t.TempDir(), dir)
 			out := f.succeeds("cluster join NAME --output-dir", into)
 			_, command, found := strings.Cut(out, "\n     agent ")
@@ -103,7 +103,7 @@ func TestJoinPrintsAHelmCommandThatAShellReads(t *testing.T) {
 		"a comma": {"a,b", `a\,b`}, "a backslash": {`a\b`, `a\\b`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t)
+			f := newEnv(t)
 			base := t.TempDir()
 			out := f.succeeds("cluster join NAME --agent-server https://hub.example.com:6443 --output-dir", filepath.Join(base, dir.is))
 			_, command, found := strings.Cut(out, "\n     helm ")
@@ -121,7 +121,7 @@ func TestJoinPrintsAHelmCommandThatAShellReads(t *testing.T) {
 }
 
 func TestJoinTellsMoreWhenWide(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	r := f.hollow("cluster join NAME --accept=now -o wide")
 	f.Expect(r.code).To(Equal(0), r.errOut)
 	f.Expect(f.tokens()).To(HaveLen(1))
@@ -144,7 +144,7 @@ func TestJoinTellsMoreWhenWide(t *testing.T) {
 }
 
 func TestJoinPrintsAKubeconfigForAnotherAddress(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	r := f.hollow("cluster join NAME --accept=now -o kubeconfig --agent-server https://hub.example.com:6443")
 	f.Expect(r.code).To(Equal(0), r.errOut)
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(r.out))
@@ -159,17 +159,17 @@ func TestJoinPrintsAKubeconfigForAnotherAddress(t *testing.T) {
 }
 
 func TestJoinMakesObjectsForARepository(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	dir := t.TempDir()
 	out := f.succeeds("cluster join NAME --accept=auto --dry-run -o yaml --output-dir", dir)
-	f.Expect(apierrors.IsNotFound(f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, &v1alpha1.Cluster{}))).To(BeTrue(), "nothing is made")
+	f.Expect(apierrors.IsNotFound(f.Client.Get(t.Context(), client.ObjectKey{Name: f.name}, &v1alpha1.Cluster{}))).To(BeTrue(), "nothing is made")
 	f.Expect(f.tokens()).To(BeEmpty())
 	f.Expect(out).NotTo(ContainSubstring("status"))
 	objects := strings.Split(out, "---\n")
 	f.Expect(objects).To(HaveLen(2))
 	for i, object := range []client.Object{&v1alpha1.Cluster{}, &corev1.Secret{}} {
 		f.Expect(yaml.UnmarshalStrict([]byte(objects[i]), object)).To(Succeed())
-		f.Expect(f.client.Create(t.Context(), object)).To(Succeed())
+		f.ExpectApplied(object)
 	}
 	f.Expect(f.cluster().Spec.AcceptancePolicy).To(Equal(v1alpha1.AcceptanceAuto))
 	f.Expect(f.tokens()).To(HaveLen(1))
@@ -177,7 +177,7 @@ func TestJoinMakesObjectsForARepository(t *testing.T) {
 }
 
 func TestJoinRefuses(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.fails(2, "want exactly one name", "cluster join")
 	f.fails(2, "reserved", "cluster join kube-public")
 	f.fails(2, "lower case", "cluster join Upper")
@@ -188,7 +188,7 @@ func TestJoinRefuses(t *testing.T) {
 	f.fails(2, "want https", "cluster join NAME --agent-server http://hub")
 	f.fails(1, "writing to --output-dir", "cluster join NAME --output-dir /proc")
 	f.fails(4, "--accept=now", "cluster join NAME --credential serviceaccount")
-	f.Expect(apierrors.IsNotFound(f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, &v1alpha1.Cluster{}))).To(BeTrue(), "nothing is half made")
+	f.Expect(apierrors.IsNotFound(f.Client.Get(t.Context(), client.ObjectKey{Name: f.name}, &v1alpha1.Cluster{}))).To(BeTrue(), "nothing is half made")
 	f.Expect(f.tokens()).To(BeEmpty())
 
 	f.succeeds("cluster join NAME")
@@ -200,7 +200,7 @@ func TestJoinRefuses(t *testing.T) {
 }
 
 func TestJoinWaitsForReadyAndSaysWhatIsMissing(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	r := f.hollow("cluster join NAME --accept=now --wait --timeout 100ms")
 	f.Expect(r.code).To(Equal(5))
 	f.Expect(r.errOut).To(ContainSubstring("is not ready after 100ms"))
@@ -209,7 +209,7 @@ func TestJoinWaitsForReadyAndSaysWhatIsMissing(t *testing.T) {
 }
 
 func TestDenyTakesTokensAwayAndAcceptTakesItBack(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	f.succeeds("cluster join NAME")
 	f.Expect(f.tokens()).To(HaveLen(2))
@@ -223,7 +223,7 @@ func TestDenyTakesTokensAwayAndAcceptTakesItBack(t *testing.T) {
 
 // Claim: `cluster deny` returns when access is gone; exit code 5 while the hub is down. Broken: it does not wait.
 func TestDenyWaitsUntilTheAccessIsGone(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	f.fails(2, "--wait=false", "cluster deny NAME --end-watches --wait=false")
 	// No hub runs here: as if it were down.
@@ -238,24 +238,24 @@ func TestDenyWaitsUntilTheAccessIsGone(t *testing.T) {
 	f.Expect(f.cluster().Spec.Acceptance).To(Equal(v1alpha1.AcceptanceDenied))
 	f.Expect(f.tokens()).To(BeEmpty())
 
-	f.Expect(f.client.Delete(t.Context(), binding)).To(Succeed())
+	f.ExpectDeleted(binding)
 	f.Expect(f.succeeds("cluster deny NAME")).To(ContainSubstring("its agent has no access any more"))
 }
 
 // agentRights plays the hub, and gives more than that does.
-func (f *fixture) agentRights() *rbacv1.ClusterRoleBinding {
-	f.t.Helper()
+func (f *env) agentRights() *rbacv1.ClusterRoleBinding {
+	f.T.Helper()
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: f.name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: v1alpha1.AgentGroupPrefix + f.name}},
 	}
-	f.Expect(f.client.Create(f.t.Context(), binding)).To(Succeed())
+	f.ExpectApplied(binding)
 	return binding
 }
 
 func TestDecisionsPrintTheCluster(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	for _, test := range []struct{ command, says string }{
 		{"accept NAME", "accepted"}, {"deny NAME", "no access any more"}, {"remove NAME --yes", "removed"},
@@ -276,7 +276,7 @@ func TestDecisionsPrintTheCluster(t *testing.T) {
 }
 
 func TestDecisionsTellMoreWhenWide(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	for _, test := range []struct{ command, before string }{
 		{"accept NAME", "Pending"}, {"accept NAME", "Accepted"}, {"deny NAME", "Accepted"}, {"remove NAME --yes", "Denied"},
@@ -293,7 +293,7 @@ func TestEveryCommandWithAFormatTakesWide(t *testing.T) {
 		"freeze": "", "unfreeze": "", "rollout status": "", "rollout history": "", "rollout undo": "", "rollout pause": "", "rollout resume": "",
 		"local up": "", "local status": "",
 	} {
-		f := newFixture(t)
+		f := newEnv(t)
 		f.Expect(f.succeeds(command+" --help")).To(MatchRegexp(
 			`(?m)^ +-o, --output \S+ +output format: .*json.*`+formats+`.*; wide adds details$`), command)
 		f.Expect(f.completes(command+" x", "--output=")).To(ContainElements("json", "yaml", "wide"), command)
@@ -301,12 +301,12 @@ func TestEveryCommandWithAFormatTakesWide(t *testing.T) {
 }
 
 func TestDenyEndsWatchesWhenAsked(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	long := &client.ListOptions{Raw: &metav1.ListOptions{TimeoutSeconds: new(int64(3600))}}
 	var watches []watch.Interface
 	for _, kind := range []client.ObjectList{&v1alpha1.ClusterList{}, &v1alpha1.MachineList{}, &v1alpha1.MachineClassList{}} {
-		opened, err := f.client.Watch(t.Context(), kind, long)
+		opened, err := f.Client.Watch(t.Context(), kind, long)
 		f.Expect(err).NotTo(HaveOccurred())
 		t.Cleanup(opened.Stop)
 		watches = append(watches, opened)
@@ -318,7 +318,7 @@ func TestDenyEndsWatchesWhenAsked(t *testing.T) {
 		g.Expect(r.errOut).To(ContainSubstring("still has access"))
 	}).WithTimeout(patience).Should(Succeed(), "it does not end what could start over")
 
-	f.Expect(f.client.Delete(t.Context(), binding)).To(Succeed())
+	f.ExpectDeleted(binding)
 	before := f.categories()
 	f.Expect(f.succeeds("cluster deny NAME --end-watches")).To(ContainSubstring("all watches of clusters, machine classes and machines ended"))
 	for _, one := range watches {
@@ -335,7 +335,7 @@ func TestDenyEndsWatchesWhenAsked(t *testing.T) {
 }
 
 func TestDenyThatIsInterruptedLeavesTheDefinitionsAsTheyWere(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	before := f.categories()
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -351,14 +351,14 @@ func TestDenyThatIsInterruptedLeavesTheDefinitionsAsTheyWere(t *testing.T) {
 }
 
 // categories are those of the kinds that agents watch.
-func (f *fixture) categories() map[string][]string {
-	f.t.Helper()
+func (f *env) categories() map[string][]string {
+	f.T.Helper()
 	all := map[string][]string{}
 	for _, resource := range []string{"clusters", "machines", "machineclasses"} {
 		definition := &unstructured.Unstructured{}
 		definition.SetAPIVersion("apiextensions.k8s.io/v1")
 		definition.SetKind("CustomResourceDefinition")
-		f.Expect(f.client.Get(f.t.Context(), client.ObjectKey{Name: resource + ".hollowfleet.io"}, definition)).To(Succeed())
+		f.Expect(f.Client.Get(f.T.Context(), client.ObjectKey{Name: resource + ".hollowfleet.io"}, definition)).To(Succeed())
 		categories, _, err := unstructured.NestedStringSlice(definition.Object, "spec", "names", "categories")
 		f.Expect(err).NotTo(HaveOccurred())
 		all[resource] = categories

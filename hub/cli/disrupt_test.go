@@ -17,15 +17,15 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-func (f *fixture) disruption() (*v1alpha1.NodeDisruption, error) {
+func (f *env) disruption() (*v1alpha1.NodeDisruption, error) {
 	disruption := &v1alpha1.NodeDisruption{}
-	return disruption, f.client.Get(context.WithoutCancel(f.t.Context()), client.ObjectKey{Name: f.name}, disruption)
+	return disruption, f.Client.Get(context.WithoutCancel(f.T.Context()), client.ObjectKey{Name: f.name}, disruption)
 }
 
-// hub writes the status of the first disruption whose name starts with the fixture's, as the hub would.
-func (f *fixture) hub(change func(*v1alpha1.NodeDisruptionStatus)) {
+// hub writes the status of the first disruption whose name starts with the env's, as the hub would.
+func (f *env) hub(change func(*v1alpha1.NodeDisruptionStatus)) {
 	go func() {
-		ctx := f.t.Context()
+		ctx := f.T.Context()
 		for tick := time.NewTicker(glance); ; {
 			select {
 			case <-ctx.Done():
@@ -34,17 +34,17 @@ func (f *fixture) hub(change func(*v1alpha1.NodeDisruptionStatus)) {
 			case <-tick.C:
 			}
 			list := &v1alpha1.NodeDisruptionList{}
-			if err := f.client.List(ctx, list); err != nil {
+			if err := f.Client.List(ctx, list); err != nil {
 				return
 			}
 			for i := range list.Items {
 				one := &list.Items[i]
 				if strings.HasPrefix(one.Name, f.name) {
 					if mark := one.Annotations[v1alpha1.CommandDryRunAnnotation]; one.Spec.DryRun && mark != one.Name+" 1m30s" {
-						f.t.Errorf("dry run %s has the mark %q: the hub would not delete it", one.Name, mark)
+						f.T.Errorf("dry run %s has the mark %q: the hub would not delete it", one.Name, mark)
 					}
 					change(&one.Status)
-					if f.client.Status().Update(ctx, one) == nil {
+					if f.Client.Status().Update(ctx, one) == nil {
 						return
 					}
 				}
@@ -54,7 +54,7 @@ func (f *fixture) hub(change func(*v1alpha1.NodeDisruptionStatus)) {
 }
 
 func TestADisruptionIsMadeOfFlags(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("disrupt create NAME --clusters a=b -l app=x --exclude keep --machine-deployment workers --zone z1 --mode Percent --value 30 --max-unavailable 50% --seed 7" +
 		" --fault NotReady --fault FreezeHeartbeat:Lease --fault Flap:20s/30s --fault Pressure:Memory,Disk --fault Condition:KernelDeadlock --fault SlowAPI:2s --fault APIErrors:20" +
 		" --fault PodStartDelay:10s --fault PodStartFail --for 10m --start-after 5s --healthy-for 1m --unhealthy-for 20s --jitter 5s --repeat 3" +
@@ -82,34 +82,34 @@ func TestADisruptionIsMadeOfFlags(t *testing.T) {
 	f.fails(3, "does not exist: see kubectl hollow disrupt list", "disrupt pause NAME")
 }
 
-// disruptionRun makes a run of the fixture's disruption in a namespace of its own, on whose Nodes a fault continues.
-func (f *fixture) disruptionRun() *v1alpha1.NodeDisruptionRun {
+// disruptionRun makes a run of the env's disruption in a namespace of its own, on whose Nodes a fault continues.
+func (f *env) disruptionRun() *v1alpha1.NodeDisruptionRun {
 	f.namespace()
 	run := &v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: f.name, Labels: map[string]string{v1alpha1.NodeDisruptionNameLabel: f.name}}}
 	run.Spec.Faults = []disrupt.Fault{{Type: disrupt.NotReady}}
 	run.Spec.Timing.Duration = metav1.Duration{Duration: time.Minute}
-	f.Expect(f.client.Create(f.t.Context(), run)).To(Succeed())
+	f.ExpectApplied(run)
 	now := metav1.Now()
 	run.Status.Phase, run.Status.StartTime, run.Status.Selected, run.Status.Observed = v1alpha1.NodeDisruptionRunning, &now, 3, 3
-	f.Expect(f.client.Status().Update(f.t.Context(), run)).To(Succeed())
+	f.ExpectStatusApplied(run)
 	return run
 }
 
 // restores pauses and recovers the Nodes of a run as an agent does, and deletes it when the disruption is gone, as the garbage
 // collector does.
-func (f *fixture) restores(run *v1alpha1.NodeDisruptionRun, recovered int32) {
+func (f *env) restores(run *v1alpha1.NodeDisruptionRun, recovered int32) {
 	go func() {
 		for tick := time.NewTicker(glance); ; <-tick.C {
 			disruption, err := f.disruption()
 			switch {
-			case f.t.Context().Err() != nil:
+			case f.T.Context().Err() != nil:
 				tick.Stop()
 				return
 			case apierrors.IsNotFound(err):
-				_ = f.client.Delete(f.t.Context(), run)
+				_ = f.Client.Delete(f.T.Context(), run)
 			case err == nil && disruption.Spec.Paused:
 				run.Status.Phase, run.Status.Recovered = v1alpha1.NodeDisruptionPaused, recovered
-				_ = f.client.Status().Update(f.t.Context(), run)
+				_ = f.Client.Status().Update(f.T.Context(), run)
 			}
 		}
 	}()
@@ -117,14 +117,14 @@ func (f *fixture) restores(run *v1alpha1.NodeDisruptionRun, recovered int32) {
 
 // Claim: `disrupt stop` waits for recovery and deletes anyway. Broken: it does not wait; it does not delete when the time is over.
 func TestStopWaitsForTheNodes(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("disrupt create NAME --clusters a=b --fault NotReady --for 1m")
 	f.restores(f.disruptionRun(), 3)
 	f.Expect(f.succeeds("disrupt stop NAME")).To(MatchRegexp(`(?s)paused, to restore its Nodes.*waiting for 3 Nodes of %[1]s.*its Nodes are healthy again.*deleted.*its runs are gone`, f.name))
 	_, err := f.disruption()
 	f.Expect(apierrors.IsNotFound(err)).To(BeTrue())
 
-	f = newFixture(t)
+	f = newEnv(t)
 	f.succeeds("disrupt create NAME --clusters a=b --fault NotReady --for 1m")
 	f.restores(f.disruptionRun(), 2)
 	f.stops(5, "the Nodes were not reported healthy again within 3s: 1 Node of "+f.name, "disrupt stop NAME --timeout 3s")
@@ -133,7 +133,7 @@ func TestStopWaitsForTheNodes(t *testing.T) {
 }
 
 func TestADisruptionThatCannotBeMeantIsBadUsage(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	for args, says := range map[string]string{
 		"":                                         "give --fault and --for",
 		"--fault Kill":                             "give --fault and --for",
@@ -165,8 +165,8 @@ func TestADisruptionThatCannotBeMeantIsBadUsage(t *testing.T) {
 }
 
 // file is one with a NodeDisruption that flaps.
-func (f *fixture) file(flap, more string) string {
-	file := filepath.Join(f.t.TempDir(), "x.yaml")
+func (f *env) file(flap, more string) string {
+	file := filepath.Join(f.T.TempDir(), "x.yaml")
 	f.Expect(os.WriteFile(file, []byte("apiVersion: hollowfleet.io/v1alpha1\nkind: NodeDisruption\nmetadata: {name: x}\nspec: {clusterSelector: {}, "+more+
 		"faults: [{type: Flap, "+flap+"}], timing: {duration: 1m}}\n"), 0o600)).To(Succeed())
 	return file
@@ -185,7 +185,7 @@ func TestFollowingADisruptionHasAnExitCode(t *testing.T) {
 		"not carried": {v1alpha1.NodeDisruptionStatus{Phase: v1alpha1.NodeDisruptionFailed, Message: "frozen"}, 1, "not carried out in every cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t)
+			f := newEnv(t)
 			f.hub(func(status *v1alpha1.NodeDisruptionStatus) { *status = c.status })
 			r := f.hollow("disrupt create NAME --clusters x=NAME --fault Kill --for 1m --wait -o json")
 			f.Expect(r.code).To(Equal(c.code), r.errOut)
@@ -193,12 +193,12 @@ func TestFollowingADisruptionHasAnExitCode(t *testing.T) {
 			f.Expect(r.out).To(ContainSubstring(`"phase": "` + string(c.status.Phase) + `"`))
 		})
 	}
-	f := newFixture(t)
+	f := newEnv(t)
 	f.stops(5, "The disruption continues. To see its progress: kubectl hollow disrupt list. To end it: kubectl hollow disrupt stop "+f.name, "disrupt create NAME --clusters x=NAME --fault Kill --for 1m --wait --timeout 1s")
 }
 
 func TestADryRunShowsWhatWouldBeHitAndLeavesNothing(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	f.hub(func(status *v1alpha1.NodeDisruptionStatus) {
 		status.ObservedGeneration = 1
@@ -206,12 +206,12 @@ func TestADryRunShowsWhatWouldBeHitAndLeavesNothing(t *testing.T) {
 	})
 	cluster := f.cluster()
 	cluster.Labels, cluster.Spec.Acceptance = map[string]string{"x": f.name}, v1alpha1.AcceptanceAccepted
-	f.Expect(f.client.Update(t.Context(), cluster)).To(Succeed())
+	f.ExpectApplied(cluster)
 	f.Expect(f.succeeds("disrupt create NAME --clusters x=NAME --fault Kill --for 1m --dry-run")).To(And(
 		ContainSubstring(f.name+": 12 Nodes: m1, m2 and 10 more"), ContainSubstring("warning: a threshold is crossed"), ContainSubstring("would hit 12 Nodes in 1 of 1 clusters (dry run)")))
 	_, err := f.disruption()
 	f.Expect(apierrors.IsNotFound(err)).To(BeTrue())
 	list := &v1alpha1.NodeDisruptionList{}
-	f.Expect(f.client.List(t.Context(), list)).To(Succeed())
+	f.Expect(f.Client.List(t.Context(), list)).To(Succeed())
 	f.Expect(list.Items).NotTo(ContainElement(HaveField("Name", HavePrefix(f.name))))
 }

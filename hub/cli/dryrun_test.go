@@ -15,12 +15,12 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // unchanged runs commands in dry runs of both kinds, and expects that cluster, deployment and tokens stay as they are.
-func (f *fixture) unchanged(commands map[string]string) {
-	f.t.Helper()
+func (f *env) unchanged(commands map[string]string) {
+	f.T.Helper()
 	cluster, deployment, tokens := f.cluster().ResourceVersion, f.workers().ResourceVersion, len(f.tokens())
 	for command, says := range commands {
 		for mode, mark := range map[string]string{"client": " (dry run)\n", "server": " (server dry run)\n"} {
@@ -34,7 +34,7 @@ func (f *fixture) unchanged(commands map[string]string) {
 
 // Edge case: `--dry-run` was missing. Also: TestADryRunOfUnfreezeAndResumeChangesNothing, TestAServerDryRunIsCheckedByTheServer, TestEveryCommandThatWritesTakesADryRun.
 func TestADryRunChangesNothing(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	f.deployment(2)
 	f.revisions("v1.35.2", "v1.36.2")
@@ -52,7 +52,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 
 // Edge case: Unpaused rollouts were "resumed already".
 func TestADryRunOfUnfreezeAndResumeChangesNothing(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	f.deployment(2)
 	f.Expect(f.succeeds("rollout resume machinedeployment workers -n NAME")).To(ContainSubstring("is not paused"))
@@ -65,7 +65,7 @@ func TestADryRunOfUnfreezeAndResumeChangesNothing(t *testing.T) {
 }
 
 func TestAServerDryRunIsCheckedByTheServer(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	f.stops(4, "already exists", "cluster join NAME --dry-run=server -o yaml")
 	f.succeeds("cluster join NAME --dry-run=server --again -o yaml")
@@ -74,7 +74,7 @@ func TestAServerDryRunIsCheckedByTheServer(t *testing.T) {
 }
 
 func TestEveryCommandThatWritesTakesADryRun(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	for _, command := range []string{
 		"cluster join", "cluster accept", "cluster deny", "cluster acknowledge", "cluster remove", "cluster remove-finalizers",
 		"disrupt create", "disrupt stop", "disrupt pause", "freeze", "unfreeze", "rollout undo", "rollout pause", "rollout resume",
@@ -86,13 +86,13 @@ func TestEveryCommandThatWritesTakesADryRun(t *testing.T) {
 
 // Edge case: Escape codes reached terminals. Also: hub/cli/cmdutil TestControlCharactersAreEscaped, FuzzEscaped.
 func TestControlCharactersOfAnAgentDoNotReachTheTerminal(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME --accept=now")
 	f.find("1")
 	cluster := f.cluster()
 	cluster.Status.Conditions[0].Message = "\x1b[2J\x1b]0;owned\x07all is well\u009b31m"
 	cluster.Status.KubernetesVersion = "v1.37.1\x1b[31m"
-	f.Expect(f.client.Status().Update(t.Context(), cluster)).To(Succeed())
+	f.ExpectStatusApplied(cluster)
 	r := f.hollow("cluster acknowledge NAME --yes --wait=false")
 	f.Expect(r.code).To(Equal(0), r.errOut)
 	f.Expect(r.errOut).To(And(ContainSubstring(`\x1b[2J\x1b]0;owned\x07all is well\x9b31m`), Not(ContainSubstring("\x1b")), Not(ContainSubstring("\u009b"))))
@@ -100,34 +100,34 @@ func TestControlCharactersOfAnAgentDoNotReachTheTerminal(t *testing.T) {
 }
 
 // machine makes one that has the agent's finalizer.
-func (f *fixture) machine(name string) *v1alpha1.Machine {
-	f.t.Helper()
+func (f *env) machine(name string) *v1alpha1.Machine {
+	f.T.Helper()
 	machine := &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: name, Finalizers: []string{v1alpha1.MachineFinalizer}},
-		Spec:       v1alpha1.MachineSpec{ClusterName: f.name, MachineTemplateBody: hubtest.Template(nil).Spec},
+		Spec:       v1alpha1.MachineSpec{ClusterName: f.name, MachineTemplateBody: testenv.Template(nil).Spec},
 	}
-	f.Expect(f.client.Create(f.t.Context(), machine)).To(Succeed())
+	f.ExpectApplied(machine)
 	return machine
 }
 
 // loadTestRun makes one that has these finalizers.
-func (f *fixture) loadTestRun(name string, finalizers ...string) *metav1.PartialObjectMetadata {
-	f.t.Helper()
+func (f *env) loadTestRun(name string, finalizers ...string) *metav1.PartialObjectMetadata {
+	f.T.Helper()
 	run := &v1alpha1.LoadTestRun{ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: name, Finalizers: finalizers}}
 	run.Spec.Steps = []v1alpha1.LoadStep{{Name: "wait", Phases: []v1alpha1.LoadPhase{{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: time.Second}}}}}
-	hubtest.Create(f.t, f.client, run)
+	f.ExpectApplied(run)
 	header := &metav1.PartialObjectMetadata{ObjectMeta: run.ObjectMeta}
 	header.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("LoadTestRun"))
 	return header
 }
 
-// deleteNamespace asks for the deletion of the fixture's namespace, and waits until these objects in it are being deleted.
-func (f *fixture) deleteNamespace(held ...client.Object) {
-	f.t.Helper()
-	f.Expect(f.client.Delete(f.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.name}})).To(Succeed())
+// deleteNamespace asks for the deletion of the env's namespace, and waits until these objects in it are being deleted.
+func (f *env) deleteNamespace(held ...client.Object) {
+	f.T.Helper()
+	f.ExpectDeleted(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.name}})
 	for _, object := range held {
 		f.Eventually(func() (*metav1.Time, error) {
-			err := f.client.Get(f.t.Context(), client.ObjectKeyFromObject(object), object)
+			err := f.Client.Get(f.T.Context(), client.ObjectKeyFromObject(object), object)
 			return object.GetDeletionTimestamp(), err
 		}).WithTimeout(patience).ShouldNot(BeNil(), "Kubernetes deletes what is in the namespace")
 	}
@@ -135,7 +135,7 @@ func (f *fixture) deleteNamespace(held ...client.Object) {
 
 // Edge case: LoadTestRuns kept namespaces Terminating. Also: TestOnlyTheAgentsFinalizerIsTakenOffALoadTestRunThatMayBeUndecodable.
 func TestFinalizersAreRemovedOnlyInANamespaceThatIsBeingDeleted(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.fails(3, "does not exist", "cluster remove-finalizers NAME --yes")
 	f.deployment(1)
 	held, loaded := f.machine("held"), f.loadTestRun("loaded", v1alpha1.LoadTestRunFinalizer)
@@ -147,7 +147,7 @@ func TestFinalizersAreRemovedOnlyInANamespaceThatIsBeingDeleted(t *testing.T) {
 			ContainSubstring("machine.hollowfleet.io/held finalizer removed"+mark), ContainSubstring("loadtestrun.hollowfleet.io/loaded finalizer removed"+mark)))
 	}
 	for _, object := range []client.Object{held, loaded} {
-		f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
+		f.ExpectExists(object)
 		f.Expect(object.GetFinalizers()).NotTo(BeEmpty())
 	}
 	r := f.hollow("cluster remove-finalizers NAME --yes -o wide")
@@ -160,7 +160,7 @@ func TestFinalizersAreRemovedOnlyInANamespaceThatIsBeingDeleted(t *testing.T) {
 // The API server deletes the objects of a namespace seconds after the namespace.
 // Edge case: `remove-finalizers` listed once.
 func TestFinalizersOfObjectsThatComeIntoDeletionLaterAreRemovedToo(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.deployment(1)
 	f.machine("held")
 	f.loadTestRun("loaded", v1alpha1.LoadTestRunFinalizer)
@@ -172,7 +172,7 @@ func TestFinalizersOfObjectsThatComeIntoDeletionLaterAreRemovedToo(t *testing.T)
 }
 
 func TestWhoRemovesFinalizersIsToldOfMachinesAndLoadTestRuns(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.deployment(1)
 	held, loaded := f.machine("held"), f.loadTestRun("loaded", v1alpha1.LoadTestRunFinalizer)
 	f.deleteNamespace(held, loaded)
@@ -187,26 +187,26 @@ func TestWhoRemovesFinalizersIsToldOfMachinesAndLoadTestRuns(t *testing.T) {
 }
 
 func TestOnlyTheAgentsFinalizerIsTakenOffALoadTestRunThatMayBeUndecodable(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.namespace()
 	const other = "example.com/other"
 	both, foreign := f.loadTestRun("both", v1alpha1.LoadTestRunFinalizer, other), f.loadTestRun("foreign", other)
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"stopped":"a while"}}`))
 	f.Expect(environment.Loosely(t.Context(), func(ctx context.Context) error {
-		return f.client.Patch(ctx, both.DeepCopy(), patch)
+		return f.Client.Patch(ctx, both.DeepCopy(), patch)
 	}, "loadtestruns.hollowfleet.io")).To(Succeed())
 	f.deleteNamespace(both, foreign)
 	f.Expect(f.succeeds("cluster remove-finalizers NAME --yes --wait=false")).To(Equal("loadtestrun.hollowfleet.io/both finalizer removed\n"))
 	for _, run := range []*metav1.PartialObjectMetadata{both, foreign} {
-		f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(run), run)).To(Succeed())
+		f.ExpectExists(run)
 		f.Expect(run.Finalizers).To(ConsistOf(other))
-		f.Expect(f.client.Patch(t.Context(), run, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		f.Expect(f.Client.Patch(t.Context(), run, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 	}
 }
 
 // Edge case: Typos were not corrected. Also: TestRevisionsAreCompleted.
 func TestNearNamesAreSuggested(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	near := f.name[:len(f.name)-1]
 	f.fails(3, "did you mean "+f.name+"?", "cluster deny "+near)
@@ -216,7 +216,7 @@ func TestNearNamesAreSuggested(t *testing.T) {
 }
 
 func TestRevisionsAreCompleted(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.deployment(2)
 	f.revisions("v1.35.2", "v1.36.2")
 	f.Expect(f.completes("rollout undo machinedeployment workers -n "+f.name, "--to-revision=")).To(ConsistOf("1\tv1.35.2", "2\tv1.36.2"))

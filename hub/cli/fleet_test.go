@@ -25,7 +25,7 @@ import (
 
 // Claim: `fleet tree` leads down to the Nodes. Broken: the Nodes are left out.
 func TestAFleetIsListedAndShown(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	f.Expect(f.succeeds("fleet list")).To(MatchRegexp(f.name + ` +True +2/2 +2 +2 +0 +0 +v1.36.2`))
 	f.Expect(f.succeeds("fleet list -o name")).To(ContainSubstring("machinefleet.hollowfleet.io/" + f.name))
@@ -54,7 +54,7 @@ func TestAFleetIsListedAndShown(t *testing.T) {
 
 // Claim: A refused upgrade exits 4 and writes nothing. Broken: the refusal is left out.
 func TestAnUpgradeOfAFleet(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	f.fails(2, "--kubelet is required", "upgrade fleet/NAME")
 	f.fails(2, `"1.37" is not a version`, "upgrade fleet/NAME --kubelet 1.37")
@@ -80,15 +80,15 @@ func TestAnUpgradeOfAFleet(t *testing.T) {
 
 // Each problem of a cluster has a row.
 func TestADryRunShowsAllProblemsOfACluster(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	cluster := &v1alpha1.Cluster{}
-	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(f.clusters[1]), cluster)).To(Succeed())
+	f.Expect(f.Client.Get(t.Context(), client.ObjectKeyFromObject(f.clusters[1]), cluster)).To(Succeed())
 	cluster.Status.PodQuota = &v1alpha1.PodQuota{Namespace: "hollowfleet", Name: "small"}
 	meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ClusterDisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInsufficientPods, Message: "PodDisruptionBudget shop/web allows no disruption for now",
 	})
-	f.Expect(f.client.Status().Update(t.Context(), cluster)).To(Succeed())
+	f.ExpectStatusApplied(cluster)
 	planned := f.succeeds("upgrade fleet/NAME --kubelet v1.37.1 --dry-run")
 	f.Expect(planned).To(MatchRegexp(cluster.Name + ` +v1.36.2 +v1.37.1 +v1.37.1 +blocked +PodDisruptionBudget shop/web allows no disruption for now: [^\n]*\n +ResourceQuota hollowfleet/small leaves room for 0 more`))
 	f.Expect(planned).To(MatchRegexp(`1 +canary .* at once`))
@@ -100,12 +100,12 @@ func TestADryRunShowsAllProblemsOfACluster(t *testing.T) {
 }
 
 func TestAFleetSaysWhichHealthConditionIsMissing(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	fleet := &v1alpha1.MachineFleet{}
-	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
+	f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
 	fleet.Spec.HealthConditions = []v1alpha1.MachineFleetHealthCondition{{Type: "example.com/FrontendAvailable"}}
-	f.Expect(f.client.Update(t.Context(), fleet)).To(Succeed())
+	f.ExpectApplied(fleet)
 	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")
 	f.reconcile()
 	f.report(f.clusters[0], false)
@@ -117,7 +117,7 @@ func TestAFleetSaysWhichHealthConditionIsMissing(t *testing.T) {
 // Who ends the watching is told that the upgrade continues. In a terminal there is a bar for each cluster and one for all.
 // Claim: Ctrl-C ends the watching, not the upgrade. Broken: nothing is said; the bar of a cluster that was just started is full.
 func TestAnUpgradeIsFollowedToItsEnd(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	result := make(chan run, 1)
 	watching, interrupt := context.WithCancel(t.Context())
@@ -152,7 +152,7 @@ func TestAnUpgradeIsFollowedToItsEnd(t *testing.T) {
 
 // Who interrupts a command before the hub has answered is told how to see what happened to the change.
 func TestAnInterruptedChangeIsNotKnown(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	server, err := url.Parse(environment.Config.Host)
 	f.Expect(err).NotTo(HaveOccurred())
@@ -181,7 +181,7 @@ func TestAnInterruptedChangeIsNotKnown(t *testing.T) {
 
 // Claim: A failed fleet rollout ends following with 5. Broken: that reason is not read.
 func TestAFailedCanaryEndsTheWaiting(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")
 	f.reconcile()
@@ -195,17 +195,17 @@ func TestAFailedCanaryEndsTheWaiting(t *testing.T) {
 
 // An override that sets the kubelet keeps doing so.
 func TestADryRunShowsTheKubeletOfEachCluster(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	fleet := &v1alpha1.MachineFleet{}
-	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
+	f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
 	fleet.Spec.Overrides = []v1alpha1.MachineFleetOverride{{
 		Name: "late", ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{"group": "canary"}},
 		Template: &runtime.RawExtension{Raw: []byte(`{"spec": {"template": {"spec": {"versions": {"kubelet": "v1.36.3"}}}}}`)},
 	}, {
 		Name: "unmatched", ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{"group": "nowhere"}}, Replicas: new(int32(1)),
 	}}
-	f.Expect(f.client.Update(t.Context(), fleet)).To(Succeed())
+	f.ExpectApplied(fleet)
 	r := f.hollow("upgrade fleet/NAME --kubelet v1.37.1 --dry-run")
 	f.Expect(r.code).To(Equal(0), r.errOut)
 	f.Expect(r.out).To(And(
@@ -217,7 +217,7 @@ func TestADryRunShowsTheKubeletOfEachCluster(t *testing.T) {
 }
 
 func TestAFleetIsPausedAndResumed(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	f.Expect(f.succeeds("rollout pause fleet/NAME")).To(ContainSubstring("machinefleet.hollowfleet.io/" + f.name + " paused"))
 	f.Expect(f.succeeds("rollout pause machinefleet NAME")).To(ContainSubstring("is paused already"))
@@ -231,7 +231,7 @@ func TestAFleetIsPausedAndResumed(t *testing.T) {
 }
 
 func TestAFleetIsFrozenAndUnfrozen(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	f.Expect(f.succeeds("freeze fleet NAME --reason audit --wait=false")).To(ContainSubstring("frozen by admin"))
 	r := f.hollow("upgrade fleet/NAME --kubelet v1.37.1")
@@ -240,28 +240,28 @@ func TestAFleetIsFrozenAndUnfrozen(t *testing.T) {
 	f.reconcile()
 	f.Expect(f.hollow("fleet list").out).To(ContainSubstring("(ManualFreeze)"))
 	d := &v1alpha1.MachineDeployment{}
-	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Namespace: f.clusters[0].Name, Name: f.name}, d)).To(Succeed())
+	f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Namespace: f.clusters[0].Name, Name: f.name}, d)).To(Succeed())
 	f.Expect(d.Spec.Template.Spec.Versions.Kubelet).To(Equal("v1.36.2"))
 	f.fails(4, "is already frozen, by admin (audit)", "freeze machinefleet/NAME")
 	f.Expect(f.succeeds("unfreeze fleet/NAME --wait=false")).To(ContainSubstring("unfrozen"))
 	f.reconcile()
-	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(d), d)).To(Succeed())
+	f.ExpectExists(d)
 	f.Expect(d.Spec.Template.Spec.Versions.Kubelet).To(Equal("v1.37.1"))
 }
 
 func TestAGroupIsApproved(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	fleet := &v1alpha1.MachineFleet{}
 	read := func() *v1alpha1.MachineFleet {
-		f.Expect(f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
+		f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
 		return fleet
 	}
 	f.fails(4, "needs no approval", "rollout approve machinefleet NAME --group canary")
 	f.fails(3, `no group "other"`, "rollout approve machinefleet NAME --group other")
 	f.fails(2, "unknown kind", "rollout approve machinedeployment workers -n NAME")
 	read().Spec.Groups[0].Approval = v1alpha1.GroupApprovalRequired
-	f.Expect(f.client.Update(t.Context(), fleet)).To(Succeed())
+	f.ExpectApplied(fleet)
 	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")
 	f.reconcile()
 	f.Expect(f.succeeds("rollout status fleet/NAME --watch=false")).To(ContainSubstring("approv"))
@@ -295,21 +295,21 @@ func TestAGroupIsApproved(t *testing.T) {
 }
 
 func TestADryRunShowsWhenAWindowOpens(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	fleet := &v1alpha1.MachineFleet{}
-	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
+	f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
 	opens := time.Now().UTC().Add(12 * time.Hour)
 	fleet.Spec.MaintenanceWindows = []v1alpha1.MaintenanceWindow{{
 		Name: "night", Schedule: fmt.Sprintf("30 %d * * *", opens.Hour()), Duration: metav1.Duration{Duration: time.Hour},
 	}}
-	f.Expect(f.client.Update(t.Context(), fleet)).To(Succeed())
+	f.ExpectApplied(fleet)
 	f.Expect(f.succeeds("upgrade fleet/NAME --kubelet v1.37.1 --dry-run")).To(MatchRegexp(fmt.Sprintf(`1 +canary .* from [-0-9]+T%02d:30:00Z`, opens.Hour())))
 }
 
 // Claim: `rollout undo` never goes forward. Broken: what was gone back from counts as earlier; only the last one is remembered; each that was passed counts as gone back from; an aborted revision counts as earlier. Also: TestUndoAfterUndoGoesFurtherBack, TestUndoGoesPastARevisionThatWasAborted.
 func TestAFleetGoesBackToAnEarlierTemplate(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.fails(3, "has no earlier revision", "rollout undo fleet/NAME")
 	f.settle()
 	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")

@@ -18,12 +18,11 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/cli/follow"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
 // view follows a namespace, as the whole, and the ConfigMaps of its name, as the parts. Their label "state" is what is shown of them.
 type view struct {
-	*fixture
+	*env
 	out, errOut bytes.Buffer
 	mu          sync.Mutex
 	seen        []string
@@ -31,7 +30,7 @@ type view struct {
 
 func (v *view) follow(c client.WithWatch, known *corev1.Namespace) error {
 	hub := &cmdutil.Hub{IOStreams: genericiooptions.IOStreams{Out: &v.out, ErrOut: &v.errOut}}
-	ctx, cancel := context.WithTimeout(v.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(v.T.Context(), patience)
 	defer cancel()
 	return follow.InBars(ctx, hub, c, follow.Whole[*corev1.Namespace]{
 		List: &corev1.NamespaceList{}, Known: known,
@@ -61,24 +60,24 @@ func (v *view) states() []string {
 }
 
 func (v *view) label(object client.Object, state string) {
-	v.t.Helper()
+	v.T.Helper()
 	object.SetLabels(map[string]string{"state": state})
-	v.Expect(v.client.Update(v.t.Context(), object)).To(Succeed())
+	v.ExpectApplied(object)
 }
 
 // A view shows each state of the whole and of its parts, and ends with the whole: by its state, by an error, and when it is deleted.
 func TestALiveViewEndsWithWhatItFollows(t *testing.T) {
-	v := &view{fixture: newFixture(t)}
+	v := &view{env: newEnv(t)}
 	whole := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v.name, Labels: map[string]string{"state": "started"}}}
-	hubtest.Create(t, v.client, whole)
+	v.ExpectApplied(whole)
 	part := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: v.name, Namespace: v.name, Labels: map[string]string{"state": "one"}}}
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: v.name, Namespace: "default", Labels: map[string]string{"foreign": "x"}}}
 	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: v.name + "-other", Namespace: v.name}}
 	for _, one := range []client.Object{part, foreign, other} {
-		hubtest.Create(t, v.client, one)
+		v.ExpectApplied(one)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- v.follow(v.client, whole.DeepCopy()) }()
+	go func() { ended <- v.follow(v.Client, whole.DeepCopy()) }()
 	v.Eventually(v.states, patience).Should(ContainElement("started"))
 	v.label(part, "both")
 	v.label(whole, "running")
@@ -89,21 +88,21 @@ func TestALiveViewEndsWithWhatItFollows(t *testing.T) {
 	v.Expect(v.errOut.String()).To(BeEmpty())
 
 	v.label(whole, "failed")
-	v.Expect(v.follow(v.client, whole.DeepCopy())).To(MatchError("it failed"))
+	v.Expect(v.follow(v.Client, whole.DeepCopy())).To(MatchError("it failed"))
 	v.Expect(v.out.String()).To(ContainSubstring(v.name + ": both\n"))
 
-	v.Expect(v.client.Delete(t.Context(), whole)).To(Succeed())
-	v.Expect(cmdutil.Code(v.follow(v.client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v.name + "-gone"}}))).To(Equal(cmdutil.Missing))
+	v.ExpectDeleted(whole)
+	v.Expect(cmdutil.Code(v.follow(v.Client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v.name + "-gone"}}))).To(Equal(cmdutil.Missing))
 }
 
 // A watch may start with states older than the one that the command has read or written: they are not shown.
 func TestALiveViewShowsNoOldStates(t *testing.T) {
-	v := &view{fixture: newFixture(t)}
+	v := &view{env: newEnv(t)}
 	whole := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v.name, Labels: map[string]string{"state": "done"}}}
-	hubtest.Create(t, v.client, whole)
+	v.ExpectApplied(whole)
 	old := whole.DeepCopy()
 	v.label(whole, "started")
-	base, err := client.NewWithWatch(environment.Config, client.Options{Scheme: v.client.Scheme()})
+	base, err := client.NewWithWatch(environment.Config, client.Options{Scheme: v.Client.Scheme()})
 	v.Expect(err).NotTo(HaveOccurred())
 	late := interceptor.NewClient(base, interceptor.Funcs{Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 		inner, err := c.Watch(ctx, list, options...)

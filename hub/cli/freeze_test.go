@@ -6,16 +6,15 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 func TestFreezeWritesWhoAndWhyAndWaits(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	f.stops(5, "has not confirmed", "freeze cluster NAME --timeout 100ms --reason", "storage maintenance")
 	f.Expect(f.cluster().Annotations).To(HaveKeyWithValue(v1alpha1.FreezeAnnotation, "storage maintenance"))
@@ -32,24 +31,24 @@ func TestFreezeWritesWhoAndWhyAndWaits(t *testing.T) {
 }
 
 // order is how the hub tells that the admin has frozen the cluster.
-func (f *fixture) order(reason string) string {
+func (f *env) order(reason string) string {
 	return freeze.OfAnnotation("Cluster", &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: f.name, Annotations: map[string]string{
 		v1alpha1.FreezeAnnotation: reason, v1alpha1.FreezeUserAnnotation: "admin",
 	}}}).Message
 }
 
 // tell is what the hub does when the cluster is frozen.
-func (f *fixture) tell(reason, message string) {
-	f.t.Helper()
+func (f *env) tell(reason, message string) {
+	f.T.Helper()
 	cluster := f.cluster()
 	cluster.Status.Conditions = []metav1.Condition{{
 		Type: v1alpha1.FrozenCondition, Status: metav1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: metav1.Now(),
 	}}
-	f.Expect(f.client.Status().Update(f.t.Context(), cluster)).To(Succeed())
+	f.ExpectStatusApplied(cluster)
 }
 
 func TestUnfreezeWaitsAndTellsWhatStillFreezes(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	f.Expect(f.succeeds("unfreeze cluster NAME")).To(ContainSubstring("was not frozen by hand"))
 	f.succeeds("freeze cluster NAME --wait=false")
@@ -72,7 +71,7 @@ func TestUnfreezeWaitsAndTellsWhatStillFreezes(t *testing.T) {
 // The agent compares its caches after every freeze, so nearly every unfreeze sees that.
 // Edge case: `unfreeze` said that it stays frozen.
 func TestUnfreezeSaysThatTheRestTakesSeconds(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	f.succeeds("freeze cluster NAME --wait=false")
 	f.report(v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonRelisting)
@@ -82,7 +81,7 @@ func TestUnfreezeSaysThatTheRestTakesSeconds(t *testing.T) {
 }
 
 func TestFreezePrintsTheObjectAndTellsMoreWhenWide(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	f.tell(v1alpha1.ReasonManualFreeze, f.order("looking"))
 	f.Expect(f.succeeds("freeze cluster NAME -o wide --reason", "looking")).To(MatchRegexp(`^\S+ frozen by admin
@@ -104,20 +103,20 @@ func TestFreezePrintsTheObjectAndTellsMoreWhenWide(t *testing.T) {
 }
 
 func TestADeploymentUnderAFrozenClusterStaysFrozen(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	f.deployment(1)
 	f.succeeds("freeze cluster NAME --wait=false")
 	f.succeeds("freeze machinedeployment workers --wait=false -n NAME")
 	deployment := f.workers()
-	hubtest.SetCondition(t, f.client, deployment, &deployment.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonManualFreeze)
+	f.ExpectConditionApplied(deployment, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonManualFreeze)
 	r := f.hollow("unfreeze machinedeployment workers -n NAME")
 	f.Expect(r.code).To(Equal(0), r.errOut)
 	f.Expect(r.errOut).To(ContainSubstring("stays frozen (ManualFreeze)"))
 }
 
 func TestASetUnderAFrozenDeploymentStaysFrozen(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	deployment := f.deployment(1)
 	set := &v1alpha1.MachineSet{
@@ -126,12 +125,12 @@ func TestASetUnderAFrozenDeploymentStaysFrozen(t *testing.T) {
 		}},
 		Spec: v1alpha1.MachineSetSpec{ClusterName: f.name, Selector: deployment.Spec.Selector, Template: deployment.Spec.Template},
 	}
-	hubtest.Create(t, f.client, set)
+	f.ExpectApplied(set)
 	f.succeeds("freeze machineset workers-1 --wait=false -n NAME --reason", "looking into it")
-	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(set), set)).To(Succeed())
+	f.ExpectExists(set)
 	f.Expect(set.Annotations).To(HaveKeyWithValue(v1alpha1.FreezeAnnotation, "looking into it"))
 	f.Expect(set.Annotations).To(HaveKeyWithValue(v1alpha1.FreezeUserAnnotation, "admin"))
-	hubtest.SetCondition(t, f.client, set, &set.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonManualFreeze)
+	f.ExpectConditionApplied(set, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonManualFreeze)
 	f.stops(5, "has not confirmed", "unfreeze ms workers-1 --timeout 100ms -n NAME")
 
 	f.succeeds("freeze ms/workers-1 --wait=false -n NAME")
@@ -142,7 +141,7 @@ func TestASetUnderAFrozenDeploymentStaysFrozen(t *testing.T) {
 }
 
 func TestWhatCannotBeFrozen(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.fails(3, "does not exist", "freeze cluster NAME")
 	f.fails(3, "does not exist in namespace "+f.name, "unfreeze machinedeployment workers -n NAME")
 	f.fails(2, "want cluster or machinefleet or machinedeployment or machineset", "freeze node n1")
@@ -150,24 +149,24 @@ func TestWhatCannotBeFrozen(t *testing.T) {
 }
 
 // deployment makes a MachineDeployment "workers" in the cluster's namespace.
-func (f *fixture) deployment(replicas int32) *v1alpha1.MachineDeployment {
-	f.t.Helper()
+func (f *env) deployment(replicas int32) *v1alpha1.MachineDeployment {
+	f.T.Helper()
 	f.namespace()
 	labels := map[string]string{"pool": "workers"}
 	deployment := &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: "workers"},
 		Spec: v1alpha1.MachineDeploymentSpec{
 			ClusterName: f.name, Replicas: ptr.To(replicas), Selector: v1alpha1.MachineSelector{MatchLabels: labels},
-			Template: hubtest.Template(labels),
+			Template: testenv.Template(labels),
 		},
 	}
-	hubtest.Create(f.t, f.client, deployment)
+	f.ExpectApplied(deployment)
 	return deployment
 }
 
 // Claim: freeze and unfreeze name each kind that they take. Broken: a kind left out of usage or help. Also: TestFreezeWritesWhoAndWhyAndWaits.
 func TestFreezeNamesEveryKindThatItTakes(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	cluster := f.clusters[0].Name
 	for _, command := range []string{"freeze", "unfreeze"} {

@@ -13,41 +13,39 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // withoutKinds removes kinds until restoreKinds brings them back.
-func (f *fixture) withoutKinds(plurals ...string) {
-	f.t.Helper()
+func (f *env) withoutKinds(plurals ...string) {
+	f.T.Helper()
 	kinds := testenv.Kinds{}
 	for _, plural := range plurals {
 		kinds.Names = append(kinds.Names, plural+"."+v1alpha1.GroupVersion.Group)
 	}
-	f.Expect(kinds.Uninstall(f.t.Context(), f.client)).To(Succeed())
+	f.Expect(kinds.Uninstall(f.T.Context(), f.Client)).To(Succeed())
 }
 
 // restoreKinds empties the hub, and has all kinds brought back at the end of the test. The tests of the package share the API server, so
 // that nothing else may run meanwhile: Setenv fails in a test that is parallel, and go test runs parallel ones when this one is over.
-func (f *fixture) restoreKinds() {
-	f.t.Helper()
-	f.t.Setenv("HOLLOWFLEET_KINDS", "removed")
+func (f *env) restoreKinds() {
+	f.T.Helper()
+	f.T.Setenv("HOLLOWFLEET_KINDS", "removed")
 	f.emptyHub()
-	f.t.Cleanup(func() {
+	f.T.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), testenv.StartTimeout)
 		defer cancel()
 		// Objects that hold a kind hold it for the tests that follow.
 		_, err := f.emptyKinds(ctx)
 		if err = errors.Join(err, awaitWholeKinds(ctx)); err != nil {
-			f.t.Error(err)
+			f.T.Error(err)
 		}
 		if err := config.InstallCRDs(ctx, environment.Client, config.CRDs, "crd"); err != nil {
-			f.t.Error(err)
+			f.T.Error(err)
 		}
 	})
 }
@@ -64,7 +62,7 @@ func awaitWholeKinds(ctx context.Context) error {
 // Claim: A half-removed hub is named with remedy, and can be cleared. Broken: the client's limit of requests; a kind that is missing is "no hub". Also: TestAHalfRemovedHubIsNamedAndItsFinalizersAreRemoved, TestCommandsOfAUserWithoutRights.
 // Edge case: One missing CRD broke every command.
 func TestCommandsBearKindsThatAreMissing(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.renewHub(time.Now())
 	f.restoreKinds()
 	f.newCluster()
@@ -101,14 +99,14 @@ func TestCommandsBearKindsThatAreMissing(t *testing.T) {
 // Edge case: A half-removed hub had no way out.
 // Edge case: A rate limit made the wrong exit code.
 func TestAHalfRemovedHubIsNamedAndItsFinalizersAreRemoved(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.renewHub(time.Now().Add(-time.Hour))
 	f.restoreKinds()
 	f.deployment(1)
 	f.machine("held")
 	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: f.name, Finalizers: []string{v1alpha1.ClusterFinalizer}}}
-	f.Expect(f.client.Create(t.Context(), cluster)).To(Succeed())
-	f.Expect(f.client.Delete(t.Context(), cluster)).To(Succeed())
+	f.ExpectApplied(cluster)
+	f.ExpectDeleted(cluster)
 	f.fails(4, "the hub hub-1 has not renewed its Lease", "cluster remove-finalizers NAME --yes")
 	f.fails(4, "kubectl get crd -o name", "cluster remove-finalizers NAME --yes")
 
@@ -116,7 +114,7 @@ func TestAHalfRemovedHubIsNamedAndItsFinalizersAreRemoved(t *testing.T) {
 		definition := &unstructured.Unstructured{}
 		definition.SetName(name + "." + v1alpha1.GroupVersion.Group)
 		definition.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-		f.Expect(f.client.Delete(t.Context(), definition)).To(Succeed())
+		f.ExpectDeleted(definition)
 	}
 	r := f.hollow("status")
 	f.Expect(r.code).To(Equal(1))
@@ -127,7 +125,7 @@ func TestAHalfRemovedHubIsNamedAndItsFinalizersAreRemoved(t *testing.T) {
 
 	f.renewHub(time.Now())
 	f.stops(5, "still being deleted with their kinds", "cluster remove-finalizers NAME --yes --timeout 2s") // A hub that works removes its own.
-	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+	f.ExpectExists(cluster)
 
 	f.renewHub(time.Now().Add(-time.Hour))
 	r = f.hollow("cluster remove-finalizers NAME --yes --timeout 60s")
@@ -139,15 +137,15 @@ func TestAHalfRemovedHubIsNamedAndItsFinalizersAreRemoved(t *testing.T) {
 }
 
 // all is the exit code of a command and everything that it prints.
-func (f *fixture) all(args string) string {
+func (f *env) all(args string) string {
 	r := f.hollow(args)
 	return fmt.Sprintf("%d:\n%s%s", r.code, r.out, r.errOut)
 }
 
 // Without any right each command is refused and says which right is missing, and none says that all is well.
 func TestCommandsOfAUserWithoutRights(t *testing.T) {
-	f := newFixture(t)
-	other := hubtest.Cluster(t, f.client).Name
+	f := newEnv(t)
+	other := f.AcceptedCluster().Name
 	f.deployment(1)
 	user := f.name + "-user"
 	for _, args := range []string{
@@ -163,10 +161,10 @@ func TestCommandsOfAUserWithoutRights(t *testing.T) {
 		f.Expect(r.errOut).To(Or(ContainSubstring("Ask an administrator of the hub for this right"), ContainSubstring("you may not")), args)
 	}
 	// With the right to look at Clusters alone the rest is named.
-	hubtest.Create(t, f.client, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
+	f.ExpectApplied(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"clusters"}, Verbs: []string{"get", "list"}},
 	}})
-	hubtest.Create(t, f.client, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
+	f.ExpectApplied(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}})
 	f.Eventually(func() int { return f.as(user, "cluster list").code }).WithTimeout(patience).Should(Equal(0))

@@ -8,7 +8,7 @@ import (
 
 // What failed, why, and what rolled it back can be read after the rollout is over.
 func TestHistoryShowsWhatBecameOfARollout(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")
 	f.reconcile()

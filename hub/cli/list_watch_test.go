@@ -11,7 +11,6 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
 // screenText is an output that is read while it is written.
@@ -34,12 +33,12 @@ func (s *screenText) String() string {
 
 // A list that is watched shows what is chosen, and each row again when it changes.
 func TestListsAreChosenAndWatched(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	for name, labels := range map[string]map[string]string{f.name + "-a": {"list": f.name}, f.name + "-b": nil} {
 		one := &v1alpha1.NodeDisruption{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 		one.Spec.ClusterSelector, one.Spec.Faults = &metav1.LabelSelector{}, []disrupt.Fault{{Type: disrupt.NotReady}}
 		one.Spec.Timing.Duration.Duration = 60e9
-		hubtest.Create(t, f.client, one)
+		f.ExpectApplied(one)
 	}
 	f.Expect(f.succeeds("disrupt list -l list=NAME")).To(And(ContainSubstring(f.name+"-a"), Not(ContainSubstring(f.name+"-b"))))
 	f.fails(2, "--selector", "disrupt list -l =x=")
@@ -53,10 +52,10 @@ func TestListsAreChosenAndWatched(t *testing.T) {
 	late := &v1alpha1.NodeDisruption{ObjectMeta: metav1.ObjectMeta{Name: f.name + "-c", Labels: map[string]string{"list": f.name}}}
 	late.Spec.ClusterSelector, late.Spec.Faults = &metav1.LabelSelector{}, []disrupt.Fault{{Type: disrupt.NotReady}}
 	late.Spec.Timing.Duration.Duration = 60e9
-	hubtest.Create(t, f.client, late)
+	f.ExpectApplied(late)
 	f.Eventually(shown.String).WithTimeout(patience).Should(MatchRegexp(`(?m)^` + f.name + `-c +Pending `))
 	late.Status.Phase = v1alpha1.NodeDisruptionRunning
-	f.Expect(f.client.Status().Update(t.Context(), late)).To(Succeed())
+	f.ExpectStatusApplied(late)
 	f.Eventually(shown.String).WithTimeout(patience).Should(MatchRegexp(`(?m)^` + f.name + `-c +Running `))
 	cancel()
 	f.Expect((<-ended).code).To(Equal(130))

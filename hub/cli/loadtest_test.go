@@ -15,21 +15,20 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
-func (f *fixture) loadTest() *v1alpha1.LoadTest {
-	f.t.Helper()
+func (f *env) loadTest() *v1alpha1.LoadTest {
+	f.T.Helper()
 	test := &v1alpha1.LoadTest{}
-	f.Expect(f.client.Get(context.WithoutCancel(f.t.Context()), client.ObjectKey{Name: f.name}, test)).To(Succeed())
+	f.Expect(f.Client.Get(context.WithoutCancel(f.T.Context()), client.ObjectKey{Name: f.name}, test)).To(Succeed())
 	return test
 }
 
-// hubTests writes the statuses of the load test of the fixture's name, one after the other, as the hub would.
-func (f *fixture) hubTests(statuses ...v1alpha1.LoadTestStatus) {
+// hubTests writes the statuses of the load test of the env's name, one after the other, as the hub would.
+func (f *env) hubTests(statuses ...v1alpha1.LoadTestStatus) {
 	go func() {
-		ctx := f.t.Context()
+		ctx := f.T.Context()
 		tick := time.NewTicker(glance)
 		defer tick.Stop()
 		for len(statuses) > 0 {
@@ -39,11 +38,11 @@ func (f *fixture) hubTests(statuses ...v1alpha1.LoadTestStatus) {
 			case <-tick.C:
 			}
 			test := &v1alpha1.LoadTest{}
-			if f.client.Get(ctx, client.ObjectKey{Name: f.name}, test) != nil {
+			if f.Client.Get(ctx, client.ObjectKey{Name: f.name}, test) != nil {
 				continue
 			}
 			test.Status = statuses[0]
-			if f.client.Status().Update(ctx, test) == nil {
+			if f.Client.Status().Update(ctx, test) == nil {
 				statuses = statuses[1:]
 			}
 		}
@@ -64,7 +63,7 @@ func passed() v1alpha1.LoadTestStatus {
 }
 
 func TestALoadTestIsMadeOfFlagsFollowedListedAndStopped(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	file := filepath.Join(t.TempDir(), "d.yaml")
 	f.Expect(os.WriteFile(file, []byte("apiVersion: hollowfleet.io/v1alpha1\nkind: NodeDisruption\nmetadata: {name: x}\nspec: {clusterSelector: {}, faults: [{type: Kill}], timing: {duration: 1m}}\n"), 0o600)).To(Succeed())
 	f.Expect(f.succeeds("loadtest run node-churn --name NAME --no-wait --clusters stage=test --pods 200 --namespaces 2 --qps 20 --duration 1m --disrupt-file "+file,
@@ -91,7 +90,7 @@ func TestALoadTestIsMadeOfFlagsFollowedListedAndStopped(t *testing.T) {
 }
 
 func TestALoadTestThatCannotBeMeantIsBadUsage(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	for args, says := range map[string]string{
 		"":                                   "give a preset, one of api-mix, density, node-churn, pod-startup, or -f",
 		"pods":                               `unknown preset "pods"`,
@@ -139,7 +138,7 @@ func TestFollowingALoadTestPrintsResultsAndHasAnExitCode(t *testing.T) {
 		"not at all": {never, 1, "Failed: no accepted", "was not carried out"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t)
+			f := newEnv(t)
 			f.hubTests(v1alpha1.LoadTestStatus{ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseRunning, Message: "2 of 2 runs are in progress"}, c.status)
 			r := f.hollow("loadtest run density --name NAME")
 			f.Expect(r.code).To(Equal(c.code), r.errOut)
@@ -150,7 +149,7 @@ func TestFollowingALoadTestPrintsResultsAndHasAnExitCode(t *testing.T) {
 			}
 		})
 	}
-	f := newFixture(t)
+	f := newEnv(t)
 	f.hubTests(passed())
 	r := f.hollow("loadtest run density --name NAME -o json")
 	f.Expect(r.code).To(BeZero())
@@ -159,32 +158,32 @@ func TestFollowingALoadTestPrintsResultsAndHasAnExitCode(t *testing.T) {
 }
 
 // loadRun makes a run of the test as the hub does, with a status as an agent writes it.
-func (f *fixture) loadRun(cluster string, status v1alpha1.LoadTestRunStatus) {
-	f.t.Helper()
+func (f *env) loadRun(cluster string, status v1alpha1.LoadTestRunStatus) {
+	f.T.Helper()
 	test := f.loadTest()
 	run := &v1alpha1.LoadTestRun{ObjectMeta: metav1.ObjectMeta{
 		Namespace: cluster, Name: test.Name, Labels: map[string]string{v1alpha1.LoadTestNameLabel: test.Name},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(test, v1alpha1.GroupVersion.WithKind("LoadTest"))},
 	}}
 	run.Spec.Steps = []v1alpha1.LoadStep{{Name: "wait", Phases: []v1alpha1.LoadPhase{{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: time.Second}}}}}
-	hubtest.Create(f.t, f.client, run)
+	f.ExpectApplied(run)
 	run.Status = status
-	f.Expect(f.client.Status().Update(f.t.Context(), run)).To(Succeed())
+	f.ExpectStatusApplied(run)
 }
 
-// whenMade returns when the load test of the fixture's name is there.
-func (f *fixture) whenMade() {
+// whenMade returns when the load test of the env's name is there.
+func (f *env) whenMade() {
 	for f.pause(glance) {
-		if f.client.Get(f.t.Context(), client.ObjectKey{Name: f.name}, &v1alpha1.LoadTest{}) == nil {
+		if f.Client.Get(f.T.Context(), client.ObjectKey{Name: f.name}, &v1alpha1.LoadTest{}) == nil {
 			return
 		}
 	}
 }
 
 // pause returns false when the test ends first.
-func (f *fixture) pause(d time.Duration) bool {
+func (f *env) pause(d time.Duration) bool {
 	select {
-	case <-f.t.Context().Done():
+	case <-f.T.Context().Done():
 		return false
 	case <-time.After(d):
 		return true
@@ -192,10 +191,10 @@ func (f *fixture) pause(d time.Duration) bool {
 }
 
 func TestInterruptingEndsTheFollowingAndNotTheTest(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.stops(5, "The load test continues. To see its progress: kubectl hollow loadtest list. To end it: kubectl hollow loadtest stop "+f.name, "loadtest run density --name NAME --timeout 1s")
 	f.Expect(f.loadTest().Spec.Stopped).To(BeFalse())
-	f = newFixture(t)
+	f = newEnv(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	go func() {
 		f.whenMade()
@@ -208,11 +207,11 @@ func TestInterruptingEndsTheFollowingAndNotTheTest(t *testing.T) {
 }
 
 func TestATestThatIsDeletedWhileItIsFollowedDoesNotContinue(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	deleted := make(chan error, 1)
 	go func() {
 		f.whenMade()
-		deleted <- f.client.Delete(t.Context(), f.loadTest())
+		deleted <- f.Client.Delete(t.Context(), f.loadTest())
 	}()
 	r := f.hollow("loadtest run density --name NAME")
 	f.Expect(<-deleted).To(Succeed())
@@ -225,11 +224,11 @@ func TestEachClusterHasALineOrABar(t *testing.T) {
 	evil := running
 	evil.Progress.Step = "\x1b[2Jcreate"
 	for _, bars := range []bool{false, true} {
-		f := newFixture(t)
+		f := newEnv(t)
 		go func() {
 			f.whenMade()
-			f.loadRun(hubtest.Cluster(t, f.client).Name, running)
-			f.loadRun(hubtest.Cluster(t, f.client).Name, evil)
+			f.loadRun(f.AcceptedCluster().Name, running)
+			f.loadRun(f.AcceptedCluster().Name, evil)
 			f.hubTests(v1alpha1.LoadTestStatus{ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseRunning, Clusters: 2, Message: "2 of 2 runs are in progress"})
 			f.pause(time.Second) // A terminal shows a state for a moment.
 			f.hubTests(passed())
@@ -248,13 +247,13 @@ func TestEachClusterHasALineOrABar(t *testing.T) {
 }
 
 func TestAReportIsWrittenAndCompared(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("loadtest run density --name NAME --no-wait")
 	measured := loadtest.Measurements{}
 	measured.Record(loadtest.Key{Measurement: v1alpha1.LoadPodReady}, 2*time.Second, 10)
 	histograms, _, err := measured.Encode()
 	f.Expect(err).NotTo(HaveOccurred())
-	cluster := hubtest.Cluster(t, f.client).Name
+	cluster := f.AcceptedCluster().Name
 	f.loadRun(cluster, v1alpha1.LoadTestRunStatus{Phase: v1alpha1.LoadTestRunPhaseRunning, Histograms: histograms, Environment: &v1alpha1.LoadEnvironment{
 		KubernetesVersion: "v1.37.1", Nodes: 4, Processors: 2, Processor: "Some CPU", Profiles: []v1alpha1.LoadNodeCount{{Value: "Fast", Nodes: 4}},
 	}})
@@ -293,7 +292,7 @@ func TestAReportIsWrittenAndCompared(t *testing.T) {
 }
 
 func TestAnImportThatLeavesSomethingOutFailsAndWritesTheRest(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		f.Expect(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)).To(Succeed())

@@ -13,7 +13,7 @@ import (
 )
 
 func TestVersionAndStatusAskTheHub(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.Expect(f.succeeds("version --client")).To(MatchRegexp(`^Client: \S+\n$`))
 	r := f.hollow("version")
 	f.Expect(r.code).To(Equal(0), r.errOut)
@@ -21,8 +21,8 @@ func TestVersionAndStatusAskTheHub(t *testing.T) {
 }
 
 // unpack reads a support bundle.
-func (f *fixture) unpack(path string) map[string]string {
-	f.t.Helper()
+func (f *env) unpack(path string) map[string]string {
+	f.T.Helper()
 	file, err := os.Open(path)
 	f.Expect(err).NotTo(HaveOccurred())
 	defer file.Close()
@@ -43,7 +43,7 @@ func (f *fixture) unpack(path string) map[string]string {
 
 // Edge case: A control character emptied bundles.
 func TestASupportBundleHasObjectsAndNoSecrets(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.succeeds("cluster join NAME")
 	f.deployment(1)
 	secret := string(f.tokens()[0].Data["token-secret"])

@@ -9,15 +9,15 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-func (f *fleetFixture) spec() *v1alpha1.MachineFleetSpec {
-	f.t.Helper()
+func (f *fleetEnv) spec() *v1alpha1.MachineFleetSpec {
+	f.T.Helper()
 	fleet := &v1alpha1.MachineFleet{}
-	f.Expect(f.client.Get(f.t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
+	f.Expect(f.Client.Get(f.T.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
 	return &fleet.Spec
 }
 
 func TestARolloutOfAFleetIsAborted(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.fails(4, "the hub has not observed its current template yet", "rollout abort fleet/NAME")
 	f.settle()
 	f.fails(4, "is complete: to go back, kubectl hollow rollout undo", "rollout abort fleet/NAME")
@@ -61,7 +61,7 @@ func TestARolloutOfAFleetIsAborted(t *testing.T) {
 }
 
 func TestARolloutOfAFleetIsRetried(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.fails(4, "the hub has not observed its current template yet", "rollout retry fleet/NAME")
 	f.settle()
 	f.fails(4, "no cluster has failed with revision", "rollout retry fleet/NAME")

@@ -10,19 +10,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
-func (f *fixture) workers() *v1alpha1.MachineDeployment {
-	f.t.Helper()
+func (f *env) workers() *v1alpha1.MachineDeployment {
+	f.T.Helper()
 	deployment := &v1alpha1.MachineDeployment{}
-	f.Expect(f.client.Get(f.t.Context(), client.ObjectKey{Namespace: f.name, Name: "workers"}, deployment)).To(Succeed())
+	f.Expect(f.Client.Get(f.T.Context(), client.ObjectKey{Namespace: f.name, Name: "workers"}, deployment)).To(Succeed())
 	return deployment
 }
 
 // revisions plays the hub: it makes a MachineSet for each of the kubelet versions, the last of which is current.
-func (f *fixture) revisions(versions ...string) {
-	f.t.Helper()
+func (f *env) revisions(versions ...string) {
+	f.T.Helper()
 	deployment := f.workers()
 	for i, version := range versions {
 		template := deployment.Spec.Template.DeepCopy()
@@ -30,7 +29,7 @@ func (f *fixture) revisions(versions ...string) {
 		deployment.Spec.Template = *template.DeepCopy()
 		hash := fmt.Sprintf("h%d", i+1)
 		template.Metadata.Labels[v1alpha1.MachineTemplateHashLabel] = hash
-		hubtest.Create(f.t, f.client, &v1alpha1.MachineSet{
+		f.ExpectApplied(&v1alpha1.MachineSet{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: f.name, Name: "workers-" + hash, Annotations: map[string]string{v1alpha1.RevisionAnnotation: fmt.Sprint(i + 1)},
 				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, v1alpha1.GroupVersion.WithKind("MachineDeployment"))},
@@ -39,11 +38,11 @@ func (f *fixture) revisions(versions ...string) {
 		})
 	}
 	deployment.Annotations = map[string]string{v1alpha1.RevisionAnnotation: fmt.Sprint(len(versions))}
-	f.Expect(f.client.Update(f.t.Context(), deployment)).To(Succeed())
+	f.ExpectApplied(deployment)
 }
 
 func TestUndoTakesTheTemplateOfARevision(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.deployment(2)
 	f.revisions("v1.34.1", "v1.35.2", "v1.36.2")
 	f.Expect(f.succeeds("rollout undo machinedeployment workers -n NAME")).To(ContainSubstring("rolled back to revision 2"))
@@ -59,32 +58,32 @@ func TestUndoTakesTheTemplateOfARevision(t *testing.T) {
 }
 
 func TestUndoOfATemplateWithoutARevision(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.deployment(2)
 	f.revisions("v1.35.2", "v1.36.2")
 	f.succeeds("rollout pause machinedeployment workers -n NAME")
 	deployment := f.workers()
 	deployment.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
-	f.Expect(f.client.Update(t.Context(), deployment)).To(Succeed())
+	f.ExpectApplied(deployment)
 	f.Expect(f.succeeds("rollout undo machinedeployment workers -n NAME")).To(ContainSubstring("rolled back to revision 2"))
 	f.Expect(f.workers().Spec.Template.Spec.Versions.Kubelet).To(Equal("v1.36.2"))
 }
 
 func TestUndoOfARevisionThatIsGone(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.deployment(2)
 	f.fails(4, "has no revision yet", "rollout undo machinedeployment workers -n NAME")
 	f.revisions("v1.35.2", "v1.36.2")
 	before := f.workers().ResourceVersion
 	f.fails(3, "has no revision 7 (any more); it has 1, 2", "rollout undo machinedeployment workers -n NAME --to-revision 7")
 	f.fails(2, "--to-revision", "rollout undo machinedeployment workers -n NAME --to-revision -1")
-	f.Expect(f.client.Delete(t.Context(), &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: "workers-h1"}})).To(Succeed())
+	f.ExpectDeleted(&v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: "workers-h1"}})
 	f.fails(3, "no revision before its current revision, 2; it has 2", "rollout undo machinedeployment workers -n NAME")
 	f.Expect(f.workers().ResourceVersion).To(Equal(before))
 }
 
 func TestUndoOfAPausedDeploymentSaysSo(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.deployment(2)
 	f.revisions("v1.35.2", "v1.36.2")
 	f.Expect(f.succeeds("rollout pause machinedeployment workers -n NAME")).To(ContainSubstring("workers paused"))
@@ -98,7 +97,7 @@ func TestUndoOfAPausedDeploymentSaysSo(t *testing.T) {
 }
 
 func TestRolloutsPrintTheDeploymentAndTellMoreWhenWide(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.deployment(2)
 	f.revisions("v1.35.2", "v1.36.2")
 	f.Expect(f.succeeds("rollout undo machinedeployment workers -n NAME -o wide")).To(MatchRegexp(`^\S+ rolled back to revision 1
@@ -125,7 +124,7 @@ $`))
 }
 
 func TestHistory(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.deployment(2)
 	f.revisions("v1.35.2", "v1.36.2")
 	f.Expect(f.succeeds("rollout history machinedeployment workers -n NAME")).To(MatchRegexp(
@@ -138,7 +137,7 @@ func TestHistory(t *testing.T) {
 }
 
 func TestStatusFollowsUntilTheEnd(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.deployment(2)
 	f.stops(5, "has not rolled out within 100ms: waiting for the hub", "rollout status machinedeployment workers -n NAME --timeout 100ms")
 	f.counts(1, 1)
@@ -154,12 +153,12 @@ func TestStatusFollowsUntilTheEnd(t *testing.T) {
 }
 
 func TestStatusOfADeploymentThatGoesAway(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.deployment(2)
 	done := make(chan run, 1)
 	go func() { done <- f.hollow("rollout status machinedeployment workers -n NAME") }()
 	f.Consistently(done, glance).ShouldNot(Receive())
-	f.Expect(f.client.Delete(t.Context(), f.workers())).To(Succeed())
+	f.ExpectDeleted(f.workers())
 	var r run
 	f.Eventually(done, patience).Should(Receive(&r))
 	f.Expect(r.code).To(Equal(3), r.errOut)
@@ -167,11 +166,11 @@ func TestStatusOfADeploymentThatGoesAway(t *testing.T) {
 }
 
 // counts plays the hub: it reports how many Machines are updated and available.
-func (f *fixture) counts(updated, available int32) {
-	f.t.Helper()
+func (f *env) counts(updated, available int32) {
+	f.T.Helper()
 	deployment := f.workers()
 	deployment.Status = v1alpha1.MachineDeploymentStatus{
 		ObservedGeneration: deployment.Generation, Replicas: 2, UpdatedReplicas: updated, ReadyReplicas: available, AvailableReplicas: available,
 	}
-	f.Expect(f.client.Status().Update(f.t.Context(), deployment)).To(Succeed())
+	f.ExpectStatusApplied(deployment)
 }

@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -15,25 +14,25 @@ import (
 // A rollout that a user has to repair ends at once, with what the object says.
 // Claim: `rollout status` ends with 4 once Stalled or paused. Broken: Stalled is looked at after all the rest. Also: TestAFleetIsPausedAndResumed; hub/cli/rollout TestProgress, TestProgressOfAFleet.
 func TestStatusEndsWhenTheObjectIsStalled(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.deployment(2)
 	f.counts(1, 1)
 	d := f.workers()
 	meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "MachineClassNotFound", Message: "no MachineClass smal",
 	})
-	f.Expect(f.client.Status().Update(t.Context(), d)).To(Succeed())
+	f.ExpectStatusApplied(d)
 	f.stops(5, "MachineClassNotFound: no MachineClass smal", "rollout status machinedeployment workers -n NAME --timeout 100ms")
 	meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.StalledCondition, Status: metav1.ConditionTrue, Reason: "MachineClassNotFound", Message: "create it, or use another class",
 	})
-	f.Expect(f.client.Status().Update(t.Context(), d)).To(Succeed())
+	f.ExpectStatusApplied(d)
 	f.stops(4, "MachineClassNotFound: create it, or use another class", "rollout status machinedeployment workers -n NAME --timeout 10s")
 }
 
 // Who waits for a rollout is told that nobody works on it.
 func TestARolloutThatWaitsForAStoppedHubSaysSo(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.deployment(2)
 	f.renewHub(time.Now().Add(-time.Hour))
 	r := f.hollow("rollout status machinedeployment workers -n NAME --timeout 1s")
@@ -46,16 +45,16 @@ func TestARolloutThatWaitsForAStoppedHubSaysSo(t *testing.T) {
 // An upgrade that can start in no cluster is not written, but with --force.
 // Claim: `upgrade` writes no version that can start nowhere. Broken: blocked clusters count as able to start; --force always, and never; a cluster counts as one that cannot be read. Also: TestAnUpgradeOfADeploymentThatItsClusterDoesNotSupportIsRefused.
 func TestAnUpgradeThatCanStartNowhereIsRefused(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	f.fails(4, "it cannot start in any of its 2 clusters", "upgrade fleet/NAME --kubelet v1.38.0")
 	f.stops(4, "--force", "upgrade fleet/NAME --kubelet v1.38.0 --dry-run=server")
 	f.Expect(f.kubelet()).To(Equal("v1.36.2"))
 
 	cluster := f.clusters[1]
-	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+	f.ExpectExists(cluster)
 	cluster.Status.KubernetesVersion = "v1.38.0"
-	f.Expect(f.client.Status().Update(t.Context(), cluster)).To(Succeed())
+	f.ExpectStatusApplied(cluster)
 	f.succeeds("upgrade fleet/NAME --kubelet v1.38.0 --dry-run")
 	f.fails(4, "it cannot start in any of its 2 clusters", "upgrade fleet/NAME --kubelet v1.39.0")
 	f.succeeds("upgrade fleet/NAME --kubelet v1.39.0 --force")
@@ -67,7 +66,7 @@ func TestAnUpgradeThatCanStartNowhereIsRefused(t *testing.T) {
 }
 
 func TestAnUpgradeOfADeploymentThatItsClusterDoesNotSupportIsRefused(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	cluster := f.clusters[0].Name
 	f.fails(4, "upgrade the API server of cluster "+cluster, "upgrade machinedeployment/NAME --kubelet v1.99.0 --dry-run -n "+cluster)
@@ -77,17 +76,17 @@ func TestAnUpgradeOfADeploymentThatItsClusterDoesNotSupportIsRefused(t *testing.
 
 // A cluster that leaves in the middle of a rollout counts among those of the rollout.
 func TestNoMoreClustersAreUpdatedThanThereAre(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	fleet := f.fleet()
 	fleet.Status.Clusters.Selected = 1
-	f.Expect(f.client.Status().Update(t.Context(), fleet)).To(Succeed())
+	f.ExpectStatusApplied(fleet)
 	f.Expect(f.succeeds("rollout status fleet/NAME --watch=false")).To(ContainSubstring("2 of 2 clusters updated"))
 }
 
-func (f *fleetFixture) fleet() *v1alpha1.MachineFleet {
-	f.t.Helper()
+func (f *fleetEnv) fleet() *v1alpha1.MachineFleet {
+	f.T.Helper()
 	fleet := &v1alpha1.MachineFleet{ObjectMeta: metav1.ObjectMeta{Name: f.name}}
-	f.Expect(f.client.Get(f.t.Context(), client.ObjectKeyFromObject(fleet), fleet)).To(Succeed())
+	f.ExpectExists(fleet)
 	return fleet
 }

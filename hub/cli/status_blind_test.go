@@ -24,7 +24,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli"
 	"github.com/hollowfleet/hollowfleet/hub/cli/health"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
 // silentServer takes connections and never answers, as a process that is stopped does. It returns a kubeconfig for it.
@@ -69,7 +68,7 @@ func TestStatusOfAnAPIServerThatDoesNotAnswerIsNotKnown(t *testing.T) {
 
 // One right that is missing is named, and what it would show does not count as healthy.
 func TestStatusWithoutTheRightToOneKind(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.renewHub(time.Now())
 	f.emptyHub()
 	var kinds []string
@@ -79,11 +78,11 @@ func TestStatusWithoutTheRightToOneKind(t *testing.T) {
 			kinds = append(kinds, resource.Resource)
 		}
 	}
-	hubtest.Create(t, f.client, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: f.name}, Rules: []rbacv1.PolicyRule{
+	f.ExpectApplied(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: f.name}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: kinds, Verbs: []string{"list"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"}},
 	}})
-	hubtest.Create(t, f.client, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: f.name},
+	f.ExpectApplied(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: f.name},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: f.name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: f.name}}})
 	f.Eventually(func() string { return f.as(f.name, "status").errOut }).WithTimeout(patience).Should(
@@ -95,7 +94,7 @@ func TestStatusWithoutTheRightToOneKind(t *testing.T) {
 
 // A hub without any object is said to be so.
 func TestStatusOfAnEmptyHubSaysThatNothingWasJudged(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.renewHub(time.Now())
 	f.emptyHub()
 	r := f.hollow("status")
@@ -105,24 +104,24 @@ func TestStatusOfAnEmptyHubSaysThatNothingWasJudged(t *testing.T) {
 }
 
 // emptyHub removes what other tests have left.
-func (f *fixture) emptyHub() {
-	f.t.Helper()
-	f.Eventually(func() (int, error) { return f.emptyKinds(f.t.Context()) }).WithTimeout(patience).Should(BeZero())
+func (f *env) emptyHub() {
+	f.T.Helper()
+	f.Eventually(func() (int, error) { return f.emptyKinds(f.T.Context()) }).WithTimeout(patience).Should(BeZero())
 }
 
 // emptyKinds deletes all objects of all kinds that there are, whatever holds them, and returns how many it has found.
-func (f *fixture) emptyKinds(ctx context.Context) (found int, err error) {
+func (f *env) emptyKinds(ctx context.Context) (found int, err error) {
 	for _, kind := range health.Kinds {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind.Kind + "List"))
-		if err := f.client.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		if err := f.Client.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 			return 0, err
 		}
 		for i := range list.Items {
 			left := &list.Items[i]
 			left.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind.Kind))
 			free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-			err := errors.Join(client.IgnoreNotFound(f.client.Patch(ctx, left, free)), client.IgnoreNotFound(environment.Remove(ctx, left)))
+			err := errors.Join(client.IgnoreNotFound(f.Client.Patch(ctx, left, free)), client.IgnoreNotFound(environment.Remove(ctx, left)))
 			if err != nil {
 				return 0, err
 			}

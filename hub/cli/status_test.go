@@ -18,7 +18,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // statusJSON is the documented shape, as a script reads it.
@@ -40,8 +40,8 @@ type statusJSON struct {
 // statusObject is one object that is not healthy.
 type statusObject struct{ Kind, Namespace, Name, State, Reason, Message, Next string }
 
-func (f *fixture) status(code int, more ...string) statusJSON {
-	f.t.Helper()
+func (f *env) status(code int, more ...string) statusJSON {
+	f.T.Helper()
 	r := f.hollow("status -o json", more...)
 	f.Expect(r.code).To(Equal(code), r.errOut)
 	var found statusJSON
@@ -55,30 +55,30 @@ func (f *fixture) status(code int, more ...string) statusJSON {
 }
 
 // renewHub renews the Lease as a hub does that was there at that time.
-func (f *fixture) renewHub(renewed time.Time) {
-	f.t.Helper()
+func (f *env) renewHub(renewed time.Time) {
+	f.T.Helper()
 	f.writeLease(renewed, 15)
 }
 
 // writeLease writes the Lease of a hub that renewed it at that time, for so many seconds.
-func (f *fixture) writeLease(renewed time.Time, seconds int32) {
-	f.t.Helper()
-	f.Expect(client.IgnoreAlreadyExists(f.client.Create(f.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubNamespace}}))).To(Succeed())
+func (f *env) writeLease(renewed time.Time, seconds int32) {
+	f.T.Helper()
+	f.Expect(client.IgnoreAlreadyExists(f.Client.Create(f.T.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubNamespace}}))).To(Succeed())
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.HubNamespace, Name: v1alpha1.HubLeaseName}}
-	f.Expect(client.IgnoreNotFound(f.client.Delete(f.t.Context(), lease.DeepCopy()))).To(Succeed())
+	f.Expect(client.IgnoreNotFound(f.Client.Delete(f.T.Context(), lease.DeepCopy()))).To(Succeed())
 	at := metav1.NewMicroTime(renewed)
 	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: new("hub-1"), RenewTime: &at, LeaseDurationSeconds: new(seconds)}
-	f.Expect(f.client.Create(f.t.Context(), lease)).To(Succeed())
+	f.ExpectApplied(lease)
 }
 
 func TestStatusNamesWhatIsNotHealthyOfEveryKind(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.renewHub(time.Now())
 	f.newCluster()
 	f.deployment(1)
-	hubtest.Create(t, f.client, &v1alpha1.Machine{
+	f.ExpectApplied(&v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: "lost"},
-		Spec:       v1alpha1.MachineSpec{ClusterName: f.name, MachineTemplateBody: hubtest.Template(nil).Spec},
+		Spec:       v1alpha1.MachineSpec{ClusterName: f.name, MachineTemplateBody: testenv.Template(nil).Spec},
 	})
 	r := f.hollow("status")
 	f.Expect(r.code).To(Equal(1), r.errOut)
@@ -102,10 +102,10 @@ func TestStatusNamesWhatIsNotHealthyOfEveryKind(t *testing.T) {
 }
 
 // newCluster makes a Cluster that is accepted and that no agent has reported for.
-func (f *fixture) newCluster() { hubtest.Cluster(f.t, f.client) }
+func (f *env) newCluster() { f.AcceptedCluster() }
 
 func TestStatusSaysThatAHubThatIsStoppedDoesNotWork(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.renewHub(time.Now().Add(-time.Minute))
 	out := f.stops(1, "the hub does not work", "status")
 	f.Expect(out).To(MatchRegexp(`(?m)^Hub: +the hub hub-1 has not renewed its Lease for 1m`))
@@ -113,13 +113,13 @@ func TestStatusSaysThatAHubThatIsStoppedDoesNotWork(t *testing.T) {
 }
 
 // as runs a command as another user, whom the hub's API server lets do nothing but what is granted.
-func (f *fixture) as(user, args string, more ...string) run {
-	f.t.Helper()
+func (f *env) as(user, args string, more ...string) run {
+	f.T.Helper()
 	return f.hollow(args, append(more, "--as", user)...)
 }
 
 func TestStatusOfAUserWithoutRightsIsNotHealthy(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	r := f.as(f.name, "status")
 	f.Expect(r.code).To(Equal(4), r.errOut)
 	f.Expect(r.errOut).To(And(ContainSubstring("is unknown"), ContainSubstring("the Lease of the hub"), ContainSubstring("LoadTestRun")))
@@ -129,21 +129,21 @@ func TestStatusOfAUserWithoutRightsIsNotHealthy(t *testing.T) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: f.name}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"machines"}, Verbs: []string{"list"}},
 	}}
-	hubtest.Create(t, f.client, role)
-	hubtest.Create(t, f.client, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: f.name},
+	f.ExpectApplied(role)
+	f.ExpectApplied(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: f.name},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: f.name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: f.name}}})
 	f.namespace()
-	hubtest.Create(t, f.client, &v1alpha1.Machine{
+	f.ExpectApplied(&v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: "new"},
-		Spec:       v1alpha1.MachineSpec{ClusterName: f.name, MachineTemplateBody: hubtest.Template(nil).Spec},
+		Spec:       v1alpha1.MachineSpec{ClusterName: f.name, MachineTemplateBody: testenv.Template(nil).Spec},
 	})
 	f.Eventually(func() int { return f.as(f.name, "status").code }).WithTimeout(patience).Should(Equal(1), "what it may see is a problem")
 	f.Expect(f.as(f.name, "status").errOut).To(And(MatchRegexp(`\d+ of \d+ Machine`), ContainSubstring("; not checked: ")))
 }
 
 func TestASupportBundleOfAUserWithoutRightsSaysWhatIsLeftOut(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
 	r := f.as(f.name, "support-bundle --output-file", path)
 	f.Expect(r.code).To(Equal(0), r.errOut)
@@ -154,7 +154,7 @@ func TestASupportBundleOfAUserWithoutRightsSaysWhatIsLeftOut(t *testing.T) {
 }
 
 func TestWithoutACommandTheHelpIsPrinted(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	var out, errOut bytes.Buffer
 	code := cli.Execute(t.Context(), nil, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
 	f.Expect(code).To(Equal(0), errOut.String())

@@ -11,11 +11,11 @@ import (
 
 // A fleet on its first rollout that waits for an approval has nothing that is unavailable: it waits, and status gives the command.
 func TestStatusOfAFirstRolloutThatWaitsForApproval(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	fleet := &v1alpha1.MachineFleet{}
-	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
+	f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
 	fleet.Spec.Groups[0].Approval = v1alpha1.GroupApprovalRequired
-	f.Expect(f.client.Update(t.Context(), fleet)).To(Succeed())
+	f.ExpectApplied(fleet)
 	f.reconcile()
 	of := func() statusObject {
 		for _, object := range f.status(1).Objects { // Other things of the test's API server are not healthy.
@@ -33,10 +33,10 @@ func TestStatusOfAFirstRolloutThatWaitsForApproval(t *testing.T) {
 }
 
 // label puts a cluster into another group.
-func (f *fleetFixture) label(name, group string) {
-	f.t.Helper()
+func (f *fleetEnv) label(name, group string) {
+	f.T.Helper()
 	cluster := &v1alpha1.Cluster{}
-	f.Expect(f.client.Get(f.t.Context(), client.ObjectKey{Name: name}, cluster)).To(Succeed())
+	f.Expect(f.Client.Get(f.T.Context(), client.ObjectKey{Name: name}, cluster)).To(Succeed())
 	cluster.Labels["group"] = group
-	f.Expect(f.client.Update(f.t.Context(), cluster)).To(Succeed())
+	f.ExpectApplied(cluster)
 }

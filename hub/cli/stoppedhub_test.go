@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
 // longStopped is when a hub renewed its Lease that has stopped since.
@@ -25,7 +24,7 @@ const nobodyLooks = "when the hub last checked, but the hub does not work: the h
 // Claim: Nothing succeeds by what a stopped hub said. Broken: the Lease of the hub is not looked at. Also: TestAStoppedHubConfirmsNothing, TestFollowersSayThatTheHubIsStopped, TestAFinishedRolloutForAUserWhoMayNotReadTheLease.
 // Edge case: A finished rollout exited 0 with a stopped hub.
 func TestAFinishedRolloutIsNoSuccessWhileTheHubIsStopped(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	commands := []string{"rollout status fleet/NAME", "rollout status fleet/NAME --watch=false", "fleet status NAME",
 		"rollout status machinedeployment NAME -n " + f.clusters[0].Name, "rollout status machinedeployment NAME --watch=false -n " + f.clusters[0].Name}
@@ -44,9 +43,9 @@ func TestAFinishedRolloutIsNoSuccessWhileTheHubIsStopped(t *testing.T) {
 
 // A user who may not read the Lease of the hub is told that it was not looked at.
 func TestAFinishedRolloutForAUserWhoMayNotReadTheLease(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
-	hubtest.Create(t, f.client, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: f.name}, Rules: []rbacv1.PolicyRule{{
+	f.ExpectApplied(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: f.name}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"machinefleets", "machinedeployments", "clusters", "fleetapprovals"}, Verbs: []string{"get", "list", "watch"},
 	}}})
 	f.bind(f.name, f.name)
@@ -58,18 +57,18 @@ func TestAFinishedRolloutForAUserWhoMayNotReadTheLease(t *testing.T) {
 
 // What a stopped hub said of a cluster, or of a freeze, confirms nothing.
 func TestAStoppedHubConfirmsNothing(t *testing.T) {
-	f := newFixture(t)
-	cluster := hubtest.Cluster(t, f.client)
-	hubtest.SetCondition(t, f.client, cluster, &cluster.Status.Conditions, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	f := newEnv(t)
+	cluster := f.AcceptedCluster()
+	f.ExpectConditionApplied(cluster, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
 	meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: v1alpha1.FrozenCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotFrozen})
 	for i := range cluster.Status.Conditions {
 		cluster.Status.Conditions[i].ObservedGeneration = cluster.Generation
 	}
-	f.Expect(f.client.Status().Update(t.Context(), cluster)).To(Succeed())
+	f.ExpectStatusApplied(cluster)
 	f.succeeds("cluster accept " + cluster.Name + " --wait")
-	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+	f.ExpectExists(cluster)
 	cluster.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "x"} // The status is older than this.
-	f.Expect(f.client.Update(t.Context(), cluster)).To(Succeed())
+	f.ExpectApplied(cluster)
 	f.renewHub(longStopped())
 	for _, command := range []string{"cluster accept " + cluster.Name + " --wait", "unfreeze cluster " + cluster.Name} {
 		r := f.hollow(command)
@@ -83,7 +82,7 @@ func TestAStoppedHubConfirmsNothing(t *testing.T) {
 // Claim: Without `--timeout`, no command waits for a hub that is gone. Broken: the context does not end. Also: hub/cli/cmdutil TestStateOfTheHub.
 // Edge case: `loadtest run` waited for a stopped hub forever.
 func TestFollowersSayThatTheHubIsStopped(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	f.renewHub(longStopped())
 	for _, command := range []string{
 		"loadtest run pod-startup --name NAME --clusters x=NAME --timeout 2s",
@@ -118,14 +117,14 @@ func TestFollowersSayThatTheHubIsStopped(t *testing.T) {
 	f.renewHub(longStopped())
 	run := &v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.name, Labels: map[string]string{v1alpha1.NodeDisruptionNameLabel: f.name}}}
 	disruption := &v1alpha1.NodeDisruption{}
-	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, disruption)).To(Succeed())
+	f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Name: f.name}, disruption)).To(Succeed())
 	run.Spec.Disruption = disruption.Spec.Disruption
-	f.Expect(f.client.Create(t.Context(), run)).To(Succeed())
+	f.ExpectApplied(run)
 	run.Status = v1alpha1.NodeDisruptionRunStatus{Phase: v1alpha1.NodeDisruptionRunning, StartTime: new(metav1.Now()), Selected: 1}
-	f.Expect(f.client.Status().Update(t.Context(), run)).To(Succeed())
+	f.ExpectStatusApplied(run)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	r := f.hollowOn(ctx, &bytes.Buffer{}, "disrupt stop NAME")
 	f.Expect(r.errOut).To(ContainSubstring("Nothing happens for now: the hub does not work"))
-	f.Expect(client.IgnoreNotFound(f.client.Delete(t.Context(), run))).To(Succeed())
+	f.Expect(client.IgnoreNotFound(f.Client.Delete(t.Context(), run))).To(Succeed())
 }

@@ -14,19 +14,19 @@ import (
 
 // Edge case: `cluster list` names an undecodable Cluster.
 func TestClusterListNamesAClusterThatCannotBeDecodedAndGoesOn(t *testing.T) {
-	f := newFixture(t)
+	f := newEnv(t)
 	bad := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: f.name + "-bad", Labels: map[string]string{"of": f.name}}}
 	good := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: f.name + "-good", Labels: bad.Labels}}
-	f.Expect(f.client.Create(t.Context(), bad)).To(Succeed())
-	f.Expect(f.client.Create(t.Context(), good)).To(Succeed())
+	f.ExpectApplied(bad)
+	f.ExpectApplied(good)
 	t.Cleanup(func() {
-		if err := f.client.DeleteAllOf(context.Background(), bad, client.MatchingLabels(bad.Labels)); err != nil {
+		if err := f.Client.DeleteAllOf(context.Background(), bad, client.MatchingLabels(bad.Labels)); err != nil {
 			t.Error(err)
 		}
 	})
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"heartbeat":{"graceSeconds":"a while"}}}`))
 	f.Expect(environment.Loosely(t.Context(), func(ctx context.Context) error {
-		return f.client.Patch(ctx, bad.DeepCopy(), patch)
+		return f.Client.Patch(ctx, bad.DeepCopy(), patch)
 	}, "clusters.hollowfleet.io")).To(Succeed())
 
 	for output, lists := range map[string]OmegaMatcher{

@@ -8,7 +8,7 @@ import (
 
 // Each undo goes one step further back, and the last one says that there is no further step: none goes forward again.
 func TestUndoAfterUndoGoesFurtherBack(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	for _, kubelet := range []string{"v1.37.1", "v1.37.2"} {
 		f.succeeds("upgrade fleet/NAME --kubelet " + kubelet)
@@ -25,7 +25,7 @@ func TestUndoAfterUndoGoesFurtherBack(t *testing.T) {
 
 // A revision that was aborted is none to go back to from a later one.
 func TestUndoGoesPastARevisionThatWasAborted(t *testing.T) {
-	f := newFleetFixture(t)
+	f := newFleetEnv(t)
 	f.settle()
 	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")
 	f.reconcile()

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
@@ -27,48 +26,42 @@ const (
 
 // env is a deployment of a class, in a namespace of its own.
 type env struct {
-	*WithT
-	t          *testing.T
-	client     client.WithWatch
+	*testenv.Env
 	class      *v1alpha1.MachineClass
 	deployment *v1alpha1.MachineDeployment
-	writes     hubtest.Writes
-	controller reconcile.Reconciler
 }
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	f := &env{WithT: NewWithT(t), t: t, client: hubtest.CachedClient(t, environment)}
-	namespace := hubtest.Name()
-	hubtest.Create(t, f.client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	f := &env{Env: testenv.NewCachedEnv(t)}
+	namespace := testenv.Name()
+	f.ExpectApplied(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	f.class = &v1alpha1.MachineClass{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"},
 		Spec: v1alpha1.MachineClassSpec{Provider: "other", NodeTemplate: &v1alpha1.NodeTemplate{Capacity: corev1.ResourceList{
 			"cpu": resource.MustParse("4"), "memory": resource.MustParse("16Gi"),
 		}}},
 	}
-	hubtest.Create(t, f.client, f.class)
+	f.ExpectApplied(f.class)
 	labels := map[string]string{"app": "x"}
 	f.deployment = &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pool"},
 		Spec: v1alpha1.MachineDeploymentSpec{
-			ClusterName: namespace, Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+			ClusterName: namespace, Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: testenv.Template(labels),
 		},
 	}
-	hubtest.Create(t, f.client, f.deployment)
-	controller, err := New[v1alpha1.MachineDeployment](f.writes.Count(f.client))
+	f.ExpectApplied(f.deployment)
+	controller, err := New[v1alpha1.MachineDeployment](f.Writes.Count(f.Client))
 	f.Expect(err).NotTo(HaveOccurred())
-	f.controller = controller
+	f.Runner = controller
 	return f
 }
 
-// reconcile returns the deployment's annotations after it, but for the hash.
-func (f *env) reconcile() map[string]string {
-	f.t.Helper()
-	key := client.ObjectKeyFromObject(f.deployment)
-	_, err := f.controller.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: key})
-	f.Expect(err).NotTo(HaveOccurred())
-	f.Expect(f.client.Get(f.t.Context(), key, f.deployment)).To(Succeed())
+// annotations are the deployment's after a reconciliation, but for the hash.
+func (f *env) annotations() map[string]string {
+	f.T.Helper()
+	f.ExpectReconciled(f.deployment)
+	f.ExpectExists(f.deployment)
 	annotations := map[string]string{}
 	for key, value := range f.deployment.Annotations {
 		if key != v1alpha1.AutoscalingHashAnnotation {
@@ -80,84 +73,84 @@ func (f *env) reconcile() map[string]string {
 
 // annotate does what kubectl annotate does; "" takes an annotation away.
 func (f *env) annotate(key, value string) {
-	f.t.Helper()
+	f.T.Helper()
 	before := f.deployment.DeepCopy()
 	if value == "" {
 		delete(f.deployment.Annotations, key)
 	} else {
 		metav1.SetMetaDataAnnotation(&f.deployment.ObjectMeta, key, value)
 	}
-	f.Expect(f.client.Patch(f.t.Context(), f.deployment, client.MergeFrom(before), client.FieldOwner("kubectl-annotate"))).To(Succeed())
+	f.Expect(f.Client.Patch(f.T.Context(), f.deployment, client.MergeFrom(before), client.FieldOwner("kubectl-annotate"))).To(Succeed())
 }
 
 func (f *env) resize(cpu string) {
-	f.t.Helper()
+	f.T.Helper()
 	f.class.Spec.NodeTemplate.Capacity["cpu"] = resource.MustParse(cpu)
-	f.Expect(f.client.Update(f.t.Context(), f.class)).To(Succeed())
+	f.ExpectApplied(f.class)
 }
 
 func TestCapacityFollowsTheClassAndRests(t *testing.T) {
 	f := newEnv(t)
-	f.Expect(f.reconcile()).To(Equal(map[string]string{cpu: "4", memory: "16Gi"}))
+	f.Expect(f.annotations()).To(Equal(map[string]string{cpu: "4", memory: "16Gi"}))
 	f.resize("8")
-	f.Expect(f.reconcile()).To(Equal(map[string]string{cpu: "8", memory: "16Gi"}))
-	f.writes.Counts()
+	f.Expect(f.annotations()).To(Equal(map[string]string{cpu: "8", memory: "16Gi"}))
+	f.Writes.Counts()
 	for range 3 {
-		f.reconcile()
+		f.annotations()
 	}
-	f.Expect(f.writes.Counts()).To(BeEmpty())
-	f.Expect(f.client.Delete(t.Context(), f.class)).To(Succeed())
-	f.reconcile()
-	f.Expect(f.reconcile()).To(BeEmpty(), "of a class that is gone nothing is known")
+	f.Expect(f.Writes.Counts()).To(BeEmpty())
+	f.ExpectDeleted(f.class)
+	f.annotations()
+	f.Expect(f.annotations()).To(BeEmpty(), "of a class that is gone nothing is known")
 	f.Expect(f.deployment.Annotations).NotTo(HaveKey(v1alpha1.AutoscalingHashAnnotation))
 }
 
 func TestWhatAUserSetStays(t *testing.T) {
 	f := newEnv(t)
 	f.annotate(cpu, "2")
-	f.Expect(f.reconcile()).To(Equal(map[string]string{cpu: "2", memory: "16Gi"}))
+	f.Expect(f.annotations()).To(Equal(map[string]string{cpu: "2", memory: "16Gi"}))
 	f.annotate(memory, "1Gi")
-	f.Expect(f.reconcile()).To(Equal(map[string]string{cpu: "2", memory: "1Gi"}), "taken over from the hub")
-	f.writes.Counts()
-	f.reconcile()
-	f.Expect(f.writes.Counts()).To(BeEmpty(), "a user's value is not fought over")
+	f.Expect(f.annotations()).To(Equal(map[string]string{cpu: "2", memory: "1Gi"}), "taken over from the hub")
+	f.Writes.Counts()
+	f.annotations()
+	f.Expect(f.Writes.Counts()).To(BeEmpty(), "a user's value is not fought over")
 	f.resize("8")
-	f.Expect(f.reconcile()).To(Equal(map[string]string{cpu: "2", memory: "1Gi"}))
+	f.Expect(f.annotations()).To(Equal(map[string]string{cpu: "2", memory: "1Gi"}))
 	f.annotate(cpu, "")
-	f.Expect(f.reconcile()).To(Equal(map[string]string{cpu: "8", memory: "1Gi"}), "given back to the hub")
+	f.Expect(f.annotations()).To(Equal(map[string]string{cpu: "8", memory: "1Gi"}), "given back to the hub")
 }
 
 func TestFrozenAndPausedGroupsAreHiddenAndAUsersPauseStays(t *testing.T) {
 	f := newEnv(t)
 	freeze := func(status metav1.ConditionStatus) {
-		hubtest.SetCondition(t, f.client, f.deployment, &f.deployment.Status.Conditions, v1alpha1.FrozenCondition, status, v1alpha1.ReasonAgentSilent)
+		f.ExpectConditionApplied(f.deployment, v1alpha1.FrozenCondition, status, v1alpha1.ReasonAgentSilent)
 	}
-	f.Expect(f.reconcile()).NotTo(HaveKey(paused))
+	f.Expect(f.annotations()).NotTo(HaveKey(paused))
 	for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionUnknown} {
 		freeze(status)
-		f.Expect(f.reconcile()).To(HaveKey(paused))
+		f.Expect(f.annotations()).To(HaveKey(paused))
 		freeze(metav1.ConditionFalse)
-		f.Expect(f.reconcile()).NotTo(HaveKey(paused), "only the hub had set it")
+		f.Expect(f.annotations()).NotTo(HaveKey(paused), "only the hub had set it")
 	}
 	f.deployment.Spec.Paused = true
-	f.Expect(f.client.Update(t.Context(), f.deployment)).To(Succeed())
-	f.Expect(f.reconcile()).To(HaveKey(paused))
+	f.ExpectApplied(f.deployment)
+	f.Expect(f.annotations()).To(HaveKey(paused))
 	f.annotate(paused, "by a user")
 	f.deployment.Spec.Paused = false
-	f.Expect(f.client.Update(t.Context(), f.deployment)).To(Succeed())
-	f.Expect(f.reconcile()).To(HaveKeyWithValue(paused, "by a user"))
+	f.ExpectApplied(f.deployment)
+	f.Expect(f.annotations()).To(HaveKeyWithValue(paused, "by a user"))
 
 	f.annotate(paused, "")
 	f.annotate(paused, "true") // The very value of the hub.
 	freeze(metav1.ConditionTrue)
-	f.reconcile()
+	f.annotations()
 	freeze(metav1.ConditionFalse)
-	f.Expect(f.reconcile()).To(HaveKey(paused))
+	f.Expect(f.annotations()).To(HaveKey(paused))
 }
 
 func TestSetsOfADeploymentAreNoneOfItsBusiness(t *testing.T) {
 	f := newEnv(t)
-	controller, err := New[v1alpha1.MachineSet](f.writes.Count(f.client))
+	controller, err := New[v1alpha1.MachineSet](f.Writes.Count(f.Client))
 	f.Expect(err).NotTo(HaveOccurred())
 	for name, owned := range map[string]bool{"lone": false, "owned": true} {
 		set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: f.deployment.Namespace, Name: name}, Spec: v1alpha1.MachineSetSpec{
@@ -166,11 +159,11 @@ func TestSetsOfADeploymentAreNoneOfItsBusiness(t *testing.T) {
 		if owned {
 			set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(f.deployment, v1alpha1.GroupVersion.WithKind("MachineDeployment"))}
 		}
-		hubtest.Create(t, f.client, set)
+		f.ExpectApplied(set)
 		key := client.ObjectKeyFromObject(set)
 		_, err := controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
 		f.Expect(err).NotTo(HaveOccurred())
-		f.Expect(f.client.Get(t.Context(), key, set)).To(Succeed())
+		f.Expect(f.Client.Get(t.Context(), key, set)).To(Succeed())
 		_, described := set.Annotations[cpu]
 		f.Expect(described).To(Equal(!owned), "%s: %v", name, set.Annotations)
 	}
@@ -182,9 +175,9 @@ func TestSetsOfADeploymentAreNoneOfItsBusiness(t *testing.T) {
 // A deployment that was deleted since it was read must not come back as a bare name with annotations.
 func TestWhatIsGoneIsNotMadeAnew(t *testing.T) {
 	f := newEnv(t)
-	controller, err := New[v1alpha1.MachineDeployment](f.client)
+	controller, err := New[v1alpha1.MachineDeployment](f.Client)
 	f.Expect(err).NotTo(HaveOccurred())
-	f.Expect(f.client.Delete(t.Context(), f.deployment)).To(Succeed())
+	f.ExpectDeleted(f.deployment)
 	f.Expect(controller.applyAnnotations(t.Context(), f.deployment, map[string]string{cpu: "4"})).To(Succeed())
-	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(f.deployment), f.deployment)).NotTo(Succeed())
+	f.Expect(f.Client.Get(t.Context(), client.ObjectKeyFromObject(f.deployment), f.deployment)).NotTo(Succeed())
 }

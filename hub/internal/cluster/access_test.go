@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
 // accessObjects are all that gives access to cluster.
@@ -31,7 +30,7 @@ func accessObjects(cluster string) map[client.Object]client.ObjectKey {
 }
 
 func (f *env) expectNoAccess() {
-	f.t.Helper()
+	f.T.Helper()
 	for object, key := range accessObjects(f.cluster.Name) {
 		f.Expect(apierrors.IsNotFound(f.get(object, key.Namespace, key.Name))).To(BeTrue(), "%T %s", object, key)
 	}
@@ -40,22 +39,22 @@ func (f *env) expectNoAccess() {
 // Claim: An accepted Cluster gets namespace and access; a denied one loses access only. Broken: acceptance not asked for.
 func TestDeniedClusterLosesAccessAndNothingElse(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	machine := f.machine("m")
-	f.told()
+	f.Events()
 	f.accept(v1alpha1.AcceptanceDenied)
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	f.expectNoAccess()
-	f.Expect(f.condition(v1alpha1.ClusterAcceptedCondition).Reason).To(Equal(v1alpha1.ReasonDenied))
-	f.Expect(f.condition(v1alpha1.FrozenCondition)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1alpha1.ReasonDenied)))
-	f.Expect(f.told()).To(ContainElements(
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ClusterAcceptedCondition).Reason).To(Equal(v1alpha1.ReasonDenied))
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.FrozenCondition)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1alpha1.ReasonDenied)))
+	f.Expect(f.Events()).To(ContainElements(
 		And(HavePrefix("Normal AccessRevoked"), ContainSubstring("it is denied")), HavePrefix("Warning "+v1alpha1.ReasonDenied)))
 	f.untouched(machine)
-	f.reconcile()
-	f.Expect(f.told()).To(BeEmpty(), "it is told once")
+	f.ExpectReconciled(f.cluster)
+	f.Expect(f.Events()).To(BeEmpty(), "it is told once")
 	f.accept(v1alpha1.AcceptanceAccepted)
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
+	f.ExpectReconciled(f.cluster)
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
 	for object, key := range accessObjects(f.cluster.Name) {
 		f.Expect(f.get(object, key.Namespace, key.Name)).To(Succeed(), "%T %s", object, key)
 	}
@@ -64,9 +63,9 @@ func TestDeniedClusterLosesAccessAndNothingElse(t *testing.T) {
 // A namespace that cannot be read must not keep a denied cluster's access.
 func TestDenialWaitsForNothing(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	f.accept(v1alpha1.AcceptanceDenied)
-	f.logic.Client = interceptor.NewClient(f.direct, interceptor.Funcs{
+	f.logic.Client = interceptor.NewClient(f.Client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			if object.GetObjectKind().GroupVersionKind().Kind == "Namespace" {
 				return errors.New("injected")
@@ -74,7 +73,7 @@ func TestDenialWaitsForNothing(t *testing.T) {
 			return c.Get(ctx, key, object, options...)
 		},
 	})
-	_, err := f.runner.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.cluster)})
+	_, err := f.Runner.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.cluster)})
 	f.Expect(err).To(MatchError(ContainSubstring("injected")))
 	f.expectNoAccess()
 }
@@ -82,27 +81,27 @@ func TestDenialWaitsForNothing(t *testing.T) {
 func TestPolicyAutoAcceptsUnlessDenied(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptancePending)
 	f.refresh().Spec.AcceptancePolicy = v1alpha1.AcceptanceAuto
-	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
-	f.reconcile()
-	accepted := f.condition(v1alpha1.ClusterAcceptedCondition)
+	f.ExpectApplied(f.cluster)
+	f.ExpectReconciled(f.cluster)
+	accepted := f.ReadCondition(f.cluster, v1alpha1.ClusterAcceptedCondition)
 	f.Expect(accepted.Status).To(Equal(metav1.ConditionTrue))
 	f.Expect(accepted.Message).To(ContainSubstring("Auto"))
 	f.Expect(f.get(&rbacv1.RoleBinding{}, f.cluster.Name, AgentRole)).To(Succeed())
 	f.accept(v1alpha1.AcceptanceDenied)
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	f.expectNoAccess()
 }
 
 func TestServiceAccountIsMadeAfterAcceptanceAndBound(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptancePending)
 	f.refresh().Spec.Credential = v1alpha1.CredentialServiceAccountToken
-	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
+	f.ExpectApplied(f.cluster)
 	name := f.cluster.Name
 	account := &corev1.ServiceAccount{}
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	f.Expect(apierrors.IsNotFound(f.get(account, name, v1alpha1.AgentServiceAccount))).To(BeTrue())
 	f.accept(v1alpha1.AcceptanceAccepted)
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	f.Expect(f.get(account, name, v1alpha1.AgentServiceAccount)).To(Succeed())
 	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: name, Name: v1alpha1.AgentServiceAccount}
 	local, global := &rbacv1.RoleBinding{}, &rbacv1.ClusterRoleBinding{}
@@ -112,73 +111,73 @@ func TestServiceAccountIsMadeAfterAcceptanceAndBound(t *testing.T) {
 	f.Expect(global.Subjects).To(ContainElement(subject))
 
 	f.accept(v1alpha1.AcceptanceDenied)
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	f.expectNoAccess()
 	f.Expect(f.get(account, name, v1alpha1.AgentServiceAccount)).To(Succeed(), "its tokens are good again after another acceptance")
 
 	f.accept(v1alpha1.AcceptanceAccepted)
 	f.refresh().Spec.Credential = v1alpha1.CredentialCertificate
-	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
-	f.told()
-	f.reconcile()
+	f.ExpectApplied(f.cluster)
+	f.Events()
+	f.ExpectReconciled(f.cluster)
 	f.Expect(apierrors.IsNotFound(f.get(account, name, v1alpha1.AgentServiceAccount))).To(BeTrue(), "tokens are its credential no longer")
 	f.Expect(f.get(local, name, AgentRole)).To(Succeed())
 	f.Expect(local.Subjects).NotTo(ContainElement(subject))
-	f.Expect(f.told()).NotTo(ContainElement(ContainSubstring("AccessRevoked")))
+	f.Expect(f.Events()).NotTo(ContainElement(ContainSubstring("AccessRevoked")))
 }
 
 // The hub's reads may be behind its writes: a Cluster that is removed right after it was accepted must not leave its
 // access behind.
 func TestRemovalDoesNotTrustTheCache(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
-	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
-	f.logic.Client = interceptor.NewClient(f.direct, interceptor.Funcs{
+	f.ExpectReconciled(f.cluster)
+	f.ExpectDeleted(f.cluster)
+	f.logic.Client = interceptor.NewClient(f.Client, interceptor.Funcs{
 		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 			return apierrors.NewNotFound(rbacv1.Resource("stale"), key.Name)
 		},
 	})
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	f.expectNoAccess()
 }
 
 func TestWhatTheHubDidNotMakeIsNotRemoved(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	name := f.cluster.Name
-	hubtest.Create(t, f.direct, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	f.ExpectApplied(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	theirs := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: AgentRole}, RoleRef: roleRef("view")}
-	hubtest.Create(t, f.direct, theirs)
+	f.ExpectApplied(theirs)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: v1alpha1.AgentServiceAccount}}
-	hubtest.Create(t, f.direct, account)
-	f.reconcile()
+	f.ExpectApplied(account)
+	f.ExpectReconciled(f.cluster)
 	f.accept(v1alpha1.AcceptanceDenied)
-	f.reconcile()
-	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
+	f.ExpectDeleted(f.cluster)
+	f.ExpectReconciled(f.cluster)
 	f.Expect(f.get(theirs, name, AgentRole)).To(Succeed())
 	f.Expect(f.get(account, name, v1alpha1.AgentServiceAccount)).To(Succeed())
 }
 
 func TestDriftedAccessIsRepaired(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	name := f.cluster.Name
 	role := &rbacv1.ClusterRole{}
 	f.Expect(f.get(role, "", RoleName(name))).To(Succeed())
 	role.Rules[0].ResourceNames = []string{"another"}
-	f.Expect(f.direct.Update(t.Context(), role)).To(Succeed())
+	f.ExpectApplied(role)
 	binding := &rbacv1.RoleBinding{}
 	f.Expect(f.get(binding, name, AgentRole)).To(Succeed())
-	f.Expect(f.direct.Delete(t.Context(), binding)).To(Succeed())
+	f.ExpectDeleted(binding)
 	binding.ObjectMeta = metav1.ObjectMeta{Namespace: name, Name: AgentRole}
 	binding.RoleRef.Name = "view"
 	joining := &rbacv1.ClusterRoleBinding{}
 	f.Expect(f.get(joining, "", JoinRoleName(name))).To(Succeed())
 	joining.Subjects = append(joining.Subjects, groupSubject("system:authenticated"))
 	joining.OwnerReferences = nil
-	f.Expect(f.direct.Update(t.Context(), joining)).To(Succeed())
-	hubtest.Create(t, f.direct, binding)
-	f.reconcile()
+	f.ExpectApplied(joining)
+	f.ExpectApplied(binding)
+	f.ExpectReconciled(f.cluster)
 	f.Expect(f.get(role, "", RoleName(name))).To(Succeed())
 	f.Expect(role.Rules).To(Equal(agentRules(name)))
 	f.Expect(f.get(binding, name, AgentRole)).To(Succeed())

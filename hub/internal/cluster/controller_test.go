@@ -12,14 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
-	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
@@ -30,67 +26,46 @@ var environment *testenv.Environment
 func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
 type env struct {
-	*WithT
-	t       *testing.T
-	direct  client.WithWatch
+	*testenv.Env
 	cluster *v1alpha1.Cluster
-	clock   *testclock.FakeClock
 	agents  *freeze.Agents
-	events  *events.FakeRecorder
-	writes  hubtest.Writes
 	logic   *Controller
-	runner  reconcile.Reconciler
 }
 
 func newEnv(t *testing.T, acceptance v1alpha1.Acceptance) *env {
 	t.Helper()
-	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &freeze.Agents{}}
-	f.clock = testclock.NewFakeClock(time.Now())
-	f.cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()}, Spec: v1alpha1.ClusterSpec{Acceptance: acceptance}}
-	hubtest.Create(t, f.direct, f.cluster)
-	cached := f.writes.Count(f.direct)
+	f := &env{Env: testenv.NewEnv(t), agents: &freeze.Agents{}}
+	f.cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: testenv.Name()}, Spec: v1alpha1.ClusterSpec{Acceptance: acceptance}}
+	f.ExpectApplied(f.cluster)
+	cached := f.Writes.Count(f.Client)
 	var err error
-	f.logic, err = New(Deps{Client: cached, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	f.logic, err = New(Deps{Client: cached, Live: f.Client, Recorder: f.Recorder, Agents: f.agents, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.runner = reconciler.New(cached, cached, f.logic)
+	f.Runner = reconciler.New(cached, cached, f.logic)
 	return f
 }
 
-func (f *env) reconcile() reconcile.Result {
-	f.t.Helper()
-	result, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.cluster)})
-	f.Expect(err).NotTo(HaveOccurred())
-	return result
-}
-
 func (f *env) accept(acceptance v1alpha1.Acceptance) {
-	f.t.Helper()
+	f.T.Helper()
 	f.refresh()
 	f.cluster.Spec.Acceptance = acceptance
-	f.Expect(f.direct.Update(f.t.Context(), f.cluster)).To(Succeed())
+	f.ExpectApplied(f.cluster)
 }
 
 func (f *env) refresh() *v1alpha1.Cluster {
-	f.t.Helper()
-	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.cluster), f.cluster)).To(Succeed())
+	f.T.Helper()
+	f.ExpectExists(f.cluster)
 	return f.cluster
 }
 
-func (f *env) condition(kind string) metav1.Condition {
-	f.t.Helper()
-	condition := meta.FindStatusCondition(f.refresh().Status.Conditions, kind)
-	f.Expect(condition).NotTo(BeNil(), kind)
-	return *condition
-}
-
 func (f *env) get(object client.Object, namespace, name string) error {
-	return f.direct.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)
+	return f.Client.Get(f.T.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)
 }
 
 // agent is a client with the identity of a cluster's agent.
 func (f *env) agent(cluster string) client.Client {
-	f.t.Helper()
-	config := rest.CopyConfig(environment.Config)
+	f.T.Helper()
+	config := rest.CopyConfig(f.Server.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "agent", Groups: []string{v1alpha1.AgentGroupPrefix + cluster, "system:authenticated"}}
 	c, err := client.New(config, client.Options{Scheme: scheme.New()})
 	f.Expect(err).NotTo(HaveOccurred())
@@ -99,57 +74,45 @@ func (f *env) agent(cluster string) client.Client {
 
 // agentRole makes the role that agents have in their namespaces, for those tests that try it.
 func (f *env) agentRole() {
-	f.t.Helper()
+	f.T.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: AgentRole}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"machines"}, Verbs: []string{"get", "list", "watch"}},
 	}}
-	if err := f.direct.Create(f.t.Context(), role); !apierrors.IsAlreadyExists(err) {
+	if err := f.Client.Create(f.T.Context(), role); !apierrors.IsAlreadyExists(err) {
 		f.Expect(err).NotTo(HaveOccurred())
-	}
-}
-
-func (f *env) told() []string {
-	var notes []string
-	for {
-		select {
-		case note := <-f.events.Events:
-			notes = append(notes, note)
-		default:
-			return notes
-		}
 	}
 }
 
 func TestPendingClusterMayAskAndNoMore(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptancePending)
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	binding := &rbacv1.ClusterRoleBinding{}
 	f.Expect(f.get(binding, "", JoinRoleName(f.cluster.Name))).To(Succeed())
 	f.Expect(binding.Subjects).To(ConsistOf(HaveField("Name", v1alpha1.JoinGroupPrefix+f.cluster.Name)))
 	f.Expect(binding.RoleRef.Name).To(Equal(JoinRoleName(f.cluster.Name)))
 	f.Expect(apierrors.IsNotFound(f.get(&corev1.Namespace{}, "", f.cluster.Name))).To(BeTrue())
 	f.Expect(apierrors.IsNotFound(f.get(&rbacv1.ClusterRoleBinding{}, "", RoleName(f.cluster.Name)))).To(BeTrue())
-	f.Expect(f.condition(v1alpha1.ClusterAcceptedCondition).Reason).To(Equal(v1alpha1.ReasonAwaitingAcceptance))
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ClusterAcceptedCondition).Reason).To(Equal(v1alpha1.ReasonAwaitingAcceptance))
 	f.Expect(f.cluster.Status.Namespace).To(BeEmpty())
-	f.Expect(f.told()).To(BeEmpty())
+	f.Expect(f.Events()).To(BeEmpty())
 }
 
 func TestAcceptedClusterGetsNamespaceAndAccess(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.agentRole()
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	namespace := &corev1.Namespace{}
 	f.Expect(f.get(namespace, "", f.cluster.Name)).To(Succeed())
 	f.Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.ClusterNameLabel, f.cluster.Name))
 	f.Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.ManagedByLabel, v1alpha1.ManagedByHub))
-	f.Expect(f.condition(v1alpha1.ClusterAcceptedCondition).Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ClusterAcceptedCondition).Status).To(Equal(metav1.ConditionTrue))
 	f.Expect(f.cluster.Status.Namespace).To(Equal(f.cluster.Name))
 	f.Expect(f.cluster.Status.ObservedGeneration).To(Equal(f.cluster.Generation))
 	f.Expect(f.cluster.Finalizers).To(ContainElement(v1alpha1.ClusterFinalizer))
-	f.Expect(f.told()).To(ContainElement(ContainSubstring("Created namespace")))
+	f.Expect(f.Events()).To(ContainElement(ContainSubstring("Created namespace")))
 
 	other := newEnv(t, v1alpha1.AcceptanceAccepted)
-	other.reconcile()
+	other.ExpectReconciled(other.cluster)
 	agent := f.agent(f.cluster.Name)
 	f.Eventually(func() error {
 		return agent.Get(t.Context(), client.ObjectKeyFromObject(f.cluster), &v1alpha1.Cluster{})
@@ -179,58 +142,58 @@ func TestAcceptedClusterGetsNamespaceAndAccess(t *testing.T) {
 
 func TestClusterAtRestIsNotWritten(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
-	f.reconcile()
-	f.writes.Counts()
+	f.ExpectReconciled(f.cluster)
+	f.ExpectReconciled(f.cluster)
+	f.Writes.Counts()
 	for range 3 {
-		f.clock.SetTime(f.clock.Now().Add(time.Minute))
-		f.Expect(f.reconcile().RequeueAfter).To(BeZero())
+		f.Clock.Step(time.Minute)
+		f.Expect(f.ExpectReconciled(f.cluster).RequeueAfter).To(BeZero())
 	}
-	f.Expect(f.writes.Counts()).To(BeEmpty())
+	f.Expect(f.Writes.Counts()).To(BeEmpty())
 }
 
 func TestNamespaceOfSomebodyElseIsNotTakenOver(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
-	hubtest.Create(t, f.direct, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.cluster.Name}})
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.ClusterAcceptedCondition).Reason).To(Equal(v1alpha1.ReasonNamespaceConflict))
+	f.ExpectApplied(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.cluster.Name}})
+	f.ExpectReconciled(f.cluster)
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ClusterAcceptedCondition).Reason).To(Equal(v1alpha1.ReasonNamespaceConflict))
 	f.Expect(f.cluster.Status.Namespace).To(BeEmpty())
 	namespace := &corev1.Namespace{}
 	f.Expect(f.get(namespace, "", f.cluster.Name)).To(Succeed())
 	f.Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.ManagedByLabel))
 	f.Expect(apierrors.IsNotFound(f.get(&rbacv1.RoleBinding{}, f.cluster.Name, AgentRole))).To(BeTrue())
-	f.Expect(f.told()).To(ContainElement(HavePrefix("Warning " + v1alpha1.ReasonNamespaceConflict)))
+	f.Expect(f.Events()).To(ContainElement(HavePrefix("Warning " + v1alpha1.ReasonNamespaceConflict)))
 }
 
 func TestRemovedClusterLeavesNamespaceAndMachines(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	machine := f.machine("m")
-	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
-	f.reconcile()
+	f.ExpectDeleted(f.cluster)
+	f.ExpectReconciled(f.cluster)
 	f.Expect(apierrors.IsNotFound(f.get(&v1alpha1.Cluster{}, "", f.cluster.Name))).To(BeTrue())
 	f.expectNoAccess()
 	f.untouched(machine)
-	f.reconcile() // It is gone; that is not an error.
+	f.ExpectReconciled(f.cluster) // It is gone; that is not an error.
 
 	again := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: f.cluster.Name}, Spec: v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted}}
-	hubtest.Create(t, f.direct, again)
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.ClusterAcceptedCondition).Status).To(Equal(metav1.ConditionTrue), "the hub knows its own namespace again")
+	f.ExpectApplied(again)
+	f.ExpectReconciled(f.cluster)
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ClusterAcceptedCondition).Status).To(Equal(metav1.ConditionTrue), "the hub knows its own namespace again")
 }
 
 func (f *env) machine(name string) *v1alpha1.Machine {
-	f.t.Helper()
+	f.T.Helper()
 	machine := &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: name, Finalizers: []string{v1alpha1.MachineFinalizer}},
-		Spec:       v1alpha1.MachineSpec{ClusterName: f.cluster.Name, MachineTemplateBody: hubtest.Template(nil).Spec},
+		Spec:       v1alpha1.MachineSpec{ClusterName: f.cluster.Name, MachineTemplateBody: testenv.Template(nil).Spec},
 	}
-	hubtest.Create(f.t, f.direct, machine)
+	f.ExpectApplied(machine)
 	return machine
 }
 
 func (f *env) untouched(machine *v1alpha1.Machine) {
-	f.t.Helper()
+	f.T.Helper()
 	namespace := &corev1.Namespace{}
 	f.Expect(f.get(namespace, "", machine.Namespace)).To(Succeed())
 	f.Expect(namespace.DeletionTimestamp).To(BeNil())
@@ -242,56 +205,56 @@ func (f *env) untouched(machine *v1alpha1.Machine) {
 
 func TestAgentThatFallsSilentFreezesItsCluster(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	renew := func() {
 		f.logic.heartbeats.observeLease(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("agent"), RenewTime: &metav1.MicroTime{Time: f.clock.Now()}},
-		}, false, f.clock.Now())
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("agent"), RenewTime: &metav1.MicroTime{Time: f.Clock.Now()}},
+		}, false, f.Clock.Now())
 	}
 	renew()
-	f.Expect(f.reconcile().RequeueAfter).To(BeZero(), "the heartbeats wake it, at expiry")
-	f.Expect(f.condition(v1alpha1.ClusterJoinedCondition).Status).To(Equal(metav1.ConditionTrue))
-	f.Expect(f.condition(v1alpha1.ClusterAgentConnectedCondition).Status).To(Equal(metav1.ConditionTrue))
-	f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
-	f.writes.Counts()
+	f.Expect(f.ExpectReconciled(f.cluster).RequeueAfter).To(BeZero(), "the heartbeats wake it, at expiry")
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ClusterJoinedCondition).Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ClusterAgentConnectedCondition).Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
+	f.Writes.Counts()
 	for range 10 {
-		f.clock.SetTime(f.clock.Now().Add(10 * time.Second))
+		f.Clock.Step(10 * time.Second)
 		renew()
-		f.reconcile()
+		f.ExpectReconciled(f.cluster)
 	}
-	f.Expect(f.writes.Counts()).To(BeEmpty(), "renewals cause no write")
+	f.Expect(f.Writes.Counts()).To(BeEmpty(), "renewals cause no write")
 
-	f.clock.SetTime(f.clock.Now().Add(40 * time.Second))
-	silent, _ := f.logic.heartbeats.expiredClusters(f.clock.Now())
+	f.Clock.Step(40 * time.Second)
+	silent, _ := f.logic.heartbeats.expiredClusters(f.Clock.Now())
 	f.Expect(silent).To(ConsistOf(f.cluster.Name))
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.ClusterAgentConnectedCondition).Status).To(Equal(metav1.ConditionUnknown))
-	frozen := f.condition(v1alpha1.FrozenCondition)
+	f.ExpectReconciled(f.cluster)
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ClusterAgentConnectedCondition).Status).To(Equal(metav1.ConditionUnknown))
+	frozen := f.ReadCondition(f.cluster, v1alpha1.FrozenCondition)
 	f.Expect(frozen.Status).To(Equal(metav1.ConditionTrue))
 	f.Expect(frozen.Reason).To(Equal(v1alpha1.ReasonAgentSilent))
-	f.Expect(f.told()).To(ContainElement(HavePrefix("Warning " + v1alpha1.ReasonAgentSilent)))
+	f.Expect(f.Events()).To(ContainElement(HavePrefix("Warning " + v1alpha1.ReasonAgentSilent)))
 	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeFalse(), "it has to be heard again")
 
 	// It is back, and says what it has come to know of the world.
 	renew()
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionTrue), "that may have been on its way since before")
+	f.ExpectReconciled(f.cluster)
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionTrue), "that may have been on its way since before")
 	behind := f.refresh().DeepCopy()
 	f.agentSays(metav1.ConditionTrue, v1alpha1.ReasonRelisting)
-	f.clock.SetTime(f.clock.Now().Add(time.Second))
+	f.Clock.Step(time.Second)
 	renew()
 	_, err := f.logic.Reconcile(t.Context(), behind)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(meta.IsStatusConditionTrue(behind.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)).To(BeFalse(), "the cache lags behind")
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.ClusterAgentConnectedCondition).Status).To(Equal(metav1.ConditionTrue))
-	f.Expect(f.condition(v1alpha1.FrozenCondition)).To(And(
+	f.ExpectReconciled(f.cluster)
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ClusterAgentConnectedCondition).Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.FrozenCondition)).To(And(
 		HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1alpha1.ReasonRelisting)), "not thawed in between")
 	f.agentSays(metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
-	f.reconcile()
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
+	f.ExpectReconciled(f.cluster)
+	f.ExpectReconciled(f.cluster)
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
 	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeTrue())
 	f.Expect(f.cluster.Status.Freezes).To(HaveLen(1), "what was frozen counts for no deadline")
 	f.Expect(f.cluster.Status.Freezes[0].Since.Time).To(BeTemporally("~", frozen.LastTransitionTime.Time, time.Second))
@@ -301,72 +264,72 @@ func TestGraceIsTheClusters(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.refresh()
 	f.cluster.Spec.Heartbeat = v1alpha1.Heartbeat{PeriodSeconds: 2, GraceSeconds: 6}
-	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
-	f.reconcile()
+	f.ExpectApplied(f.cluster)
+	f.ExpectReconciled(f.cluster)
 	f.logic.heartbeats.observeLease(&coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, UID: "x"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("agent")}}, false, f.clock.Now())
-	f.reconcile()
-	_, next := f.logic.heartbeats.expiredClusters(f.clock.Now())
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, UID: "x"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("agent")}}, false, f.Clock.Now())
+	f.ExpectReconciled(f.cluster)
+	_, next := f.logic.heartbeats.expiredClusters(f.Clock.Now())
 	f.Expect(next).To(Equal(6 * time.Second))
 }
 
 func TestMachinesAreCountedNowAndThen(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	ready, failed := f.machine("ready"), f.machine("failed")
-	hubtest.MarkReady(t, f.direct, ready, true, f.clock.Now())
+	f.MarkReady(ready, true, f.Clock.Now())
 	failed.Status.Phase = v1alpha1.MachineFailed
-	f.Expect(f.direct.Status().Update(t.Context(), failed)).To(Succeed())
-	f.writes.Counts()
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(countsInterval.First))
-	f.Expect(f.writes.Counts()).To(BeEmpty(), "counts wait")
-	f.clock.SetTime(f.clock.Now().Add(countsInterval.First))
-	f.reconcile()
+	f.ExpectStatusApplied(failed)
+	f.Writes.Counts()
+	f.Expect(f.ExpectReconciled(f.cluster).RequeueAfter).To(Equal(countsInterval.First))
+	f.Expect(f.Writes.Counts()).To(BeEmpty(), "counts wait")
+	f.Clock.Step(countsInterval.First)
+	f.ExpectReconciled(f.cluster)
 	f.Expect(f.refresh().Status.Machines).To(Equal(&v1alpha1.MachineCounts{Total: 2, Ready: 1, Failed: 1}))
 }
 
 func TestWhatTheAgentReportsStays(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	f.refresh().Status.KubernetesVersion = "v1.37.1"
-	hubtest.SetCondition(t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.ClusterTargetReachableCondition, metav1.ConditionTrue, v1alpha1.ReasonReachable)
-	f.logic.heartbeats.observeLease(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, UID: "x"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("agent")}}, false, f.clock.Now())
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.ClusterTargetReachableCondition).Message).To(Equal("said by the test"))
+	f.ExpectConditionApplied(f.cluster, v1alpha1.ClusterTargetReachableCondition, metav1.ConditionTrue, v1alpha1.ReasonReachable)
+	f.logic.heartbeats.observeLease(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, UID: "x"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("agent")}}, false, f.Clock.Now())
+	f.ExpectReconciled(f.cluster)
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ClusterTargetReachableCondition).Message).To(Equal("said by the test"))
 	f.Expect(f.cluster.Status.KubernetesVersion).To(Equal("v1.37.1"))
-	f.Expect(f.condition(v1alpha1.ReadyCondition).Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ReadyCondition).Status).To(Equal(metav1.ConditionTrue))
 }
 
 func TestClockSkewIsWrittenOnceAndTold(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	renew := func(ahead time.Duration) bool {
-		f.clock.Step(10 * time.Second)
+		f.Clock.Step(10 * time.Second)
 		return f.logic.heartbeats.observeLease(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("agent"), RenewTime: &metav1.MicroTime{Time: f.clock.Now().Add(ahead)}},
-		}, false, f.clock.Now())
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("agent"), RenewTime: &metav1.MicroTime{Time: f.Clock.Now().Add(ahead)}},
+		}, false, f.Clock.Now())
 	}
 	renew(time.Minute)
-	f.reconcile()
-	f.told()
-	f.writes.Counts()
+	f.ExpectReconciled(f.cluster)
+	f.Events()
+	f.Writes.Counts()
 	f.Expect(renew(time.Minute)).To(BeFalse(), "too few to know")
 	f.Expect(renew(time.Minute)).To(BeTrue())
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	f.Expect(f.refresh().Status.ClockSkew).To(Equal(&metav1.Duration{Duration: time.Minute}))
-	f.Expect(f.told()).To(ConsistOf(And(HavePrefix("Warning ClockSkew"), ContainSubstring("1m0s ahead of"))))
-	f.Expect(f.writes.Total()).To(Equal(1))
+	f.Expect(f.Events()).To(ConsistOf(And(HavePrefix("Warning ClockSkew"), ContainSubstring("1m0s ahead of"))))
+	f.Expect(f.Writes.Total()).To(Equal(1))
 	for range 10 {
 		f.Expect(renew(time.Minute+time.Second)).To(BeFalse(), "it has not moved enough")
-		f.reconcile()
+		f.ExpectReconciled(f.cluster)
 	}
-	f.Expect(f.writes.Total()).To(BeZero())
-	f.Expect(f.told()).To(BeEmpty())
+	f.Expect(f.Writes.Total()).To(BeZero())
+	f.Expect(f.Events()).To(BeEmpty())
 	for range 3 {
 		renew(0)
 	}
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	f.Expect(f.refresh().Status.ClockSkew).To(BeNil())
-	f.Expect(f.told()).To(BeEmpty())
+	f.Expect(f.Events()).To(BeEmpty())
 }

@@ -17,22 +17,22 @@ import (
 
 // agentSays plays the agent: it writes what it makes of the hub, then renews its Lease.
 func (f *env) agentSays(status metav1.ConditionStatus, reason string) {
-	f.t.Helper()
+	f.T.Helper()
 	meta.SetStatusCondition(&f.refresh().Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ClusterAgentFrozenCondition, Status: status, Reason: reason,
 	})
-	f.Expect(f.direct.Status().Update(f.t.Context(), f.cluster)).To(Succeed())
+	f.ExpectStatusApplied(f.cluster)
 }
 
 func (f *env) renew() bool {
-	f.t.Helper()
-	return f.logic.heartbeats.observeLease(lease(f.cluster.Name, f.clock.Now()), false, f.clock.Now())
+	f.T.Helper()
+	return f.logic.heartbeats.observeLease(lease(f.cluster.Name, f.Clock.Now()), false, f.Clock.Now())
 }
 
 func TestAnAgentIsHeardWhenItsWordHasArrived(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
+	f.ExpectReconciled(f.cluster)
 	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeFalse(), "it has not renewed")
 
 	// The cache lags behind: it has the renewal, and not what was written before.
@@ -40,7 +40,7 @@ func TestAnAgentIsHeardWhenItsWordHasArrived(t *testing.T) {
 	f.agentSays(metav1.ConditionTrue, v1alpha1.ReasonHubRestored)
 	f.Expect(f.renew()).To(BeTrue())
 	live := f.logic.Client
-	f.logic.Client = interceptor.NewClient(f.direct, interceptor.Funcs{})
+	f.logic.Client = interceptor.NewClient(f.Client, interceptor.Funcs{})
 	_, err := f.logic.Reconcile(t.Context(), behind)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeFalse())
@@ -48,27 +48,27 @@ func TestAnAgentIsHeardWhenItsWordHasArrived(t *testing.T) {
 
 	// The cache has it, and the condition that the others go by is not written yet.
 	before := f.refresh().ResourceVersion
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeFalse())
 	f.Expect(f.refresh().ResourceVersion).NotTo(Equal(before))
-	f.Expect(f.condition(v1alpha1.FrozenCondition)).To(And(
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.FrozenCondition)).To(And(
 		HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1alpha1.ReasonHubRestored)))
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeTrue())
 }
 
 func TestAnAgentIsNotHeardWithoutTheAPIServer(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
+	f.ExpectReconciled(f.cluster)
 	f.renew()
-	f.reconcile()
-	f.logic.Live = interceptor.NewClient(f.direct, interceptor.Funcs{
+	f.ExpectReconciled(f.cluster)
+	f.logic.Live = interceptor.NewClient(f.Client, interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return errors.New("injected")
 		},
 	})
-	_, err := f.runner.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.cluster)})
+	_, err := f.Runner.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.cluster)})
 	f.Expect(err).To(MatchError(ContainSubstring("reading what the agent has written: injected")))
 	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeFalse())
 }

@@ -14,12 +14,12 @@ import (
 
 // renews lets the hub see two renewals of the agent's Lease.
 func (f *env) renews() {
-	f.t.Helper()
+	f.T.Helper()
 	for range 2 {
 		f.logic.heartbeats.observeLease(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("agent"), RenewTime: &metav1.MicroTime{Time: f.clock.Now()}},
-		}, false, f.clock.Now())
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("agent"), RenewTime: &metav1.MicroTime{Time: f.Clock.Now()}},
+		}, false, f.Clock.Now())
 	}
 }
 
@@ -27,26 +27,26 @@ func (f *env) renews() {
 func TestANamespaceThatIsBeingDeletedIsNamedAsTheCauseOfAllThatFollows(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.agentRole()
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	f.renews()
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.ClusterAgentConnectedCondition).Status).To(Equal(metav1.ConditionTrue))
+	f.ExpectReconciled(f.cluster)
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ClusterAgentConnectedCondition).Status).To(Equal(metav1.ConditionTrue))
 	f.machine("m")
-	f.told()
+	f.Events()
 
-	f.Expect(f.direct.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.cluster.Name}})).To(Succeed())
-	f.reconcile()
+	f.ExpectDeleted(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.cluster.Name}})
+	f.ExpectReconciled(f.cluster)
 	for _, kind := range []string{
 		v1alpha1.ReadyCondition, v1alpha1.ClusterAcceptedCondition, v1alpha1.ClusterAgentConnectedCondition, v1alpha1.FrozenCondition,
 	} {
-		condition := f.condition(kind)
+		condition := f.ReadCondition(f.cluster, kind)
 		f.Expect(condition.Reason).To(Equal(v1alpha1.ReasonNamespaceDeleting), kind)
 		f.Expect(condition.Message).To(And(ContainSubstring("It is kept by the finalizers of 1 Machine"),
 			ContainSubstring("kubectl hollow cluster remove-finalizers "+f.cluster.Name)), kind)
 		f.Expect(condition.Message).NotTo(Or(ContainSubstring("Lease"), ContainSubstring("silent")), kind)
 	}
-	f.Expect(f.condition(v1alpha1.ClusterAgentConnectedCondition).Status).To(Equal(metav1.ConditionUnknown))
-	told := f.told()
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ClusterAgentConnectedCondition).Status).To(Equal(metav1.ConditionUnknown))
+	told := f.Events()
 	f.Expect(told).To(ContainElement(And(HavePrefix("Normal AccessRevoked"), ContainSubstring("its namespace is being deleted"))))
 	f.Expect(told).To(ContainElement(HavePrefix("Warning " + v1alpha1.ReasonNamespaceDeleting)))
 	f.Expect(told).To(HaveLen(2), "the cause is told once")
@@ -56,12 +56,12 @@ func TestANamespaceThatIsBeingDeletedIsNamedAsTheCauseOfAllThatFollows(t *testin
 func TestAMissingRoleOfAgentsIsNamed(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.agentRole()
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.ClusterAgentConnectedCondition).Message).NotTo(ContainSubstring("ClusterRole"))
+	f.ExpectReconciled(f.cluster)
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ClusterAgentConnectedCondition).Message).NotTo(ContainSubstring("ClusterRole"))
 
-	f.Expect(f.direct.Delete(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: AgentRole}})).To(Succeed())
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.ClusterAgentConnectedCondition)).To(And(
+	f.ExpectDeleted(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: AgentRole}})
+	f.ExpectReconciled(f.cluster)
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ClusterAgentConnectedCondition)).To(And(
 		HaveField("Reason", v1alpha1.ReasonNeverSeen), HaveField("Message", ContainSubstring("ClusterRole hollowfleet-agent"))))
 	f.agentRole()
 }

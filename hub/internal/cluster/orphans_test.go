@@ -41,7 +41,7 @@ func TestOrphansAreToldWhenTheyBecomeMore(t *testing.T) {
 			if test.told {
 				want = ConsistOf(And(ContainSubstring("Warning OrphansFound"), ContainSubstring("/a")))
 			}
-			f.Expect(f.told()).To(want)
+			f.Expect(f.Events()).To(want)
 		})
 	}
 }

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
 func TestReportSumsUp(t *testing.T) {
@@ -200,16 +199,16 @@ func TestFrozenNamesEveryCause(t *testing.T) {
 // A fleet may rest on conditions that others write, and on what the agent reports.
 func TestConditionsOfOthersAreKept(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	others := []string{"example.com/Alerting", v1alpha1.ClusterDisruptionAllowedCondition}
 	for _, kind := range others {
-		hubtest.SetCondition(t, f.direct, f.refresh(), &f.cluster.Status.Conditions, kind, metav1.ConditionFalse, "Tested")
+		f.ExpectConditionApplied(f.refresh(), kind, metav1.ConditionFalse, "Tested")
 	}
 	f.accept(v1alpha1.AcceptanceDenied)
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.ClusterAcceptedCondition).Status).To(Equal(metav1.ConditionFalse), "the hub has written the conditions")
+	f.ExpectReconciled(f.cluster)
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ClusterAcceptedCondition).Status).To(Equal(metav1.ConditionFalse), "the hub has written the conditions")
 	for _, kind := range others {
-		f.Expect(f.condition(kind).Reason).To(Equal("Tested"))
+		f.Expect(f.ReadCondition(f.cluster, kind).Reason).To(Equal("Tested"))
 	}
-	f.Expect(f.condition(v1alpha1.ReadyCondition).Message).NotTo(ContainSubstring("Tested"), "Ready does not rest on them")
+	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ReadyCondition).Message).NotTo(ContainSubstring("Tested"), "Ready does not rest on them")
 }

@@ -14,24 +14,24 @@ import (
 func TestTheClusterTellsTheHubsVersion(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.logic.Version = "v0.4.0"
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	f.Expect(f.refresh().Status.HubVersion).To(Equal("v0.4.0"))
 	f.logic.Version = "v0.5.0"
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	f.Expect(f.refresh().Status.HubVersion).To(Equal("v0.5.0"))
 }
 
 // A cluster whose agent is refused is frozen on the hub too, and not for lack of news.
 func TestAnAgentOfAnotherVersionFreezesItsCluster(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
 	f.refresh()
 	meta.SetStatusCondition(&f.cluster.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ClusterAgentFrozenCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonVersionSkew, Message: "upgrade the agent",
 	})
-	f.Expect(f.direct.Status().Update(t.Context(), f.cluster)).To(Succeed())
-	f.reconcile()
-	frozen := f.condition(v1alpha1.FrozenCondition)
+	f.ExpectStatusApplied(f.cluster)
+	f.ExpectReconciled(f.cluster)
+	frozen := f.ReadCondition(f.cluster, v1alpha1.FrozenCondition)
 	f.Expect(frozen.Status).To(Equal(metav1.ConditionTrue))
 	f.Expect(frozen.Reason).To(Equal(v1alpha1.ReasonVersionSkew))
 	f.Expect(frozen.Message).To(ContainSubstring("upgrade the agent"))

@@ -20,14 +20,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
-	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/joining"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -38,34 +35,33 @@ var environment *testenv.Environment
 
 func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
 
+// env is a controller, and a cluster with the name of its agent's request.
 type env struct {
-	*WithT
-	t       *testing.T
-	direct  client.WithWatch
+	*testenv.Env
 	cluster *v1alpha1.Cluster
-	events  *events.FakeRecorder
-	logic   *Controller
+	request *certificatesv1.CertificateSigningRequest
 }
 
 func newEnv(t *testing.T, acceptance v1alpha1.Acceptance) *env {
 	t.Helper()
-	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(100)}
-	f.cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()}, Spec: v1alpha1.ClusterSpec{Acceptance: acceptance}}
-	hubtest.Create(t, f.direct, f.cluster)
-	f.use(f.direct)
+	f := &env{Env: testenv.NewEnv(t)}
+	f.cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: testenv.Name()}, Spec: v1alpha1.ClusterSpec{Acceptance: acceptance}}
+	f.request = &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: RequestOf(f.cluster.Name)}}
+	f.ExpectApplied(f.cluster)
+	f.use(f.Client)
 	return f
 }
 
 func (f *env) use(c client.Client) {
-	f.t.Helper()
-	var err error
-	f.logic, err = New(Deps{Client: c, Recorder: f.events, Clock: testclock.NewFakePassiveClock(time.Now())})
+	f.T.Helper()
+	logic, err := New(Deps{Client: c, Recorder: f.Recorder, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
+	f.Runner = logic
 }
 
 // asks creates a request for the identity of the env's agent with a join token of the clusters.
 func (f *env) asks(tokenOf ...string) *certificatesv1.CertificateSigningRequest {
-	f.t.Helper()
+	f.T.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	f.Expect(err).NotTo(HaveOccurred())
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
@@ -81,33 +77,28 @@ func (f *env) asks(tokenOf ...string) *certificatesv1.CertificateSigningRequest 
 			ExpirationSeconds: new(int32(600)),
 		},
 	}
-	f.Expect(f.joining(tokenOf...).Create(f.t.Context(), csr)).To(Succeed())
+	f.Expect(f.joining(tokenOf...).Create(f.T.Context(), csr)).To(Succeed())
 	return csr
 }
 
 // joining is a client with a join token of the clusters.
 func (f *env) joining(tokenOf ...string) client.Client {
-	f.t.Helper()
+	f.T.Helper()
 	groups := []string{"system:authenticated", "system:masters"}
 	for _, cluster := range tokenOf {
 		groups = append(groups, v1alpha1.JoinGroupPrefix+cluster)
 	}
-	config := rest.CopyConfig(environment.Config)
+	config := rest.CopyConfig(f.Server.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:bootstrap:abc123", Groups: groups}
 	joining, err := client.New(config, client.Options{Scheme: scheme.New()})
 	f.Expect(err).NotTo(HaveOccurred())
 	return joining
 }
 
-func (f *env) reconcile() error {
-	_, err := f.logic.Reconcile(f.t.Context(), reconciler.Request("", RequestOf(f.cluster.Name)))
-	return err
-}
-
 // decided returns the one condition that the hub wrote, empty if it wrote none.
 func (f *env) decided(csr *certificatesv1.CertificateSigningRequest) certificatesv1.CertificateSigningRequestCondition {
-	f.t.Helper()
-	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(csr), csr)).To(Succeed())
+	f.T.Helper()
+	f.ExpectExists(csr)
 	switch len(csr.Status.Conditions) {
 	case 0:
 		return certificatesv1.CertificateSigningRequestCondition{}
@@ -125,24 +116,24 @@ func TestRightRequestIsApprovedAndSigned(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	csr := f.asks(f.cluster.Name)
 	before := counted(Approve, ReasonJoined)
-	f.Expect(f.reconcile()).To(Succeed())
+	f.ExpectReconciled(f.request)
 	condition := f.decided(csr)
 	f.Expect(condition.Type).To(Equal(certificatesv1.CertificateApproved))
 	f.Expect(condition.Reason).To(Equal(ReasonJoined))
 	f.Expect(counted(Approve, ReasonJoined)).To(Equal(before + 1))
-	f.Expect(f.events.Events).To(Receive(HavePrefix("Normal CertificateApproved")))
+	f.Expect(f.Recorder.Events).To(Receive(HavePrefix("Normal CertificateApproved")))
 	f.Eventually(func() []byte {
-		f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(csr), csr)).To(Succeed())
+		f.ExpectExists(csr)
 		return csr.Status.Certificate
 	}).WithTimeout(time.Minute).ShouldNot(BeEmpty(), "the hub's own controller signs it")
-	f.Expect(f.reconcile()).To(Succeed(), "what is decided stays so")
-	f.Expect(f.events.Events).NotTo(Receive())
+	f.ExpectReconciled(f.request) // what is decided stays so
+	f.Expect(f.Recorder.Events).NotTo(Receive())
 }
 
 // connected is what the hub's Cluster controller writes when it hears the agent.
 func (f *env) connected(at time.Time, joinedBefore bool) {
-	f.t.Helper()
-	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.cluster), f.cluster)).To(Succeed())
+	f.T.Helper()
+	f.ExpectExists(f.cluster)
 	f.cluster.Status.Conditions = []metav1.Condition{{
 		Type: v1alpha1.ClusterAgentConnectedCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonLeaseRenewed, LastTransitionTime: metav1.NewTime(at),
 	}}
@@ -151,14 +142,14 @@ func (f *env) connected(at time.Time, joinedBefore bool) {
 			Type: v1alpha1.ClusterJoinedCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, LastTransitionTime: metav1.NewTime(at),
 		})
 	}
-	f.Expect(f.direct.Status().Update(f.t.Context(), f.cluster)).To(Succeed())
+	f.ExpectStatusApplied(f.cluster)
 }
 
 // token creates the Secret of the join token that asks uses.
 func (f *env) token() *corev1.Secret {
-	f.t.Helper()
+	f.T.Helper()
 	secret := joining.Token{ID: "abc123", Secret: "0123456789abcdef", Expires: time.Now().Add(time.Hour)}.Object(f.cluster.Name)
-	hubtest.Create(f.t, f.direct, secret)
+	f.ExpectApplied(secret)
 	return secret
 }
 
@@ -168,26 +159,26 @@ func TestATokenIsDeletedWhenItsAgentIsConnected(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	secret, csr := f.token(), f.asks(f.cluster.Name)
 	gone := func() bool {
-		err := f.direct.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{})
+		err := f.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{})
 		f.Expect(client.IgnoreNotFound(err)).To(Succeed())
 		return err != nil
 	}
 	f.connected(time.Now().Add(-time.Hour), true)
-	f.Expect(f.reconcile()).To(Succeed())
+	f.ExpectReconciled(f.request)
 	f.Eventually(func() []byte {
-		f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(csr), csr)).To(Succeed())
+		f.ExpectExists(csr)
 		return csr.Status.Certificate
 	}).WithTimeout(time.Minute).ShouldNot(BeEmpty(), "the hub's own controller signs it")
-	f.Expect(f.events.Events).To(Receive(And(HavePrefix("Warning JoinedAgain"), ContainSubstring("set spec.acceptance to Denied"))))
-	f.Expect(f.events.Events).To(Receive(HavePrefix("Normal CertificateApproved")))
-	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.Recorder.Events).To(Receive(And(HavePrefix("Warning JoinedAgain"), ContainSubstring("set spec.acceptance to Denied"))))
+	f.Expect(f.Recorder.Events).To(Receive(HavePrefix("Normal CertificateApproved")))
+	f.ExpectReconciled(f.request)
 	f.Expect(gone()).To(BeFalse(), "the agent has not been heard of since, and may need the token to take its certificate")
 	f.connected(time.Now().Add(time.Second), true)
-	f.Expect(f.reconcile()).To(Succeed())
+	f.ExpectReconciled(f.request)
 	f.Expect(gone()).To(BeTrue())
-	f.Expect(f.events.Events).To(Receive(HavePrefix("Normal JoinTokenDeleted")))
-	f.Expect(f.reconcile()).To(Succeed(), "it is gone already")
-	f.Expect(f.events.Events).NotTo(Receive())
+	f.Expect(f.Recorder.Events).To(Receive(HavePrefix("Normal JoinTokenDeleted")))
+	f.ExpectReconciled(f.request) // it is gone already
+	f.Expect(f.Recorder.Events).NotTo(Receive())
 }
 
 // Whoever is first with a stolen token has a certificate: the second approval warns, although nobody has connected yet.
@@ -195,88 +186,88 @@ func TestATokenIsDeletedWhenItsAgentIsConnected(t *testing.T) {
 func TestASecondKeyIsToldBeforeAnyAgentIsConnected(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	first := f.asks(f.cluster.Name)
-	f.Expect(f.reconcile()).To(Succeed())
-	f.Expect(f.events.Events).To(Receive(HavePrefix("Normal CertificateApproved")))
+	f.ExpectReconciled(f.request)
+	f.Expect(f.Recorder.Events).To(Receive(HavePrefix("Normal CertificateApproved")))
 	again := first.DeepCopy()
-	f.Expect(f.direct.Delete(t.Context(), first)).To(Succeed())
+	f.ExpectDeleted(first)
 	again.ObjectMeta, again.Status = metav1.ObjectMeta{Name: first.Name}, certificatesv1.CertificateSigningRequestStatus{}
 	f.Expect(f.joining(f.cluster.Name).Create(t.Context(), again)).To(Succeed())
-	f.Expect(f.reconcile()).To(Succeed())
-	f.Expect(f.events.Events).To(Receive(HavePrefix("Normal CertificateApproved")), "the same key, asked for again")
-	f.Expect(f.events.Events).NotTo(Receive())
+	f.ExpectReconciled(f.request)
+	f.Expect(f.Recorder.Events).To(Receive(HavePrefix("Normal CertificateApproved")), "the same key, asked for again")
+	f.Expect(f.Recorder.Events).NotTo(Receive())
 
-	f.Expect(f.direct.Delete(t.Context(), again)).To(Succeed())
+	f.ExpectDeleted(again)
 	second := f.asks(f.cluster.Name)
 	// The approval fails at first.
-	f.use(failing(f.direct, apierrors.NewInternalError(context.DeadlineExceeded)))
-	f.Expect(f.reconcile()).NotTo(Succeed())
-	f.Expect(f.events.Events).To(Receive(And(HavePrefix("Warning JoinedAgain"), ContainSubstring("set spec.acceptance to Denied"))))
-	f.use(f.direct)
-	f.Expect(f.reconcile()).To(Succeed())
+	f.use(failing(f.Client, apierrors.NewInternalError(context.DeadlineExceeded)))
+	f.Expect(f.Reconcile(f.request)).Error().To(HaveOccurred())
+	f.Expect(f.Recorder.Events).To(Receive(And(HavePrefix("Warning JoinedAgain"), ContainSubstring("set spec.acceptance to Denied"))))
+	f.use(f.Client)
+	f.ExpectReconciled(f.request)
 	f.Expect(f.decided(second).Type).To(Equal(certificatesv1.CertificateApproved))
 }
 
 func TestWrongRequestIsDeniedWithItsFault(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	csr := f.asks("another")
-	f.Expect(f.reconcile()).To(Succeed())
+	f.ExpectReconciled(f.request)
 	condition := f.decided(csr)
 	f.Expect(condition.Type).To(Equal(certificatesv1.CertificateDenied))
 	f.Expect(condition.Reason).To(Equal(ReasonWrongRequester))
 	f.Expect(condition.Message).To(ContainSubstring("is for another, not for Cluster " + f.cluster.Name))
-	f.Expect(f.events.Events).To(Receive(And(HavePrefix("Warning CertificateDenied"), ContainSubstring("is for another"))))
+	f.Expect(f.Recorder.Events).To(Receive(And(HavePrefix("Warning CertificateDenied"), ContainSubstring("is for another"))))
 }
 
 func TestRequestWaitsForAcceptance(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptancePending)
 	csr := f.asks(f.cluster.Name)
-	f.Expect(f.reconcile()).To(Succeed())
+	f.ExpectReconciled(f.request)
 	f.Expect(f.decided(csr).Type).To(BeEmpty())
-	f.Expect(f.events.Events).To(Receive(And(HavePrefix("Normal JoinRequested"), ContainSubstring("set its spec.acceptance to Accepted"))))
+	f.Expect(f.Recorder.Events).To(Receive(And(HavePrefix("Normal JoinRequested"), ContainSubstring("set its spec.acceptance to Accepted"))))
 	f.cluster.Spec.Acceptance = v1alpha1.AcceptanceAccepted
-	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
-	f.Expect(f.reconcile()).To(Succeed())
+	f.ExpectApplied(f.cluster)
+	f.ExpectReconciled(f.request)
 	f.Expect(f.decided(csr).Type).To(Equal(certificatesv1.CertificateApproved))
 }
 
 func TestRequestOfAClusterThatIsNotThereWaits(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	csr := f.asks(f.cluster.Name)
-	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
-	f.Expect(f.reconcile()).To(Succeed())
+	f.ExpectDeleted(f.cluster)
+	f.ExpectReconciled(f.request)
 	f.Expect(f.decided(csr).Type).To(BeEmpty())
-	f.Expect(f.events.Events).NotTo(Receive(), "there is no Cluster to tell it about")
+	f.Expect(f.Recorder.Events).NotTo(Receive(), "there is no Cluster to tell it about")
 }
 
 func TestRequestThatIsGoneIsNoError(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
-	f.Expect(f.reconcile()).To(Succeed())
+	f.ExpectReconciled(f.request)
 	csr := f.asks(f.cluster.Name)
-	f.use(failing(f.direct, apierrors.NewNotFound(schema.GroupResource{Resource: "certificatesigningrequests"}, csr.Name)))
-	f.Expect(f.reconcile()).To(Succeed())
-	f.Expect(f.events.Events).NotTo(Receive())
+	f.use(failing(f.Client, apierrors.NewNotFound(schema.GroupResource{Resource: "certificatesigningrequests"}, csr.Name)))
+	f.ExpectReconciled(f.request)
+	f.Expect(f.Recorder.Events).NotTo(Receive())
 }
 
 // A decision that rests on what is no longer so is not written, and one that fails is tried again.
 func TestDecisionIsWrittenWholeOrNotAtAll(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	csr := f.asks(f.cluster.Name)
-	f.use(interceptor.NewClient(f.direct, interceptor.Funcs{
+	f.use(interceptor.NewClient(f.Client, interceptor.Funcs{
 		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, object client.Object, options ...client.SubResourceUpdateOption) error {
 			changed := csr.DeepCopy()
 			changed.Annotations = map[string]string{"example.com/note": "changed"}
-			f.Expect(f.direct.Update(ctx, changed)).To(Succeed())
+			f.Expect(f.Client.Update(ctx, changed)).To(Succeed())
 			return c.SubResource(subresource).Update(ctx, object, options...)
 		},
 	}))
-	f.Expect(f.reconcile()).To(Succeed(), "a conflict: the event of the change looks again")
+	f.ExpectReconciled(f.request) // a conflict: the event of the change looks again
 	f.Expect(f.decided(csr).Type).To(BeEmpty())
-	f.Expect(f.events.Events).NotTo(Receive())
-	f.use(failing(f.direct, apierrors.NewInternalError(context.DeadlineExceeded)))
-	f.Expect(f.reconcile()).NotTo(Succeed())
-	f.Expect(f.events.Events).NotTo(Receive())
-	f.use(f.direct)
-	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.Recorder.Events).NotTo(Receive())
+	f.use(failing(f.Client, apierrors.NewInternalError(context.DeadlineExceeded)))
+	f.Expect(f.Reconcile(f.request)).Error().To(HaveOccurred())
+	f.Expect(f.Recorder.Events).NotTo(Receive())
+	f.use(f.Client)
+	f.ExpectReconciled(f.request)
 	f.Expect(f.decided(csr).Type).To(Equal(certificatesv1.CertificateApproved))
 }
 

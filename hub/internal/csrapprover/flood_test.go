@@ -2,14 +2,12 @@ package csrapprover
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
-	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
@@ -20,19 +18,20 @@ import (
 // Edge case: A stolen join token filled the hub with Events.
 func TestAFloodOfRequestsIsOneSeriesOfEvents(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
-	clientset, err := kubernetes.NewForConfig(environment.Config)
+	clientset, err := kubernetes.NewForConfig(f.Server.Config)
 	f.Expect(err).NotTo(HaveOccurred())
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: clientset.EventsV1()})
 	f.Expect(broadcaster.StartRecordingToSinkWithContext(t.Context())).To(Succeed())
 	t.Cleanup(broadcaster.Shutdown)
 	recorder := broadcaster.NewRecorder(scheme.New(), "flood")
-	f.logic, err = New(Deps{Client: f.direct, Recorder: recorder, Clock: testclock.NewFakePassiveClock(time.Now())})
+	logic, err := New(Deps{Client: f.Client, Recorder: recorder, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
+	f.Runner = logic
 	for range 10 {
 		csr := f.asks("another")
-		f.Expect(f.reconcile()).To(Succeed())
+		f.ExpectReconciled(f.request)
 		f.Expect(f.decided(csr).Type).To(Equal(certificatesv1.CertificateDenied))
-		f.Expect(f.direct.Delete(t.Context(), csr)).To(Succeed())
+		f.ExpectDeleted(csr)
 	}
 	tokenDeletedEvent("last").Send(recorder, f.cluster)
 	count := func() map[string]int {

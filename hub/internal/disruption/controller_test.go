@@ -7,13 +7,10 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/placement/presence"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -25,27 +22,23 @@ func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
 
 // env has clusters with a label of their own, and a disruption that chooses them.
 type env struct {
-	*WithT
-	t          *testing.T
-	direct     client.WithWatch
+	*testenv.Env
 	clusters   []*v1alpha1.Cluster
 	disruption *v1alpha1.NodeDisruption
-	clock      *clocktesting.FakePassiveClock
 	// refuse are the clusters whose runs the API server does not create.
 	refuse map[string]bool
-	runner reconcile.Reconciler
 }
 
 func newEnv(t *testing.T, clusters int, change func(*v1alpha1.NodeDisruptionSpec)) *env {
 	t.Helper()
-	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.CachedClient(t, environment), refuse: map[string]bool{}}
-	name := hubtest.Name()
+	f := &env{Env: testenv.NewCachedEnv(t), refuse: map[string]bool{}}
+	name := testenv.Name()
 	for range clusters {
-		cluster := hubtest.Cluster(t, f.direct)
-		hubtest.SetCondition(t, f.direct, cluster, &cluster.Status.Conditions, v1alpha1.ClusterAcceptedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
-		hubtest.SetCondition(t, f.direct, cluster, &cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
-		hubtest.SetCondition(t, f.direct, cluster, &cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed)
-		f.Expect(f.direct.Patch(t.Context(), cluster, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"test":"`+name+`"}}}`)))).To(Succeed())
+		cluster := f.AcceptedCluster()
+		f.ExpectConditionApplied(cluster, v1alpha1.ClusterAcceptedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
+		f.ExpectConditionApplied(cluster, v1alpha1.FrozenCondition, metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
+		f.ExpectConditionApplied(cluster, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed)
+		f.Expect(f.Client.Patch(t.Context(), cluster, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"test":"`+name+`"}}}`)))).To(Succeed())
 		f.clusters = append(f.clusters, cluster)
 	}
 	f.disruption = &v1alpha1.NodeDisruption{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -55,44 +48,39 @@ func newEnv(t *testing.T, clusters int, change func(*v1alpha1.NodeDisruptionSpec
 	if change != nil {
 		change(&f.disruption.Spec)
 	}
-	hubtest.Create(t, f.direct, f.disruption)
-	f.clock = clocktesting.NewFakePassiveClock(f.disruption.CreationTimestamp.Time)
-	intercepted := hubtest.Refuse(f.direct, f.refuse)
-	logic, err := New(Deps{Client: intercepted, Live: f.direct, Placements: &presence.Kinds{}, Clock: f.clock})
+	f.ExpectApplied(f.disruption)
+	f.Clock.SetTime(f.disruption.CreationTimestamp.Time)
+	intercepted := testenv.Refuse(f.Client, f.refuse)
+	logic, err := New(Deps{Client: intercepted, Live: f.Client, Placements: &presence.Kinds{}, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.runner = reconciler.New(intercepted, intercepted, logic)
+	f.Runner = reconciler.New(intercepted, intercepted, logic)
 	return f
 }
 
-func (f *env) reconcile() error {
-	_, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.disruption)})
-	return err
-}
-
 func (f *env) status() v1alpha1.NodeDisruptionStatus {
-	f.t.Helper()
-	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.disruption), f.disruption)).To(Succeed())
+	f.T.Helper()
+	f.ExpectExists(f.disruption)
 	return f.disruption.Status
 }
 
 func (f *env) runs() []v1alpha1.NodeDisruptionRun {
-	f.t.Helper()
+	f.T.Helper()
 	list := &v1alpha1.NodeDisruptionRunList{}
-	f.Expect(f.direct.List(f.t.Context(), list, client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: f.disruption.Name})).To(Succeed())
+	f.Expect(f.Client.List(f.T.Context(), list, client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: f.disruption.Name})).To(Succeed())
 	return list.Items
 }
 
 // say writes the status of a run, as its agent does.
 func (f *env) say(run *v1alpha1.NodeDisruptionRun, change func(*v1alpha1.NodeDisruptionRunStatus)) {
-	f.t.Helper()
+	f.T.Helper()
 	before := run.DeepCopy()
 	change(&run.Status)
-	f.Expect(f.direct.Status().Patch(f.t.Context(), run, client.MergeFrom(before))).To(Succeed())
+	f.Expect(f.Client.Status().Patch(f.T.Context(), run, client.MergeFrom(before))).To(Succeed())
 }
 
 func TestRunsAreMadeAndSummedUp(t *testing.T) {
 	f := newEnv(t, 2, nil)
-	f.Expect(f.reconcile()).To(Succeed())
+	f.ExpectReconciled(f.disruption)
 	runs := f.runs()
 	f.Expect(runs).To(HaveLen(2))
 	for i := range runs {
@@ -101,10 +89,10 @@ func TestRunsAreMadeAndSummedUp(t *testing.T) {
 			status.Nodes = []v1alpha1.DisruptedNode{{Name: "n"}}
 		})
 	}
-	f.Expect(f.reconcile()).To(Succeed())
+	f.ExpectReconciled(f.disruption)
 	f.Expect(f.status()).To(And(HaveField("Phase", v1alpha1.NodeDisruptionCompleted), HaveField("Clusters", BeEquivalentTo(2)), HaveField("Selected", BeEquivalentTo(6)), HaveField("Injected", BeEquivalentTo(4))))
 	version := f.disruption.ResourceVersion
-	f.Expect(f.reconcile()).To(Succeed())
+	f.ExpectReconciled(f.disruption)
 	f.status()
 	f.Expect(f.disruption.ResourceVersion).To(Equal(version), "what changes nothing writes nothing")
 }
@@ -114,11 +102,11 @@ func TestRunsAreMadeAndSummedUp(t *testing.T) {
 func TestAClusterWhoseRunIsRefusedStopsNoOther(t *testing.T) {
 	f := newEnv(t, 3, nil)
 	f.refuse[f.clusters[1].Name] = true
-	f.Expect(f.reconcile()).To(MatchError(ContainSubstring("refused")))
+	f.Expect(f.Reconcile(f.disruption)).Error().To(MatchError(ContainSubstring("refused")))
 	f.Expect(f.runs()).To(HaveLen(2))
 	f.Expect(f.status().LastScheduleTime).To(BeNil(), "it is not done")
 	delete(f.refuse, f.clusters[1].Name)
-	f.Expect(f.reconcile()).To(Succeed())
+	f.ExpectReconciled(f.disruption)
 	f.Expect(f.runs()).To(HaveLen(3))
 	f.Expect(f.status().LastScheduleTime).NotTo(BeNil())
 }
@@ -127,41 +115,41 @@ func TestAnothersRunIsLeftAlone(t *testing.T) {
 	f := newEnv(t, 1, nil)
 	own := &v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: f.clusters[0].Name, Name: f.disruption.Name}}
 	own.Spec.Disruption, own.Spec.Seed = f.disruption.Spec.Disruption, new(int64(7))
-	hubtest.Create(t, f.direct, own)
-	f.Expect(f.reconcile()).To(Succeed())
+	f.ExpectApplied(own)
+	f.ExpectReconciled(f.disruption)
 	f.Expect(f.status().Failures).To(ConsistOf(HaveField("Message", ContainSubstring("another NodeDisruptionRun"))))
 	f.Expect(f.runs()).To(BeEmpty())
 	f.disruption.Spec.Paused = true
-	f.Expect(f.direct.Update(t.Context(), f.disruption)).To(Succeed())
-	f.Expect(f.reconcile()).To(Succeed())
-	f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(own), own)).To(Succeed())
+	f.ExpectApplied(f.disruption)
+	f.ExpectReconciled(f.disruption)
+	f.ExpectExists(own)
 	f.Expect(own.Spec.Paused).To(BeFalse())
 }
 
 func TestDryRunPauseAndSchedule(t *testing.T) {
 	f := newEnv(t, 1, func(spec *v1alpha1.NodeDisruptionSpec) { spec.DryRun, spec.Schedule = true, "*/5 * * * *" })
 	change := func(patch string) {
-		f.Expect(f.direct.Patch(t.Context(), f.disruption, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
-		f.Expect(f.reconcile()).To(Succeed())
+		f.Expect(f.Client.Patch(t.Context(), f.disruption, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		f.ExpectReconciled(f.disruption)
 	}
-	f.Expect(f.reconcile()).To(Succeed())
+	f.ExpectReconciled(f.disruption)
 	preview := f.runs()
 	f.Expect(preview).To(ConsistOf(HaveField("Spec.Paused", true)))
 	f.say(&preview[0], func(status *v1alpha1.NodeDisruptionRunStatus) {
 		status.Preview = &v1alpha1.NodePreview{Selected: 1, Nodes: []string{"n"}}
 	})
-	f.Expect(f.reconcile()).To(Succeed())
+	f.ExpectReconciled(f.disruption)
 	f.Expect(f.status().Preview).To(ConsistOf(HaveField("Selected", BeEquivalentTo(1))))
 	change(`{"spec":{"dryRun":false}}`)
 	f.Expect(f.runs()).To(BeEmpty())
 	at := f.status().NextScheduleTime
-	f.Expect(at.Time).To(BeTemporally(">", f.clock.Now()))
-	f.clock.SetTime(at.Add(time.Second))
-	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(at.Time).To(BeTemporally(">", f.Clock.Now()))
+	f.Clock.SetTime(at.Add(time.Second))
+	f.ExpectReconciled(f.disruption)
 	f.Expect(f.runs()).To(ConsistOf(HaveField("Spec.Paused", false)))
 	change(`{"spec":{"paused":true}}`)
 	f.Expect(f.runs()).To(ConsistOf(HaveField("Spec.Paused", true)))
-	f.clock.SetTime(at.Add(6 * time.Minute))
+	f.Clock.SetTime(at.Add(6 * time.Minute))
 	change(`{"spec":{"paused":false}}`)
 	f.Expect(f.runs()).To(ConsistOf(HaveField("Spec.Paused", false)))
 }
@@ -170,9 +158,9 @@ func TestDryRunPauseAndSchedule(t *testing.T) {
 // Edge case: A NodeDisruption missed a cluster that was labelled a moment before.
 func TestAClusterThatWasLabelledAMomentBeforeIsChosen(t *testing.T) {
 	f := newEnv(t, 1, nil)
-	logic, err := New(Deps{Client: hubtest.Outdated(f.direct), Live: f.direct, Placements: &presence.Kinds{}, Clock: f.clock})
+	logic, err := New(Deps{Client: testenv.Outdated(f.Client), Live: f.Client, Placements: &presence.Kinds{}, Clock: f.Clock})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.runner = reconciler.New(f.direct, f.direct, logic)
-	f.Expect(f.reconcile()).To(Succeed())
+	f.Runner = reconciler.New(f.Client, f.Client, logic)
+	f.ExpectReconciled(f.disruption)
 	f.Expect(f.status().Phase).To(Equal(v1alpha1.NodeDisruptionPending), f.status().Message)
 }

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -42,18 +41,17 @@ func TestADryRunOfACommandExpires(t *testing.T) {
 				if mark[:4] == "NAME" {
 					mark = f.disruption.Name + mark[4:]
 				}
-				f.Expect(f.direct.Patch(t.Context(), f.disruption, client.RawPatch(types.MergePatchType,
+				f.Expect(f.Client.Patch(t.Context(), f.disruption, client.RawPatch(types.MergePatchType,
 					[]byte(`{"metadata":{"annotations":{"`+v1alpha1.CommandDryRunAnnotation+`":"`+mark+`"}}}`)))).To(Succeed())
 			}
-			next, err := f.runner.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.disruption)})
-			f.Expect(err).NotTo(HaveOccurred())
-			f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(f.disruption), f.disruption)).To(Succeed(), "its time has not come")
+			next := f.ExpectReconciled(f.disruption)
+			f.ExpectExists(f.disruption) // Its time has not come.
 			if test.expires {
 				f.Expect(next.RequeueAfter).To(BeNumerically("~", 90*time.Second, time.Second), "nothing else wakes the hub")
 			}
-			f.clock.SetTime(f.clock.Now().Add(48 * time.Hour))
-			f.Expect(f.reconcile()).To(Succeed())
-			err = f.direct.Get(t.Context(), client.ObjectKeyFromObject(f.disruption), f.disruption)
+			f.Clock.Step(48 * time.Hour)
+			f.ExpectReconciled(f.disruption)
+			err := f.Client.Get(t.Context(), client.ObjectKeyFromObject(f.disruption), f.disruption)
 			f.Expect(apierrors.IsNotFound(err)).To(Equal(test.expires))
 		})
 	}

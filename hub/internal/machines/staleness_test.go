@@ -15,10 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
@@ -28,37 +26,35 @@ var environment *testenv.Environment
 func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
 
 type env struct {
-	*WithT
-	t       *testing.T
-	direct  client.WithWatch
+	*testenv.Env
 	cluster *v1alpha1.Cluster
-	writes  hubtest.Writes
-	logic   *stalenessController
+	logic   *Controller
 }
 
 // newEnv makes a cluster that is well, with so many Machines that are ready.
 func newEnv(t *testing.T, machines int) *env {
 	t.Helper()
-	f := &env{WithT: NewWithT(t), t: t, direct: hubtest.CachedClient(t, environment)}
-	f.cluster = hubtest.Cluster(t, f.direct)
+	f := &env{Env: testenv.NewCachedEnv(t)}
+	f.cluster = f.AcceptedCluster()
 	f.say(v1alpha1.ClusterJoinedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
 	f.say(v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed)
 	f.say(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionTrue, v1alpha1.ReasonReachable)
 	for i := range machines {
 		machine := &v1alpha1.Machine{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: fmt.Sprintf("m%03d", i)},
-			Spec:       v1alpha1.MachineSpec{ClusterName: f.cluster.Name, MachineTemplateBody: hubtest.Template(nil).Spec},
+			Spec:       v1alpha1.MachineSpec{ClusterName: f.cluster.Name, MachineTemplateBody: testenv.Template(nil).Spec},
 		}
-		hubtest.Create(t, f.direct, machine)
-		hubtest.MarkReady(t, f.direct, machine, i%2 == 0, time.Now().Add(-time.Hour))
+		f.ExpectApplied(machine)
+		f.MarkReady(machine, i%2 == 0, time.Now().Add(-time.Hour))
 	}
-	f.logic = &stalenessController{client: f.writes.Count(f.direct)}
+	f.logic = &Controller{client: f.Writes.Count(f.Client)}
+	f.Runner = f.logic
 	return f
 }
 
 func (f *env) say(kind string, status metav1.ConditionStatus, reason string) {
-	f.t.Helper()
-	hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, kind, status, reason)
+	f.T.Helper()
+	f.ExpectConditionApplied(f.cluster, kind, status, reason)
 }
 
 func (f *env) silence() {
@@ -69,30 +65,25 @@ func (f *env) speak() {
 	f.say(v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed)
 }
 
-func (f *env) tryReconcile() (reconcile.Result, error) {
-	return f.logic.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.cluster)})
-}
-
 // finish reconciles until there is no more to do, and returns how many looks that took.
 func (f *env) finish() (looks int) {
-	f.t.Helper()
+	f.T.Helper()
 	for range 20 {
-		result, err := f.tryReconcile()
-		f.Expect(err).NotTo(HaveOccurred())
+		result := f.ExpectReconciled(f.cluster)
 		looks++
 		if result.RequeueAfter == 0 {
 			return looks
 		}
 	}
-	f.t.Fatal("it does not come to rest")
+	f.T.Fatal("it does not come to rest")
 	return looks
 }
 
 // reasons counts the Machines by the reason of their marker.
 func (f *env) reasons() map[string]int {
-	f.t.Helper()
+	f.T.Helper()
 	reasons := map[string]int{}
-	for _, machine := range hubtest.Machines(f.t, f.direct, f.cluster.Name) {
+	for _, machine := range f.Machines(f.cluster.Name) {
 		if stale := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineStaleCondition); stale != nil {
 			f.Expect(stale.Status).To(Equal(metav1.ConditionTrue))
 			f.Expect(stale.Message).To(ContainSubstring(f.cluster.Name))
@@ -106,15 +97,15 @@ func (f *env) reasons() map[string]int {
 func TestMachinesOfASilentClusterAreMarkedAndOtherwiseKept(t *testing.T) {
 	f := newEnv(t, 3)
 	f.finish()
-	f.Expect(f.writes.Total()).To(BeZero(), "all is well")
-	before := hubtest.Machines(t, f.direct, f.cluster.Name)
+	f.Expect(f.Writes.Total()).To(BeZero(), "all is well")
+	before := f.Machines(f.cluster.Name)
 
 	f.silence()
 	f.finish()
 	f.Expect(f.reasons()).To(Equal(map[string]int{v1alpha1.ReasonAgentSilent: 3}))
-	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch Machine/status": 3}))
+	f.Expect(f.Writes.Counts()).To(Equal(map[string]int{"patch Machine/status": 3}))
 	since := meta.FindStatusCondition(f.cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition).LastTransitionTime
-	after := hubtest.Machines(t, f.direct, f.cluster.Name)
+	after := f.Machines(f.cluster.Name)
 	for i := range after {
 		stale := meta.FindStatusCondition(after[i].Status.Conditions, v1alpha1.MachineStaleCondition)
 		f.Expect(stale.LastTransitionTime.Equal(&since)).To(BeTrue())
@@ -127,15 +118,15 @@ func TestMachinesOfASilentClusterAreMarkedAndOtherwiseKept(t *testing.T) {
 	for range 3 {
 		f.finish()
 	}
-	f.Expect(f.writes.Total()).To(BeZero(), "what is marked rests")
+	f.Expect(f.Writes.Total()).To(BeZero(), "what is marked rests")
 
 	f.speak()
 	f.finish()
 	f.Expect(f.reasons()).To(BeEmpty())
-	f.Expect(f.writes.Total()).To(Equal(3))
+	f.Expect(f.Writes.Total()).To(Equal(3))
 	f.finish()
-	f.Expect(f.writes.Total()).To(BeZero())
-	for i, machine := range hubtest.Machines(t, f.direct, f.cluster.Name) {
+	f.Expect(f.Writes.Total()).To(BeZero())
+	for i, machine := range f.Machines(f.cluster.Name) {
 		f.Expect(machine.Status).To(Equal(before[i].Status), "a thaw leaves no trace")
 	}
 }
@@ -144,23 +135,23 @@ func TestMachinesOfASilentClusterAreMarkedAndOtherwiseKept(t *testing.T) {
 func TestKStatusOfAMarkedMachine(t *testing.T) {
 	f := newEnv(t, 2)
 	health := func() (all []status.Status) {
-		for _, machine := range hubtest.Machines(t, f.direct, f.cluster.Name) {
+		for _, machine := range f.Machines(f.cluster.Name) {
 			machine.Generation = machine.Status.ObservedGeneration // The test stands in for an agent that has looked.
 			all = append(all, testenv.KStatus(t, &machine))
 		}
 		return all
 	}
-	machines := hubtest.Machines(t, f.direct, f.cluster.Name)
+	machines := f.Machines(f.cluster.Name)
 	machines[1].Status.ErrorReason, machines[1].Status.ErrorMessage = v1alpha1.ErrorMachineClassNotFound, "no MachineClass small"
 	conditions.ReconcileMachine(&machines[1].Status, false, time.Now())
-	f.Expect(f.direct.Status().Update(t.Context(), &machines[1])).To(Succeed())
+	f.ExpectStatusApplied(&machines[1])
 	seen := []status.Status{status.CurrentStatus, status.FailedStatus}
 	f.Expect(health()).To(ConsistOf(seen))
 
 	f.silence()
 	f.finish()
 	f.Expect(health()).To(HaveEach(status.InProgressStatus))
-	f.Expect(f.writes.Total()).To(Equal(2), "the marker's own writes")
+	f.Expect(f.Writes.Total()).To(Equal(2), "the marker's own writes")
 
 	f.speak()
 	f.finish()
@@ -192,14 +183,14 @@ func TestMarkersStayUntilTheAgentHasLooked(t *testing.T) {
 	f := newEnv(t, 2)
 	f.silence()
 	f.finish()
-	f.Expect(f.writes.Total()).To(Equal(2))
+	f.Expect(f.Writes.Total()).To(Equal(2))
 	silent := f.cluster.DeepCopy()
 
 	f.say(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionUnknown, v1alpha1.ReasonStarting)
 	f.speak()
 	f.finish()
 	f.Expect(f.reasons()).To(Equal(map[string]int{v1alpha1.ReasonAgentSilent: 2}))
-	f.Expect(f.writes.Total()).To(BeZero())
+	f.Expect(f.Writes.Total()).To(BeZero())
 	starting := f.cluster.DeepCopy()
 	f.Expect(markerChanged().Update(event.UpdateEvent{ObjectOld: silent, ObjectNew: starting})).To(BeFalse(), "nothing is known, so there is nothing to do")
 
@@ -230,14 +221,14 @@ func TestMarkersOfAFreezeThatSees(t *testing.T) {
 func TestManyMachinesAreMarkedInBatchesAndACrashLosesNone(t *testing.T) {
 	f := newEnv(t, 2*atOnce+1)
 	f.silence()
-	result, err := f.tryReconcile()
+	result, err := f.Reconcile(f.cluster)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(result.RequeueAfter).To(Equal(pause))
-	f.Expect(f.writes.Total()).To(Equal(atOnce))
+	f.Expect(f.Writes.Total()).To(Equal(atOnce))
 
 	// The hub is killed amid the next batch.
 	written := 0
-	f.logic.client = interceptor.NewClient(f.direct, interceptor.Funcs{
+	f.logic.client = interceptor.NewClient(f.Client, interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 			if written++; written > 10 {
 				return errors.New("killed")
@@ -245,12 +236,12 @@ func TestManyMachinesAreMarkedInBatchesAndACrashLosesNone(t *testing.T) {
 			return c.SubResource(subresource).Patch(ctx, object, patch, options...)
 		},
 	})
-	_, err = f.tryReconcile()
+	_, err = f.Reconcile(f.cluster)
 	f.Expect(err).To(MatchError(ContainSubstring("killed")))
-	f.logic.client = f.writes.Count(f.direct)
+	f.logic.client = f.Writes.Count(f.Client)
 	f.finish()
 	f.Expect(f.reasons()).To(Equal(map[string]int{v1alpha1.ReasonAgentSilent: 2*atOnce + 1}))
-	f.Expect(f.writes.Total()).To(Equal(atOnce + 1 - 10))
+	f.Expect(f.Writes.Total()).To(Equal(atOnce + 1 - 10))
 	f.speak()
 	f.Expect(f.finish()).To(Equal(4), "three batches, and a look that finds nothing")
 	f.Expect(f.reasons()).To(BeEmpty())
@@ -260,29 +251,29 @@ func TestManyMachinesAreMarkedInBatchesAndACrashLosesNone(t *testing.T) {
 func TestTheAgentsWritesAndTheMarkerDoNotFight(t *testing.T) {
 	f := newEnv(t, 1)
 	f.silence()
-	machine := hubtest.Machines(t, f.direct, f.cluster.Name)[0]
+	machine := f.Machines(f.cluster.Name)[0]
 	behind := machine.DeepCopy()
 	meta.SetStatusCondition(&machine.Status.Conditions, metav1.Condition{Type: v1alpha1.MachineHealthyCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHealthy})
 	patch := client.MergeFromWithOptions(behind, client.MergeFromWithOptimisticLock{})
-	f.Expect(f.direct.Status().Patch(t.Context(), &machine, patch)).To(Succeed())
+	f.Expect(f.Client.Status().Patch(t.Context(), &machine, patch)).To(Succeed())
 	wanted, _ := Marker(f.cluster)
 	f.Expect(f.logic.writeMarker(t.Context(), behind, wanted)).To(Succeed(), "a conflict is nothing to tell")
 	f.finish()
-	both := hubtest.Machines(t, f.direct, f.cluster.Name)[0].Status.Conditions
+	both := f.Machines(f.cluster.Name)[0].Status.Conditions
 	f.Expect(meta.IsStatusConditionTrue(both, v1alpha1.MachineHealthyCondition)).To(BeTrue())
 	f.Expect(meta.IsStatusConditionTrue(both, v1alpha1.MachineStaleCondition)).To(BeTrue())
 
 	// The agent is behind the marker: its write fails, and is made again on what is there then.
 	late := machine.DeepCopy()
 	meta.SetStatusCondition(&late.Status.Conditions, metav1.Condition{Type: v1alpha1.MachineHealthyCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNodeNotReady})
-	err := f.direct.Status().Patch(t.Context(), late, client.MergeFromWithOptions(&machine, client.MergeFromWithOptimisticLock{}))
+	err := f.Client.Status().Patch(t.Context(), late, client.MergeFromWithOptions(&machine, client.MergeFromWithOptimisticLock{}))
 	f.Expect(apierrors.IsConflict(err)).To(BeTrue())
 	f.Expect(f.reasons()).To(HaveKey(v1alpha1.ReasonAgentSilent))
 }
 
 func TestOnlyWhatTurnsTheMarkerWakes(t *testing.T) {
 	f := newEnv(t, 1)
-	machine := hubtest.Machines(t, f.direct, f.cluster.Name)[0]
+	machine := f.Machines(f.cluster.Name)[0]
 	well := f.cluster.DeepCopy()
 	f.Expect(f.logic.requestsForUnmarked(t.Context(), &machine)).To(BeEmpty())
 	f.silence()
@@ -307,20 +298,20 @@ func TestMachinesOfANamespaceThatIsBeingDeletedAreMarkedWithTheCause(t *testing.
 func TestMachinesOfARemovedClusterAreStaleUntilANewAgentHasLooked(t *testing.T) {
 	f := newEnv(t, 2)
 	f.finish()
-	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
+	f.ExpectDeleted(f.cluster)
 	f.finish()
 	f.Expect(f.reasons()).To(Equal(map[string]int{v1alpha1.ReasonClusterNotFound: 2}))
-	for _, machine := range hubtest.Machines(t, f.direct, f.cluster.Name) {
+	for _, machine := range f.Machines(f.cluster.Name) {
 		stale := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineStaleCondition)
 		f.Expect(stale.Message).To(ContainSubstring("kubectl hollow cluster join " + f.cluster.Name))
 		f.Expect(f.logic.requestsForUnmarked(t.Context(), &machine)).To(HaveLen(1), "a hub that starts looks at them")
 	}
-	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch Machine/status": 2}))
+	f.Expect(f.Writes.Counts()).To(Equal(map[string]int{"patch Machine/status": 2}))
 	f.finish()
-	f.Expect(f.writes.Total()).To(BeZero(), "what is marked rests")
+	f.Expect(f.Writes.Total()).To(BeZero(), "what is marked rests")
 
 	again := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: f.cluster.Name}, Spec: f.cluster.Spec}
-	hubtest.Create(t, f.direct, again)
+	f.ExpectApplied(again)
 	f.cluster = again
 	f.finish()
 	f.Expect(f.reasons()).To(Equal(map[string]int{v1alpha1.ReasonClusterNotFound: 2}), "no agent has looked yet")

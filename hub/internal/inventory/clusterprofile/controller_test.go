@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -12,14 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
-	testclock "k8s.io/utils/clock/testing"
 	clusterprofilev1alpha1 "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -37,36 +33,30 @@ const namespace = v1alpha1.HubNamespace
 
 // env is one Cluster, a controller that is called by hand, and a client that counts its writes.
 type env struct {
-	*WithT
-	t       *testing.T
+	*testenv.Env
 	cluster *v1alpha1.Cluster
-	direct  client.WithWatch
-	clock   *testclock.FakePassiveClock
-	events  *events.FakeRecorder
-	writes  hubtest.Writes
 	logic   *Controller
 }
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	f := &env{WithT: NewWithT(t), t: t, events: events.NewFakeRecorder(1000)}
-	install.Do(func() { f.Expect(testenv.ClusterProfiles.Install(t.Context(), environment.Client)).To(Succeed()) })
-	hubtest.Client(t, environment) // It creates the hub's namespace.
+	f := &env{Env: testenv.NewEnv(t)}
+	install.Do(func() { f.Expect(testenv.ClusterProfiles.Install(t.Context(), f.Server.Client)).To(Succeed()) })
 	known := scheme.New()
 	f.Expect(clusterprofilev1alpha1.AddToScheme(known)).To(Succeed())
 	var err error
-	f.direct, err = client.NewWithWatch(environment.Config, client.Options{Scheme: known})
+	f.Client, err = client.NewWithWatch(f.Server.Config, client.Options{Scheme: known})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.clock = testclock.NewFakePassiveClock(time.Now())
-	counted := f.writes.Count(f.direct)
+	counted := f.Writes.Count(f.Client)
 	f.logic, err = New(Deps{
 		Access:   inventory.Access{Clusters: counted, Objects: counted, Client: counted},
-		Recorder: f.events, Clock: f.clock,
+		Recorder: f.Recorder, Clock: f.Clock,
 	})
 	f.Expect(err).NotTo(HaveOccurred())
+	f.Runner = f.logic
 
-	f.cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name(), Labels: map[string]string{"env": "test", "app.kubernetes.io/instance": "argo"}}}
-	hubtest.Create(t, f.direct, f.cluster)
+	f.cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: testenv.Name(), Labels: map[string]string{"env": "test", "app.kubernetes.io/instance": "argo"}}}
+	f.ExpectApplied(f.cluster)
 	f.cluster.Status.KubernetesVersion, f.cluster.Status.ClusterUID, f.cluster.Status.AgentVersion = "v1.37.1", "3f0a", "v0.1.0"
 	f.cluster.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
 	for _, kind := range []string{v1alpha1.ClusterJoinedCondition, v1alpha1.ClusterAgentConnectedCondition, v1alpha1.ClusterTargetReachableCondition} {
@@ -76,28 +66,27 @@ func newEnv(t *testing.T) *env {
 }
 
 func (f *env) say(kind string, status metav1.ConditionStatus) {
-	f.t.Helper()
-	hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, kind, status, v1alpha1.ReasonReady)
+	f.T.Helper()
+	f.ExpectConditionApplied(f.cluster, kind, status, v1alpha1.ReasonReady)
 }
 
-// reconcile lets the controller act until it writes no more.
-func (f *env) reconcile() reconcile.Result {
-	f.t.Helper()
+// settle lets the controller act until it writes no more.
+func (f *env) settle() reconcile.Result {
+	f.T.Helper()
 	for range 3 {
-		result, err := f.logic.Reconcile(f.t.Context(), reconciler.Request("", f.cluster.Name))
-		f.Expect(err).NotTo(HaveOccurred())
-		if f.writes.Total() == 0 {
+		result := f.ExpectReconciled(f.cluster)
+		if f.Writes.Total() == 0 {
 			return result
 		}
 	}
-	f.t.Fatal("the controller does not come to rest")
+	f.T.Fatal("the controller does not come to rest")
 	return reconcile.Result{}
 }
 
 func (f *env) profile() *clusterprofilev1alpha1.ClusterProfile {
-	f.t.Helper()
+	f.T.Helper()
 	profile := &clusterprofilev1alpha1.ClusterProfile{}
-	err := f.direct.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: f.cluster.Name}, profile)
+	err := f.Client.Get(f.T.Context(), client.ObjectKey{Namespace: namespace, Name: f.cluster.Name}, profile)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -115,10 +104,9 @@ func values(profile *clusterprofilev1alpha1.ClusterProfile) map[string]string {
 
 func TestClusterHasAProfileThatIsNotWrittenAgain(t *testing.T) {
 	f := newEnv(t)
-	_, err := f.logic.Reconcile(t.Context(), reconciler.Request("", f.cluster.Name))
-	f.Expect(err).NotTo(HaveOccurred())
-	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"create ClusterProfile": 1, "patch ClusterProfile/status": 1, "patch ClusterProfile": 1}))
-	f.reconcile()
+	f.ExpectReconciled(f.cluster)
+	f.Expect(f.Writes.Counts()).To(Equal(map[string]int{"create ClusterProfile": 1, "patch ClusterProfile/status": 1, "patch ClusterProfile": 1}))
+	f.settle()
 	profile := f.profile()
 	f.Expect(profile.Labels).To(Equal(map[string]string{
 		"env": "test", v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub, v1alpha1.ClusterNameLabel: f.cluster.Name,
@@ -134,8 +122,8 @@ func TestClusterHasAProfileThatIsNotWrittenAgain(t *testing.T) {
 
 	f.say(v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionUnknown)
 	f.cluster.Status.ClusterUID = ""
-	f.Expect(f.direct.Status().Update(t.Context(), f.cluster)).To(Succeed())
-	f.reconcile()
+	f.ExpectStatusApplied(f.cluster)
+	f.settle()
 	profile = f.profile()
 	f.Expect(meta.FindStatusCondition(profile.Status.Conditions, clusterprofilev1alpha1.ClusterConditionControlPlaneHealthy).Status).To(Equal(metav1.ConditionUnknown))
 	f.Expect(values(profile)).NotTo(HaveKey(idProperty))
@@ -143,26 +131,26 @@ func TestClusterHasAProfileThatIsNotWrittenAgain(t *testing.T) {
 
 func TestCapacityIsWrittenNowAndThen(t *testing.T) {
 	f := newEnv(t)
-	f.reconcile()
+	f.settle()
 	f.cluster.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("9")
-	f.Expect(f.direct.Status().Update(t.Context(), f.cluster)).To(Succeed())
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(reconciler.StatusInterval))
+	f.ExpectStatusApplied(f.cluster)
+	f.Expect(f.settle().RequeueAfter).To(Equal(reconciler.StatusInterval))
 	f.Expect(values(f.profile())).To(HaveKeyWithValue(cpuProperty, "8"))
-	f.clock.SetTime(f.clock.Now().Add(reconciler.StatusInterval))
-	f.Expect(f.reconcile().RequeueAfter).To(BeZero())
+	f.Clock.Step(reconciler.StatusInterval)
+	f.Expect(f.settle().RequeueAfter).To(BeZero())
 	f.Expect(values(f.profile())).To(HaveKeyWithValue(cpuProperty, "9"))
 }
 
 func TestProfileIsRepairedAndLeavesWhatOthersWrite(t *testing.T) {
 	f := newEnv(t)
-	f.reconcile()
+	f.settle()
 	profile := f.profile()
 	profile.Labels["theirs"], profile.Labels["env"] = "x", "wrong"
 	profile.Spec.DisplayName = "wrong"
-	f.Expect(f.direct.Update(t.Context(), profile)).To(Succeed())
+	f.ExpectApplied(profile)
 	profile.Status.Properties = append(profile.Status.Properties, clusterprofilev1alpha1.Property{Name: "theirs", Value: "x", LastObservedTime: metav1.Now()})
-	f.Expect(f.direct.Status().Update(t.Context(), profile)).To(Succeed())
-	f.reconcile()
+	f.ExpectStatusApplied(profile)
+	f.settle()
 	profile = f.profile()
 	f.Expect(profile.Labels).To(And(HaveKeyWithValue("theirs", "x"), HaveKeyWithValue("env", "test")))
 	f.Expect(profile.Spec.DisplayName).To(Equal(f.cluster.Name))
@@ -171,14 +159,14 @@ func TestProfileIsRepairedAndLeavesWhatOthersWrite(t *testing.T) {
 
 func TestProfileGoesWithItsClusterAndNotBefore(t *testing.T) {
 	f := newEnv(t)
-	f.reconcile()
+	f.settle()
 	known := f.logic.Clusters
 	f.logic.Clusters = behind{known}
-	f.reconcile()
+	f.settle()
 	f.Expect(f.profile()).NotTo(BeNil(), "a cache that is behind is no proof")
 	f.logic.Clusters = known
-	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
-	f.reconcile()
+	f.ExpectDeleted(f.cluster)
+	f.settle()
 	f.Expect(f.profile()).To(BeNil())
 }
 
@@ -195,28 +183,28 @@ func TestProfileOfSomebodyElseIsNotTakenOver(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: f.cluster.Name},
 		Spec:       clusterprofilev1alpha1.ClusterProfileSpec{ClusterManager: clusterprofilev1alpha1.ClusterManager{Name: "open-cluster-management"}},
 	}
-	hubtest.Create(t, f.direct, foreign)
-	f.reconcile()
-	f.reconcile()
-	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
-	f.reconcile()
+	f.ExpectApplied(foreign)
+	f.settle()
+	f.settle()
+	f.ExpectDeleted(f.cluster)
+	f.settle()
 	f.Expect(f.profile().ResourceVersion).To(Equal(foreign.ResourceVersion))
-	f.Expect(f.events.Events).To(HaveLen(1), "told once")
-	f.Expect(<-f.events.Events).To(HavePrefix("Warning ClusterProfileConflict"))
+	f.Expect(f.Recorder.Events).To(HaveLen(1), "told once")
+	f.Expect(<-f.Recorder.Events).To(HavePrefix("Warning ClusterProfileConflict"))
 }
 
 func TestACopyOfAProfileIsTheUsers(t *testing.T) {
 	f := newEnv(t)
-	f.reconcile()
+	f.settle()
 	shown := f.profile()
 	another := newEnv(t)
 	replica := &clusterprofilev1alpha1.ClusterProfile{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: another.cluster.Name, Labels: shown.Labels, Annotations: shown.Annotations}, Spec: shown.Spec,
 	}
-	hubtest.Create(t, f.direct, replica)
-	another.reconcile()
+	f.ExpectApplied(replica)
+	another.settle()
 	another.Expect(another.profile().ResourceVersion).To(Equal(replica.ResourceVersion), "it was written")
-	another.Expect(f.direct.Delete(t.Context(), another.cluster)).To(Succeed())
-	another.reconcile()
+	another.Expect(f.Client.Delete(t.Context(), another.cluster)).To(Succeed())
+	another.settle()
 	another.Expect(another.profile()).NotTo(BeNil(), "it was deleted")
 }

@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
-	testclock "k8s.io/utils/clock/testing"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -23,7 +21,6 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -39,83 +36,78 @@ func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
 // env is one name, a controller that is called by hand, and a client that counts its writes.
 type env struct {
-	*WithT
-	t      *testing.T
-	name   string
-	direct client.WithWatch
-	clock  *testclock.FakePassiveClock
-	events *events.FakeRecorder
-	writes hubtest.Writes
-	logic  *Controller
+	*testenv.Env
+	// named is a Cluster that has nothing but its name.
+	named *v1alpha1.Cluster
+	logic *Controller
 }
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	f := &env{WithT: NewWithT(t), t: t, name: hubtest.Name(), events: events.NewFakeRecorder(1000)}
-	install.Do(func() { f.Expect(testenv.ManagedClusters.Install(t.Context(), environment.Client)).To(Succeed()) })
+	f := &env{Env: testenv.NewEnv(t), named: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: testenv.Name()}}}
+	install.Do(func() { f.Expect(testenv.ManagedClusters.Install(t.Context(), f.Server.Client)).To(Succeed()) })
 	known := scheme.New()
 	f.Expect(clusterv1.Install(known)).To(Succeed())
 	var err error
-	f.direct, err = client.NewWithWatch(environment.Config, client.Options{Scheme: known})
+	f.Client, err = client.NewWithWatch(f.Server.Config, client.Options{Scheme: known})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.clock = testclock.NewFakePassiveClock(time.Now())
-	counted := f.writes.Count(f.direct)
+	counted := f.Writes.Count(f.Client)
 	f.logic, err = New(Deps{
-		Access: inventory.Access{Clusters: counted, Objects: counted, Client: counted}, Recorder: f.events, Clock: f.clock,
+		Access: inventory.Access{Clusters: counted, Objects: counted, Client: counted}, Recorder: f.Recorder, Clock: f.Clock,
 	})
 	f.Expect(err).NotTo(HaveOccurred())
+	f.Runner = f.logic
 	return f
 }
 
-// reconcile lets the controller act until it writes no more.
-func (f *env) reconcile() reconcile.Result {
-	f.t.Helper()
+// settle lets the controller act until it writes no more.
+func (f *env) settle() reconcile.Result {
+	f.T.Helper()
 	for range 4 {
-		result, err := f.logic.Reconcile(f.t.Context(), reconciler.Request("", f.name))
-		f.Expect(err).NotTo(HaveOccurred())
-		if f.writes.Total() == 0 {
+		result := f.ExpectReconciled(f.named)
+		if f.Writes.Total() == 0 {
 			return result
 		}
 	}
-	f.t.Fatal("the controller does not come to rest")
+	f.T.Fatal("the controller does not come to rest")
 	return reconcile.Result{}
 }
 
 func (f *env) cluster() *v1alpha1.Cluster {
-	f.t.Helper()
-	cluster := healthy(f.name)
+	f.T.Helper()
+	cluster := healthy(f.named.Name)
 	status := cluster.Status
-	hubtest.Create(f.t, f.direct, cluster)
+	f.ExpectApplied(cluster)
 	cluster.Status = status
 	for i := range cluster.Status.Conditions {
 		cluster.Status.Conditions[i].LastTransitionTime = metav1.NewTime(start)
 	}
-	f.Expect(f.direct.Status().Update(f.t.Context(), cluster)).To(Succeed())
+	f.ExpectStatusApplied(cluster)
 	return cluster
 }
 
 // foreign creates a ManagedCluster as Open Cluster Management's agent does.
 func (f *env) foreign(labels map[string]string) *clusterv1.ManagedCluster {
-	f.t.Helper()
-	managed := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: f.name, Labels: labels}}
-	hubtest.Create(f.t, f.direct, managed)
+	f.T.Helper()
+	managed := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: f.named.Name, Labels: labels}}
+	f.ExpectApplied(managed)
 	return managed
 }
 
 func (f *env) accept(managed *clusterv1.ManagedCluster) {
-	f.t.Helper()
+	f.T.Helper()
 	managed.Spec.HubAcceptsClient = true
-	f.Expect(f.direct.Update(f.t.Context(), managed)).To(Succeed())
+	f.ExpectApplied(managed)
 	meta.SetStatusCondition(&managed.Status.Conditions, metav1.Condition{
 		Type: clusterv1.ManagedClusterConditionHubAccepted, Status: metav1.ConditionTrue, Reason: "HubClusterAdminAccepted",
 	})
-	f.Expect(f.direct.Status().Update(f.t.Context(), managed)).To(Succeed())
+	f.ExpectStatusApplied(managed)
 }
 
 func (f *env) managed() *clusterv1.ManagedCluster {
-	f.t.Helper()
+	f.T.Helper()
 	managed := &clusterv1.ManagedCluster{}
-	err := f.direct.Get(f.t.Context(), client.ObjectKey{Name: f.name}, managed)
+	err := f.Client.Get(f.T.Context(), client.ObjectKey{Name: f.named.Name}, managed)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -124,9 +116,9 @@ func (f *env) managed() *clusterv1.ManagedCluster {
 }
 
 func (f *env) read() *v1alpha1.Cluster {
-	f.t.Helper()
+	f.T.Helper()
 	cluster := &v1alpha1.Cluster{}
-	err := f.direct.Get(f.t.Context(), client.ObjectKey{Name: f.name}, cluster)
+	err := f.Client.Get(f.T.Context(), client.ObjectKey{Name: f.named.Name}, cluster)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -134,25 +126,12 @@ func (f *env) read() *v1alpha1.Cluster {
 	return cluster
 }
 
-func (f *env) told() []string {
-	var told []string
-	for {
-		select {
-		case event := <-f.events.Events:
-			told = append(told, event)
-		default:
-			return told
-		}
-	}
-}
-
 func TestClusterIsMirroredAndThenNotWrittenAgain(t *testing.T) {
 	f := newEnv(t)
 	cluster := f.cluster()
-	_, err := f.logic.Reconcile(t.Context(), reconciler.Request("", f.name))
-	f.Expect(err).NotTo(HaveOccurred())
-	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"create ManagedCluster": 1, "patch ManagedCluster/status": 1, "patch ManagedCluster": 1}))
-	f.reconcile()
+	f.ExpectReconciled(f.named)
+	f.Expect(f.Writes.Counts()).To(Equal(map[string]int{"create ManagedCluster": 1, "patch ManagedCluster/status": 1, "patch ManagedCluster": 1}))
+	f.settle()
 	shown := f.managed()
 	f.Expect(shown.Labels).To(HaveKeyWithValue("env", "test"))
 	f.Expect(shown.Labels).To(HaveKeyWithValue(v1alpha1.ManagedByLabel, v1alpha1.ManagedByHub))
@@ -165,11 +144,10 @@ func TestClusterIsMirroredAndThenNotWrittenAgain(t *testing.T) {
 
 	for _, state := range []metav1.ConditionStatus{metav1.ConditionUnknown, metav1.ConditionTrue} {
 		say(cluster, v1alpha1.ClusterAgentConnectedCondition, state)
-		f.Expect(f.direct.Status().Update(t.Context(), cluster)).To(Succeed())
-		_, err = f.logic.Reconcile(t.Context(), reconciler.Request("", f.name))
-		f.Expect(err).NotTo(HaveOccurred())
-		f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch ManagedCluster": 1, "patch ManagedCluster/status": 1}))
-		f.reconcile()
+		f.ExpectStatusApplied(cluster)
+		f.ExpectReconciled(f.named)
+		f.Expect(f.Writes.Counts()).To(Equal(map[string]int{"patch ManagedCluster": 1, "patch ManagedCluster/status": 1}))
+		f.settle()
 		shown = f.managed()
 		f.Expect(meta.FindStatusCondition(shown.Status.Conditions, clusterv1.ManagedClusterConditionAvailable).Status).To(Equal(state))
 		if state == metav1.ConditionUnknown {
@@ -179,28 +157,28 @@ func TestClusterIsMirroredAndThenNotWrittenAgain(t *testing.T) {
 		}
 	}
 	f.Expect(f.read().Labels).To(Equal(cluster.Labels), "the Cluster is the user's")
-	f.Expect(f.told()).To(BeEmpty())
+	f.Expect(f.Events()).To(BeEmpty())
 }
 
 func TestCapacityIsWrittenNowAndThen(t *testing.T) {
 	f := newEnv(t)
 	cluster := f.cluster()
-	f.reconcile()
+	f.settle()
 	cluster.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("9")
-	f.Expect(f.direct.Status().Update(t.Context(), cluster)).To(Succeed())
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(reconciler.StatusInterval))
+	f.ExpectStatusApplied(cluster)
+	f.Expect(f.settle().RequeueAfter).To(Equal(reconciler.StatusInterval))
 	f.Expect(f.managed().Status.Capacity).To(HaveKeyWithValue(clusterv1.ResourceCPU, resource.MustParse("8")))
-	f.clock.SetTime(f.clock.Now().Add(reconciler.StatusInterval))
-	f.Expect(f.reconcile().RequeueAfter).To(BeZero())
+	f.Clock.Step(reconciler.StatusInterval)
+	f.Expect(f.settle().RequeueAfter).To(BeZero())
 	f.Expect(f.managed().Status.Capacity).To(HaveKeyWithValue(clusterv1.ResourceCPU, resource.MustParse("9")))
 }
 
 func TestMirrorGoesWithItsCluster(t *testing.T) {
 	f := newEnv(t)
 	cluster := f.cluster()
-	f.reconcile()
-	f.Expect(f.direct.Delete(t.Context(), cluster)).To(Succeed())
-	f.reconcile()
+	f.settle()
+	f.ExpectDeleted(cluster)
+	f.settle()
 	f.Expect(f.managed()).To(BeNil())
 }
 
@@ -208,9 +186,9 @@ func TestMirrorGoesWithItsCluster(t *testing.T) {
 func TestMirrorStaysIfTheCacheKnowsNoCluster(t *testing.T) {
 	f := newEnv(t)
 	f.cluster()
-	f.reconcile()
-	f.logic.Clusters = emptyReader{f.direct}
-	f.reconcile()
+	f.settle()
+	f.logic.Clusters = emptyReader{f.Client}
+	f.settle()
 	f.Expect(f.managed()).NotTo(BeNil())
 }
 
@@ -225,20 +203,20 @@ func TestManagedClusterOfSomebodyElseIsNotTakenOver(t *testing.T) {
 	f := newEnv(t)
 	foreign := f.foreign(map[string]string{"theirs": "x"})
 	f.cluster()
-	f.reconcile()
-	f.reconcile()
+	f.settle()
+	f.settle()
 	f.Expect(f.managed().ResourceVersion).To(Equal(foreign.ResourceVersion), "it was written")
 	condition := meta.FindStatusCondition(f.read().Status.Conditions, v1alpha1.ClusterMirroredCondition)
 	f.Expect(condition).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonManagedClusterConflict)))
-	f.Expect(f.told()).To(HaveExactElements(HavePrefix("Warning "+v1alpha1.ReasonManagedClusterConflict)), "told once")
+	f.Expect(f.Events()).To(HaveExactElements(HavePrefix("Warning "+v1alpha1.ReasonManagedClusterConflict)), "told once")
 
-	f.Expect(f.direct.Delete(t.Context(), foreign)).To(Succeed())
-	f.reconcile()
+	f.ExpectDeleted(foreign)
+	f.settle()
 	f.Expect(f.managed().Labels).To(HaveKey(v1alpha1.ManagedByLabel))
 	f.Expect(meta.FindStatusCondition(f.read().Status.Conditions, v1alpha1.ClusterMirroredCondition)).To(BeNil())
 
-	f.Expect(f.direct.Delete(t.Context(), f.read())).To(Succeed())
-	f.reconcile()
+	f.ExpectDeleted(f.read())
+	f.settle()
 	f.Expect(f.managed()).To(BeNil())
 }
 
@@ -246,88 +224,87 @@ func TestForeignManagedClusterOutlivesTheCluster(t *testing.T) {
 	f := newEnv(t)
 	foreign := f.foreign(nil)
 	cluster := f.cluster()
-	f.reconcile()
-	f.Expect(f.direct.Delete(t.Context(), cluster)).To(Succeed())
-	f.reconcile()
+	f.settle()
+	f.ExpectDeleted(cluster)
+	f.settle()
 	f.Expect(f.managed().ResourceVersion).To(Equal(foreign.ResourceVersion))
 }
 
 func TestMirrorThatIsAcceptedIsLeftToOpenClusterManagement(t *testing.T) {
 	f := newEnv(t)
 	cluster := f.cluster()
-	f.reconcile()
+	f.settle()
 	f.accept(f.managed())
-	f.reconcile()
+	f.settle()
 	left := f.managed()
 	f.Expect(left.Labels).NotTo(HaveKey(v1alpha1.ManagedByLabel))
-	f.Expect(f.told()).To(HaveExactElements(HavePrefix("Warning MirrorReleased"), HavePrefix("Warning "+v1alpha1.ReasonManagedClusterConflict)))
-	f.Expect(f.direct.Delete(t.Context(), cluster)).To(Succeed())
-	f.reconcile()
+	f.Expect(f.Events()).To(HaveExactElements(HavePrefix("Warning MirrorReleased"), HavePrefix("Warning "+v1alpha1.ReasonManagedClusterConflict)))
+	f.ExpectDeleted(cluster)
+	f.settle()
 	f.Expect(f.managed().ResourceVersion).To(Equal(left.ResourceVersion), "it is written or deleted")
 }
 
 func TestAcceptedManagedClusterIsTakenOnIfAskedFor(t *testing.T) {
 	f := newEnv(t)
 	managed := f.foreign(map[string]string{"env": "prod", "cluster.open-cluster-management.io/clusterset": "default"})
-	f.reconcile()
+	f.settle()
 	f.accept(managed)
-	f.reconcile()
+	f.settle()
 	f.Expect(f.read()).To(BeNil(), "it was not asked for")
 	managed.Labels[v1alpha1.ImportLabel] = "true"
-	f.Expect(f.direct.Update(t.Context(), managed)).To(Succeed())
-	f.reconcile()
+	f.ExpectApplied(managed)
+	f.settle()
 	cluster := f.read()
 	f.Expect(cluster.Spec.Acceptance).To(Equal(v1alpha1.AcceptancePending))
 	f.Expect(cluster.Spec.AcceptancePolicy).To(Equal(v1alpha1.AcceptanceManual))
 	f.Expect(cluster.Labels).To(Equal(map[string]string{"env": "prod", v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub}))
-	f.Expect(cluster.Annotations).To(HaveKeyWithValue(v1alpha1.ImportedFromAnnotation, Definition+"/"+f.name))
+	f.Expect(cluster.Annotations).To(HaveKeyWithValue(v1alpha1.ImportedFromAnnotation, Definition+"/"+f.named.Name))
 	f.Expect(f.managed().ResourceVersion).To(Equal(managed.ResourceVersion), "the origin was written")
-	f.Expect(f.told()).To(HaveExactElements(And(HavePrefix("Normal Imported"), ContainSubstring("Label namespace "+f.name))))
+	f.Expect(f.Events()).To(HaveExactElements(And(HavePrefix("Normal Imported"), ContainSubstring("Label namespace "+f.named.Name))))
 
 	cluster.Labels["mine"] = "x"
-	f.Expect(f.direct.Update(t.Context(), cluster)).To(Succeed())
+	f.ExpectApplied(cluster)
 	managed.Labels["env"], managed.Labels["more"] = "test", "y"
-	f.Expect(f.direct.Update(t.Context(), managed)).To(Succeed())
-	f.reconcile()
+	f.ExpectApplied(managed)
+	f.settle()
 	f.Expect(f.read().Labels).To(Equal(map[string]string{"env": "test", "more": "y", "mine": "x", v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub}))
 
 	delete(managed.Labels, v1alpha1.ImportLabel)
-	f.Expect(f.direct.Update(t.Context(), managed)).To(Succeed())
-	f.reconcile()
-	f.Expect(f.direct.Delete(t.Context(), managed)).To(Succeed())
-	f.reconcile()
-	f.reconcile()
+	f.ExpectApplied(managed)
+	f.settle()
+	f.ExpectDeleted(managed)
+	f.settle()
+	f.settle()
 	f.Expect(f.read().DeletionTimestamp).To(BeNil())
 	f.Expect(f.managed()).To(BeNil(), "what came from there is not mirrored back")
-	f.Expect(f.told()).To(HaveExactElements(HavePrefix("Normal ImportEnded"), HavePrefix("Warning ImportOriginGone")))
+	f.Expect(f.Events()).To(HaveExactElements(HavePrefix("Normal ImportEnded"), HavePrefix("Warning ImportOriginGone")))
 }
 
 func TestManagedClusterThatIsNotAcceptedIsNotTakenOn(t *testing.T) {
 	f := newEnv(t)
 	f.foreign(map[string]string{v1alpha1.ImportLabel: "true"})
-	f.reconcile()
+	f.settle()
 	f.Expect(f.read()).To(BeNil())
 }
 
 func TestImportUnderANameThatNoClusterCanHaveIsRefusedOnce(t *testing.T) {
 	f := newEnv(t)
-	f.name = "kube-" + f.name
+	f.named.Name = "kube-" + f.named.Name
 	f.accept(f.foreign(map[string]string{v1alpha1.ImportLabel: "true"}))
 	for range 2 {
-		_, err := f.logic.Reconcile(t.Context(), reconciler.Request("", f.name))
-		f.Expect(err).NotTo(HaveOccurred())
+		f.ExpectReconciled(f.named)
 	}
 	f.Expect(f.read()).To(BeNil())
-	f.Expect(f.told()).To(HaveExactElements(And(HavePrefix("Warning ImportRefused"), ContainSubstring("reserved"))))
+	f.Expect(f.Events()).To(HaveExactElements(And(HavePrefix("Warning ImportRefused"), ContainSubstring("reserved"))))
 }
 
 func TestForgetTakesTheConditionAway(t *testing.T) {
 	f := newEnv(t)
 	f.foreign(nil)
 	f.cluster()
-	f.reconcile()
+	f.settle()
 	f.Expect(meta.FindStatusCondition(f.read().Status.Conditions, v1alpha1.ClusterMirroredCondition)).NotTo(BeNil())
-	f.Expect(removeConditions(t.Context(), f.direct)).To(Succeed())
+	f.Expect(removeConditions(t.Context(), f.Client)).To(Succeed())
 	f.Expect(meta.FindStatusCondition(f.read().Status.Conditions, v1alpha1.ClusterMirroredCondition)).To(BeNil())
 	f.Expect(f.read().Status.Conditions).To(HaveLen(3), "the others stay")
 }
@@ -336,38 +313,37 @@ func TestForgetTakesTheConditionAway(t *testing.T) {
 func TestAMirrorThatIsRefusedIsToldAndTriedAgain(t *testing.T) {
 	f := newEnv(t)
 	f.cluster()
-	limited := rest.CopyConfig(environment.Config)
+	limited := rest.CopyConfig(f.Server.Config)
 	limited.Impersonate = rest.ImpersonationConfig{UserName: "hub-without-rights"}
-	without, err := client.NewWithWatch(limited, client.Options{Scheme: f.direct.Scheme()})
+	without, err := client.NewWithWatch(limited, client.Options{Scheme: f.Client.Scheme()})
 	f.Expect(err).NotTo(HaveOccurred())
 	allowed := f.logic.Client
-	f.logic.Client = interceptor.NewClient(f.direct, interceptor.Funcs{
+	f.logic.Client = interceptor.NewClient(f.Client, interceptor.Funcs{
 		Create: func(ctx context.Context, _ client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			return without.Create(ctx, object, options...)
 		},
 	})
 	for range 2 {
-		result, err := f.logic.Reconcile(t.Context(), reconciler.Request("", f.name))
-		f.Expect(err).NotTo(HaveOccurred())
+		result := f.ExpectReconciled(f.named)
 		f.Expect(result.RequeueAfter).To(Equal(refusedRetry))
 	}
 	cluster := &v1alpha1.Cluster{}
-	f.Expect(f.direct.Get(t.Context(), client.ObjectKey{Name: f.name}, cluster)).To(Succeed())
+	f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Name: f.named.Name}, cluster)).To(Succeed())
 	mirrored := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterMirroredCondition)
 	f.Expect(mirrored).To(HaveValue(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonMirrorRefused),
 		HaveField("Message", ContainSubstring("hub-without-rights")))))
-	f.Expect(f.told()).To(HaveExactElements(HavePrefix("Warning "+v1alpha1.ReasonMirrorRefused)), "told once")
+	f.Expect(f.Events()).To(HaveExactElements(HavePrefix("Warning "+v1alpha1.ReasonMirrorRefused)), "told once")
 
 	f.logic.Client = allowed
-	f.reconcile()
-	f.Expect(f.direct.Get(t.Context(), client.ObjectKey{Name: f.name}, &clusterv1.ManagedCluster{})).To(Succeed())
-	f.Expect(f.direct.Get(t.Context(), client.ObjectKey{Name: f.name}, cluster)).To(Succeed())
+	f.settle()
+	f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Name: f.named.Name}, &clusterv1.ManagedCluster{})).To(Succeed())
+	f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Name: f.named.Name}, cluster)).To(Succeed())
 	f.Expect(meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterMirroredCondition)).To(BeNil())
 }
 
 func TestTheHubMayJoinTheDefaultClusterSet(t *testing.T) {
 	f := newEnv(t)
-	f.Expect(config.Apply(t.Context(), f.direct, config.RBAC, "rbac/hub")).To(Succeed())
+	f.Expect(config.Apply(t.Context(), f.Client, config.RBAC, "rbac/hub")).To(Succeed())
 	may := func(set string) (bool, error) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "hub", Groups: []string{"hollowfleet:hub"},
@@ -375,7 +351,7 @@ func TestTheHubMayJoinTheDefaultClusterSet(t *testing.T) {
 				Group: clusterv1.GroupName, Resource: "managedclustersets", Subresource: "join", Name: set, Verb: "create",
 			},
 		}}
-		err := f.direct.Create(t.Context(), review)
+		err := f.Client.Create(t.Context(), review)
 		return review.Status.Allowed, err
 	}
 	f.Eventually(func() (bool, error) { return may("default") }).WithTimeout(time.Minute).Should(BeTrue(), "Open Cluster Management's webhook asks for it")

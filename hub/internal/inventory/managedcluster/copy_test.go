@@ -8,7 +8,6 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
 // exported is what a user has of an object who exports and applies it under another name.
@@ -21,22 +20,22 @@ func exported(from metav1.ObjectMeta, name string) metav1.ObjectMeta {
 func TestACopyOfAMirrorIsTheUsers(t *testing.T) {
 	f := newEnv(t)
 	f.cluster()
-	f.reconcile()
+	f.settle()
 	mirror := f.managed()
 
 	another := newEnv(t)
-	replica := &clusterv1.ManagedCluster{ObjectMeta: exported(mirror.ObjectMeta, another.name), Spec: mirror.Spec}
-	hubtest.Create(t, f.direct, replica)
-	another.reconcile()
+	replica := &clusterv1.ManagedCluster{ObjectMeta: exported(mirror.ObjectMeta, another.named.Name), Spec: mirror.Spec}
+	f.ExpectApplied(replica)
+	another.settle()
 	another.Expect(another.managed()).NotTo(BeNil(), "it was deleted, because no Cluster has its name")
 	another.Expect(another.managed().ResourceVersion).To(Equal(replica.ResourceVersion))
 
 	another.cluster()
-	another.reconcile()
+	another.settle()
 	another.Expect(another.managed().ResourceVersion).To(Equal(replica.ResourceVersion), "it was written, because a Cluster has its name")
-	another.Expect(another.told()).To(ContainElement(ContainSubstring("If it is a copy of one that the hub created, delete it there")))
-	another.Expect(f.direct.Delete(t.Context(), another.managed())).To(Succeed())
-	another.reconcile()
+	another.Expect(another.Events()).To(ContainElement(ContainSubstring("If it is a copy of one that the hub created, delete it there")))
+	another.Expect(f.Client.Delete(t.Context(), another.managed())).To(Succeed())
+	another.settle()
 	another.Expect(another.managed().Annotations).To(HaveKeyWithValue(v1alpha1.PictureUIDAnnotation, string(another.managed().UID)))
 }
 
@@ -45,19 +44,19 @@ func TestAMirrorOfAnEarlierHubIsItsOwn(t *testing.T) {
 	f := newEnv(t)
 	cluster := f.cluster()
 	f.foreign(map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub})
-	f.reconcile()
+	f.settle()
 	f.Expect(f.managed().Annotations).To(HaveKeyWithValue(v1alpha1.PictureUIDAnnotation, string(f.managed().UID)))
-	f.Expect(f.direct.Delete(t.Context(), cluster)).To(Succeed())
-	f.reconcile()
+	f.ExpectDeleted(cluster)
+	f.settle()
 	f.Expect(f.managed()).To(BeNil())
 }
 
 func TestACopyOfAnImportedClusterIsMirrored(t *testing.T) {
 	f := newEnv(t)
-	replica := healthy(f.name)
+	replica := healthy(f.named.Name)
 	replica.Annotations = map[string]string{v1alpha1.ImportedFromAnnotation: Definition + "/another"}
-	hubtest.Create(t, f.direct, replica)
-	f.reconcile()
+	f.ExpectApplied(replica)
+	f.settle()
 	f.Expect(f.managed()).NotTo(BeNil())
-	f.Expect(f.told()).To(BeEmpty())
+	f.Expect(f.Events()).To(BeEmpty())
 }
