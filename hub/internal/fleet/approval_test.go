@@ -10,13 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 // approvalOf is what alice creates to let the current rollout be applied to a group.
 func (f *env) approvalOf(group string) *v1alpha1.FleetApproval {
 	f.T.Helper()
-	revision, err := reader.Revision(f.refresh())
+	revision, err := rollout.Revision(f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	return &v1alpha1.FleetApproval{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "approval-"},
@@ -32,7 +32,7 @@ func (f *env) approve(groups ...string) {
 	list := &v1alpha1.FleetApprovalList{}
 	// An API server may take a moment to know the selectable fields of a kind that was just installed.
 	f.Eventually(func() error {
-		return f.Client.List(f.T.Context(), list, client.MatchingFields{reader.ApprovalFleet: string(f.fleet.UID)})
+		return f.Client.List(f.T.Context(), list, client.MatchingFields{rollout.ApprovalFleet: string(f.fleet.UID)})
 	}).WithTimeout(time.Minute).Should(Succeed())
 	for i := range list.Items {
 		f.ExpectDeleted(&list.Items[i])

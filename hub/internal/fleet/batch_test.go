@@ -25,7 +25,7 @@ func TestTheNextWriteObeys(t *testing.T) {
 			})
 		},
 		"an abort": func(f *env) {
-			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AbortedRevision, _ = reader.TextRevision(fleet) })
+			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AbortedRevision, _ = rollout.TextRevision(fleet) })
 		},
 		"an approval that is needed": func(f *env) {
 			f.update(func(fleet *v1alpha1.MachineFleet) {
@@ -128,7 +128,7 @@ func TestTheNumberOfARolloutStaysWhileItsFirstWriteIsRefused(t *testing.T) {
 	f.restart()
 	for range 3 {
 		_, _ = f.Reconcile(f.fleet)
-		f.Clock.Step(reader.LastRetry)
+		f.Clock.Step(rollout.LastRetry)
 	}
 	f.Expect(f.templates()).To(Equal([]string{"1 v1.36.2"}))
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
@@ -24,7 +24,7 @@ func TestTheMachineDeploymentOfAnotherFleetIsLeftAlone(t *testing.T) {
 	other.Spec.ClusterSelector.MatchLabels = map[string]string{"no": "cluster"}
 	f.ExpectApplied(other)
 	f.edit(1, func(d *v1alpha1.MachineDeployment) {
-		claim := reader.NewRecord(other, plan.Record{Revision: "r", Phase: plan.Succeeded, Since: f.Clock.Now()}, "")
+		claim := rollout.NewRecord(other, plan.Record{Revision: "r", Phase: plan.Succeeded, Since: f.Clock.Now()}, "")
 		d.Annotations[v1alpha1.FleetRecordAnnotation] = claim.AnnotationValue()
 	})
 	f.upgrade("v1.37.0")

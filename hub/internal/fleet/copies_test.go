@@ -13,7 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
@@ -81,7 +81,7 @@ func TestACopyOfAMachineDeploymentIsNotTheFleets(t *testing.T) {
 			before := f.Clock.Now()
 			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Adopt = true })
 			f.ExpectReconciled(f.fleet)
-			adopted := reader.OwnRecord(f.fleet, f.deployment(1))
+			adopted := rollout.OwnRecord(f.fleet, f.deployment(1))
 			f.Expect(adopted).NotTo(BeNil())
 			f.Expect(adopted.Phase).To(Equal(plan.Progressing), "it starts like any other")
 			f.Expect(adopted.PlannedRecord().Since).NotTo(BeTemporally("<", before))
@@ -118,7 +118,7 @@ func TestRecordsOfAnOlderHubAreCompleted(t *testing.T) {
 		f.Expect(rollout.ReadRecord(f.deployment(i)).Namespace).To(Equal(f.clusters[i].Name))
 	}
 	f.Expect(f.deployment(0).Generation).To(Equal(first.Generation))
-	f.Expect(reader.ReadRecord(f.deployment(0)).Since).To(Equal(reader.ReadRecord(first).Since))
+	f.Expect(rollout.ReadRecord(f.deployment(0)).Since).To(Equal(rollout.ReadRecord(first).Since))
 	f.Expect(f.Events()).NotTo(ContainElement(ContainSubstring("Corrected")))
 	f.settle()
 	f.after(time.Hour)

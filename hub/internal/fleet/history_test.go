@@ -18,7 +18,7 @@ import (
 // templates are the kubelet versions of the templates that are kept, the oldest first.
 func (f *env) templates() []string {
 	f.T.Helper()
-	kept, err := reader.Templates(f.T.Context(), f.Client, f.refresh())
+	kept, err := rollout.Templates(f.T.Context(), f.Client, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	var versions []string
 	for _, t := range kept {

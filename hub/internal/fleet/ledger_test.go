@@ -12,9 +12,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
-func (f *env) rollouts() []reader.Rollout {
+func (f *env) rollouts() []rollout.Rollout {
 	f.T.Helper()
-	all, err := reader.Rollouts(f.T.Context(), f.Client, f.refresh())
+	all, err := rollout.Rollouts(f.T.Context(), f.Client, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	return all
 }
@@ -81,7 +81,7 @@ func TestARolloutLeavesARecord(t *testing.T) {
 	f.Expect(all[2].Clusters).To(HaveLen(2))
 
 	// The templates are not disturbed by it.
-	templates, err := reader.Templates(t.Context(), f.Client, f.fleet)
+	templates, err := rollout.Templates(t.Context(), f.Client, f.fleet)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(templates).To(HaveLen(3))
 }

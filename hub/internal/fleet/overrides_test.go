@@ -180,7 +180,7 @@ func TestTheTemplatesOfOverridesAreKeptAndRestored(t *testing.T) {
 	})
 	f.settle()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.39.0, Succeeded v1.39.0"))
-	kept, err := reader.Templates(t.Context(), f.Client, f.refresh())
+	kept, err := rollout.Templates(t.Context(), f.Client, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(kept).To(HaveLen(2))
 	f.update(func(fleet *v1alpha1.MachineFleet) {

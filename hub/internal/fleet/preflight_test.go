@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 func TestAllProblemsOfAClusterAreNamed(t *testing.T) {
@@ -20,7 +20,7 @@ func TestAllProblemsOfAClusterAreNamed(t *testing.T) {
 	cluster := f.cluster(1)
 	cluster.Status.KubernetesVersion = "v1.36.0"
 	f.ExpectStatusApplied(cluster)
-	foreign, err := reader.NewApplied(f.fleet, &f.fleet.Spec.Template, cluster.Name, new(int32(1))).NewDeployment(f.fleet.Name, &reader.Record{})
+	foreign, err := rollout.NewApplied(f.fleet, &f.fleet.Spec.Template, cluster.Name, new(int32(1))).NewDeployment(f.fleet.Name, &rollout.Record{})
 	f.Expect(err).NotTo(HaveOccurred())
 	delete(foreign.Annotations, v1alpha1.FleetRecordAnnotation)
 	f.ExpectApplied(foreign)
@@ -30,7 +30,7 @@ func TestAllProblemsOfAClusterAreNamed(t *testing.T) {
 	f.Expect(status.Failures).To(HaveLen(1))
 	f.Expect(status.Failures[0].Message).To(And(ContainSubstring("set spec.adopt"), ContainSubstring("upgrade the cluster's API server")))
 	f.Expect(status.Clusters.Blocked).To(BeEquivalentTo(1))
-	preview, err := reader.NewPreview(t.Context(), f.Client, f.fleet, f.Clock.Now())
+	preview, err := rollout.NewPreview(t.Context(), f.Client, f.fleet, f.Clock.Now())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(preview.Members[1].Problems()).To(ConsistOf(ContainSubstring("set spec.adopt"), ContainSubstring("upgrade the cluster's API server")))
 }

@@ -33,7 +33,7 @@ func TestAClusterThatLeavesLosesItsMachineDeploymentByPolicy(t *testing.T) {
 	f.label(2, testLabel, "")
 	f.label(3, testLabel, "")
 	f.ExpectReconciled(f.fleet)
-	f.after(reader.SettleTime - 1)
+	f.after(rollout.SettleTime - 1)
 	f.Expect(f.deployment(2)).NotTo(BeNil(), "its label may come back")
 	f.after(1)
 	f.Expect(f.deployment(2)).To(BeNil())
@@ -112,12 +112,12 @@ func TestAClusterThatComesBackSoonKeepsItsMachineDeployment(t *testing.T) {
 	before := f.deployment(2).UID
 	f.label(2, testLabel, "")
 	f.ExpectReconciled(f.fleet)
-	f.after(reader.SettleTime / 2)
+	f.after(rollout.SettleTime / 2)
 	f.label(2, testLabel, f.fleet.Name)
 	f.ExpectReconciled(f.fleet)
 	f.label(2, testLabel, "")
 	f.ExpectReconciled(f.fleet)
-	f.after(reader.SettleTime - 1)
+	f.after(rollout.SettleTime - 1)
 	f.Expect(f.deployment(2)).To(HaveValue(HaveField("UID", before)))
 }
 
@@ -144,11 +144,11 @@ func TestDeletionsKeepToTheBoundsOfARollout(t *testing.T) {
 		fleet.Spec.MaintenanceWindows = []v1alpha1.MaintenanceWindow{{Name: "leap", Schedule: "0 0 29 2 *", Duration: metav1.Duration{Duration: time.Hour}}}
 	})
 	f.ExpectReconciled(f.fleet)
-	f.after(reader.SettleTime)
+	f.after(rollout.SettleTime)
 	f.Expect(deleted()).To(Equal(0), "no window is open")
 	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.MaintenanceWindows = nil })
 	f.ExpectReconciled(f.fleet)
-	f.after(reader.SettleTime)
+	f.after(rollout.SettleTime)
 	f.Expect(deleted()).To(Equal(1), "one at a time: its Machines are still going")
 	f.Expect(f.status().Message).To(ContainSubstring("their MachineDeployments are being deleted within maxConcurrency and maintenance windows"))
 	for i := 1; i < 4; i++ {
@@ -174,7 +174,7 @@ func TestADeletionTakesUpTheRoomOfAStart(t *testing.T) {
 	f.edit(1, func(d *v1alpha1.MachineDeployment) { d.Finalizers = []string{"example.com/machines"} })
 	f.label(1, testLabel, "")
 	f.ExpectReconciled(f.fleet)
-	f.after(reader.SettleTime)
+	f.after(rollout.SettleTime)
 	f.Expect(f.deployment(1).DeletionTimestamp).NotTo(BeNil())
 	f.upgrade("v1.37.0")
 	f.ExpectReconciled(f.fleet)
@@ -197,7 +197,7 @@ func TestADeletionIsLookedAtWhenItsWindowOpens(t *testing.T) {
 			Name: "soon", Schedule: fmt.Sprintf("%d %d * * *", opens.Minute(), opens.Hour()), Duration: metav1.Duration{Duration: time.Minute}, TimeZone: "UTC",
 		}}
 	})
-	f.after(reader.SettleTime)
+	f.after(rollout.SettleTime)
 	f.ExpectReconciled(f.fleet)
 	after := f.ExpectReconciled(f.fleet).RequeueAfter
 	f.Expect(after).To(And(BeNumerically(">", 0), BeNumerically("<=", time.Hour)))

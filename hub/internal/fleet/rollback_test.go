@@ -246,7 +246,7 @@ func TestWhatCannotBeRolledBackKeepsNoOtherFromIt(t *testing.T) {
 		return c.Patch(ctx, object, patch, options...)
 	}
 	f.restart()
-	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AbortedRevision, _ = reader.Revision(fleet) })
+	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AbortedRevision, _ = rollout.Revision(fleet) })
 	f.Expect(f.Reconcile(f.fleet)).Error().To(MatchError(ContainSubstring("refused by the test")))
 	f.ExpectReconciled(f.fleet)
 	f.Expect(f.phases()).To(Equal("Failed v1.37.0, Failed v1.37.0, RollingBack v1.36.2, Failed v1.37.0"))
@@ -272,7 +272,7 @@ func TestWhatCannotBeRolledBackKeepsNoOtherFromIt(t *testing.T) {
 
 func TestATemplateThatIsTooLargeIsNotKeptToGoBackTo(t *testing.T) {
 	f := newEnv(t, 1, both(rollsBack(v1alpha1.RollbackAll), func(fleet *v1alpha1.MachineFleet) {
-		fleet.Spec.Template.Metadata.Annotations = map[string]string{"example.com/large": strings.Repeat("x", reader.LargestPrevious)}
+		fleet.Spec.Template.Metadata.Annotations = map[string]string{"example.com/large": strings.Repeat("x", rollout.LargestPrevious)}
 	}))
 	f.settle()
 	f.upgrade("v1.37.0")

@@ -14,7 +14,7 @@ import (
 // members are the groups of the clusters with which the newest template was started, by the clusters' numbers.
 func (f *env) members() map[int]string {
 	f.T.Helper()
-	kept, err := reader.Templates(f.T.Context(), f.Client, f.refresh())
+	kept, err := rollout.Templates(f.T.Context(), f.Client, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	members := map[int]string{}
 	for i, cluster := range f.clusters {
@@ -101,7 +101,7 @@ func TestASnapshotThatWasDeletedIsMadeAnew(t *testing.T) {
 	f.ExpectReconciled(f.fleet)
 	f.says(false, 0)
 	f.label(2, testLabel, f.fleet.Name)
-	kept, err := reader.Templates(t.Context(), f.Client, f.refresh())
+	kept, err := rollout.Templates(t.Context(), f.Client, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.ExpectDeleted(kept[1].Kept)
 	f.restart()
@@ -116,7 +116,7 @@ func TestASnapshotThatWasDeletedIsMadeAnew(t *testing.T) {
 func TestATemplateWithoutASnapshotGetsOne(t *testing.T) {
 	f := newEnv(t, 2, inSteps(1, 0))
 	f.ExpectReconciled(f.fleet)
-	kept, err := reader.Templates(t.Context(), f.Client, f.refresh())
+	kept, err := rollout.Templates(t.Context(), f.Client, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	older := kept[0].Kept.DeepCopy()
 	delete(older.Annotations, v1alpha1.FleetMembersAnnotation)

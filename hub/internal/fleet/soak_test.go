@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 // What is only not heard stops a rollout, and rolls nothing back.
@@ -31,7 +31,7 @@ func TestSilenceStopsAndRollsNothingBack(t *testing.T) {
 	f.ExpectReconciled(f.fleet)
 	f.Expect(f.status().Failures).To(BeEmpty(), "it is back")
 	f.restart()
-	all, err := reader.Rollouts(t.Context(), f.Client, f.refresh())
+	all, err := rollout.Rollouts(t.Context(), f.Client, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(all[len(all)-1].Turns).To(ContainElement(And(HaveField("Reason", v1alpha1.ReasonTooManyFailures),
 		HaveField("Message", HavePrefix(f.clusters[3].Name+": "+v1alpha1.ReasonClusterUnreachable+": ")))), "what stopped the rollout is in its record")

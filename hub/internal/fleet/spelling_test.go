@@ -84,7 +84,7 @@ func TestAnotherSpellingIsTheSameRevision(t *testing.T) {
 		f.Expect(f.status().Revision).To(Equal(revision), what)
 		f.Expect(f.ReadCondition(f.fleet, v1alpha1.ReadyCondition).Status).To(Equal(metav1.ConditionTrue), what)
 		f.Expect(f.fleet.Status.ObservedGeneration).To(Equal(f.fleet.Generation), what)
-		preview, err := reader.NewPreview(t.Context(), f.Client, f.refresh(), f.Clock.Now())
+		preview, err := rollout.NewPreview(t.Context(), f.Client, f.refresh(), f.Clock.Now())
 		f.Expect(err).NotTo(HaveOccurred())
 		f.Expect(preview.Revision).To(Equal(revision), what)
 		f.Expect(rollout.PhaseOf(f.fleet, f.deployment(2))).To(BeEquivalentTo("Succeeded"), what)
@@ -131,7 +131,7 @@ func TestAnotherSpellingAfterARestartNeedsNoOtherApproval(t *testing.T) {
 	f.settle()
 	f.upgrade("v1.37.0")
 	f.ExpectReconciled(f.fleet)
-	revision, rollout := f.refresh().Status.Revision, f.fleet.Status.Rollout
+	revision, number := f.refresh().Status.Revision, f.fleet.Status.Rollout
 	f.Writes.Counts()
 	f.ExpectReconciled(f.fleet)
 	f.Expect(f.Writes.Counts()).NotTo(HaveKey("create ControllerRevision"), "it is kept once")
@@ -141,11 +141,11 @@ func TestAnotherSpellingAfterARestartNeedsNoOtherApproval(t *testing.T) {
 	f.Writes.Counts()
 	f.ExpectReconciled(f.fleet)
 	f.Expect(f.Writes.Counts()).To(HaveKeyWithValue("create ControllerRevision", 2), "the template that has started, and the record of the rollout")
-	f.Expect(f.refresh().Status).To(And(HaveField("Revision", revision), HaveField("Rollout", rollout)))
+	f.Expect(f.refresh().Status).To(And(HaveField("Revision", revision), HaveField("Rollout", number)))
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Succeeded v1.36.2"))
 
-	pending := func() []reader.Template {
-		found, err := reader.PendingTemplate(t.Context(), f.Client, f.fleet)
+	pending := func() []rollout.Template {
+		found, err := rollout.PendingTemplate(t.Context(), f.Client, f.fleet)
 		f.Expect(err).NotTo(HaveOccurred())
 		return found
 	}
@@ -190,7 +190,7 @@ func TestAKeptTemplateUnderAnotherNameIsNoSpelling(t *testing.T) {
 	f.settle()
 	f.upgrade("v1.37.0")
 	f.settle()
-	kept, err := reader.Templates(t.Context(), f.Client, f.refresh())
+	kept, err := rollout.Templates(t.Context(), f.Client, f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(kept).To(HaveLen(2))
 	forged := kept[0].Kept
@@ -211,7 +211,7 @@ func TestTheRevisionOfAnUnsavedSpecIsFound(t *testing.T) {
 	wanted := rollout.WithSpec(f.refresh())
 	wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
 	direct := f.Client
-	found, err := reader.FindRevision(t.Context(), direct, wanted)
+	found, err := rollout.FindRevision(t.Context(), direct, wanted)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(found).NotTo(Equal(f.fleet.Status.Revision))
 	wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet = strings.TrimPrefix(f.fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet, "v")

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/reader"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
 func TestWavesFollowEachOther(t *testing.T) {
@@ -76,7 +76,7 @@ func TestASoakLastsOverRestarts(t *testing.T) {
 		f.Expect(f.phases()).To(Equal("Soaking v1.36.2, -"))
 		hear()
 		f.ExpectReconciled(f.fleet)
-		f.Expect(reader.ReadRecord(f.deployment(0)).Since).To(Equal(since), "the soak did not start over")
+		f.Expect(rollout.ReadRecord(f.deployment(0)).Since).To(Equal(since), "the soak did not start over")
 	}
 	f.after(time.Minute - 1)
 	hear()
@@ -282,7 +282,7 @@ func TestAClusterJoinsAndLeavesInMidRollout(t *testing.T) {
 	f.label(1, testLabel, f.fleet.Name)
 	f.says(true, 1)
 	f.ExpectReconciled(f.fleet)
-	f.Expect(reader.ReadRecord(f.deployment(1)).Group).To(BeEmpty(), "it keeps the group in which it was started")
+	f.Expect(rollout.ReadRecord(f.deployment(1)).Group).To(BeEmpty(), "it keeps the group in which it was started")
 }
 
 // A decision rests on what the API server says, however far the cache is behind.

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -42,7 +42,7 @@ func inPlace(t *testing.T, replicas int32, change func(*v1alpha1.MachineDeployme
 func (f *env) updated(outcome func(*v1alpha1.Machine) string) (said int) {
 	f.T.Helper()
 	for _, machine := range f.Machines(f.cluster.Name) {
-		if machinestate.Of(&machine, 0, f.Clock.Now()).Update != v1alpha1.ReasonAwaitingUpdate || machine.DeletionTimestamp != nil {
+		if machines.Of(&machine, 0, f.Clock.Now()).Update != v1alpha1.ReasonAwaitingUpdate || machine.DeletionTimestamp != nil {
 			continue
 		}
 		condition := metav1.Condition{
@@ -85,7 +85,7 @@ func (f *env) uids() map[types.UID]string {
 
 func (f *env) available() (count int) {
 	for _, machine := range f.Machines(f.cluster.Name) {
-		if machinestate.Of(&machine, 0, f.Clock.Now()).Available {
+		if machines.Of(&machine, 0, f.Clock.Now()).Available {
 			count++
 		}
 	}

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
 type env struct {
 	*testenv.Env
 	cluster *v1alpha1.Cluster
-	logic   *Controller
+	logic   *stalenessController
 }
 
 // newEnv makes a cluster that is well, with so many Machines that are ready.
@@ -47,7 +47,7 @@ func newEnv(t *testing.T, machines int) *env {
 		f.ExpectApplied(machine)
 		f.MarkReady(machine, i%2 == 0, time.Now().Add(-time.Hour))
 	}
-	f.logic = &Controller{client: f.Writes.Count(f.Client)}
+	f.logic = &stalenessController{client: f.Writes.Count(f.Client)}
 	f.Runner = f.logic
 	return f
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -132,7 +133,7 @@ func TestLiveReadsGoThroughAllPages(t *testing.T) {
 	f := newEnv(t, 5, nil)
 	f.ExpectReconciled(f.set)
 	seen := map[string]bool{}
-	f.Expect(machinestate.Each(t.Context(), f.Client, func(machine *v1alpha1.Machine) { seen[machine.Name] = true },
+	f.Expect(machines.Each(t.Context(), f.Client, func(machine *v1alpha1.Machine) { seen[machine.Name] = true },
 		client.InNamespace(f.set.Namespace), client.Limit(2))).To(Succeed())
 	f.Expect(seen).To(HaveLen(5))
 }
