@@ -134,10 +134,13 @@ func TestStatusOfAUserWithoutRightsIsNotHealthy(t *testing.T) {
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: f.name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: f.name}}})
 	f.namespace()
-	f.ExpectApplied(&v1alpha1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: "new"},
+	failed := &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: "failed"},
 		Spec:       v1alpha1.MachineSpec{ClusterName: f.name, MachineTemplateBody: testenv.Template(nil).Spec},
-	})
+	}
+	f.ExpectApplied(failed)
+	failed.Status.Phase, failed.Status.ObservedGeneration = v1alpha1.MachineFailed, failed.Generation
+	f.ExpectConditionApplied(failed, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ErrorInvalidConfiguration)
 	f.Eventually(func() int { return f.as(f.name, "status").code }).WithTimeout(patience).Should(Equal(1), "what it may see is a problem")
 	f.Expect(f.as(f.name, "status").errOut).To(And(MatchRegexp(`\d+ of \d+ Machine`), ContainSubstring("; not checked: ")))
 }
