@@ -12,6 +12,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/footprint"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/hollownode"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/idle"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pack"
 )
 
@@ -28,7 +29,7 @@ func newPackCommand() *cobra.Command {
 until the last of them has ended.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			go footprint.FollowLoad()
+			go idle.FollowLoad()
 			if err := pack.Serve(cmd.Context(), mostNodes, runPacked); err != nil {
 				return runError{err}
 			}

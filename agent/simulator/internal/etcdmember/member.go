@@ -20,6 +20,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc"
 )
 
 const (
@@ -31,6 +32,10 @@ const (
 	// would cost dozens of small clusters gigabytes of disk.
 	walSegmentBytes = 8 << 20
 )
+
+// readBytes buffers what a connection sends. An API server has one connection for each kind, and grpc's own 32 KiB cost each cluster
+// two megabytes.
+const readBytes = 2 << 10
 
 func init() { wal.SegmentSizeBytes = walSegmentBytes }
 
@@ -132,6 +137,7 @@ func readFlags(args []string) (*embed.Config, error) {
 	config.AdvertiseClientUrls = types.URLs{client}
 	config.ListenPeerUrls = nil
 	config.AdvertisePeerUrls = types.URLs{{Scheme: "unix", Host: peerSocket}}
+	config.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ReadBufferSize(readBytes)}
 	config.InitialCluster = config.InitialClusterFromName(config.Name)
 	return config, nil
 }

@@ -19,6 +19,8 @@ const PackCommand = "pack"
 const ProfilingFlag = "--profiling"
 
 const (
+	// packProcessors is how many processors a pack uses while it has work for them, as when its nodes start at once.
+	packProcessors = 2
 	// startingGCPercent collects more often than usual while packages initialise, so that what they leave
 	// behind lies closer together: a third of a megabyte for ten milliseconds.
 	startingGCPercent = 50

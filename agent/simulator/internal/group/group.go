@@ -27,11 +27,8 @@ const (
 
 	dirKind = "simcluster-group"
 	// logLimit bounds the log of the process, of which there are two generations.
-	logLimit = 16 << 20
-	// garbagePercentage of the process: with the 30 of processes of their own, half of the processor time of clusters with nodes
-	// would be the collector's.
-	garbagePercentage = "75"
-	hostGrace         = 5 * time.Second
+	logLimit  = 16 << 20
+	hostGrace = 5 * time.Second
 	// clustersGrace is more than a stop of all clusters takes, and less than those who end a group wait.
 	clustersGrace = 45 * time.Second
 	// killWait suits a starved machine.
@@ -161,7 +158,7 @@ func (g *group) runProcess(ctx context.Context) error {
 			return spawner.Start(process.Command{
 				Path:   g.options.Executable,
 				Args:   []string{g.options.ChildArg, HostComponent, "--dir", g.dir, "--emulated-version", g.options.EmulatedVersion},
-				Env:    processEnvironment(),
+				Env:    os.Environ(),
 				Dir:    g.dir,
 				Output: g.log,
 			})
@@ -252,16 +249,6 @@ func checkHost(ctx context.Context, client *http.Client) error {
 		return fmt.Errorf("asking the shared process: %w", err)
 	}
 	return response.Body.Close()
-}
-
-// processEnvironment is this process's own, with the garbage collector that suits many clusters. GOGC in this process's environment
-// overrides that.
-func processEnvironment() []string {
-	variables := os.Environ()
-	if os.Getenv("GOGC") == "" {
-		variables = append(variables, "GOGC="+garbagePercentage)
-	}
-	return variables
 }
 
 // currentStatus is what is known now.

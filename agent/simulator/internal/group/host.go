@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/idle"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/plane"
 )
 
@@ -50,6 +51,10 @@ func RunHost(args []string) error {
 	listener, err := listenSocket(*dir, hostSocket)
 	if err != nil {
 		return err
+	}
+	go idle.FollowLoad()
+	if os.Getenv("GOGC") == "" {
+		go idle.FollowAllocation()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

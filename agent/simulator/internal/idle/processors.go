@@ -1,4 +1,5 @@
-package footprint
+// Package idle lets a process that holds many nodes or control planes cost less while it has little to do.
+package idle
 
 import (
 	"runtime"
@@ -7,21 +8,19 @@ import (
 )
 
 const (
-	// packProcessors is how many processors a pack uses while it has work for them, as when its nodes start at once.
-	packProcessors = 2
-	// lookPeriod is the time between two looks at how busy a pack is.
+	// lookPeriod is the time between two looks at how busy the process is.
 	lookPeriod = time.Second
-	// busyShare of one processor lets a pack use more, and quietShare, at quietLooks looks in a row, only one: with more of them each
+	// busyShare of one processor lets it use more, and quietShare, at quietLooks looks in a row, only one: with more of them each
 	// wake-up of an idle process looks for work that others could do, which is an eighth of what it costs.
 	busyShare  = 0.7
 	quietShare = 0.3
 	quietLooks = 10
 )
 
-// FollowLoad lets the process use several processors only while it is busy. It does not return.
+// FollowLoad lets the process use more than one processor, up to as many as now, only while it is busy. It does not return.
 func FollowLoad() {
-	most := min(packProcessors, runtime.NumCPU())
-	load := load{processors: runtime.GOMAXPROCS(0), used: processorTime()}
+	most := runtime.GOMAXPROCS(0)
+	load := load{processors: most, used: processorTime()}
 	for last := time.Now(); ; {
 		<-time.After(lookPeriod)
 		now, before := time.Now(), load.processors
