@@ -71,24 +71,24 @@ slowest=(
 	agent/internal/clientcert hub/internal/cluster agent/internal/clusterstatus
 )
 
-# list_plain lists the packages of the root module whose tests start no program: nothing of ours that they link imports os/exec.
-list_plain() {
-	local starters
-	starters=$(go list -test -f '{{range .Imports}}{{if eq . "os/exec"}}{{println $.ImportPath}}{{end}}{{end}}' ./...) || return
+# list_plain DIRECTORY lists the packages of the module there whose tests start no program: nothing of it that they link imports os/exec.
+list_plain() (
+	cd "$1" || exit
+	starters=$(go list -test -f '{{range .Imports}}{{if eq . "os/exec"}}{{println $.ImportPath}}{{end}}{{end}}' ./...) || exit
 	go list -test -f '{{.ImportPath}}{{range .Deps}}{{"\n\t"}}{{.}}{{end}}' ./... | awk '
 		NR == FNR { starts["\t" $0]; next }
 		/^\t/ { if ($0 in starts) test = ""; next }
 		{ if (test) print test; test = sub(/\.test$/, "") ? $0 : "" }
 		END { if (test) print test }' <(echo "$starters") -
-}
+)
 
-# plain runs these packages. With "short", go test repeats the result of those that are unchanged: it knows all that they depend on,
-# and linking one takes two seconds of a processor, more than most of their tests.
+# plain SUITE DIRECTORY PACKAGES LDFLAGS runs these packages. With "short", go test repeats the result of those that are unchanged: it
+# knows all that they depend on, and linking one takes two seconds of a processor, more than most of their tests.
 plain() {
-	[[ ${#short[@]} == 0 ]] || count=()
 	local packages
-	mapfile -t packages <<<"$plain"
-	go_test plain . 10m -p 2 -ldflags '-s -w' "${packages[@]}"
+	[[ ${#short[@]} == 0 ]] || count=()
+	mapfile -t packages <<<"$3"
+	go_test "$1" "$2" 10m -p 2 -ldflags "$4" "${packages[@]}"
 }
 
 # root FILTER... runs the other packages of the root module that grep finds with FILTER.
@@ -108,15 +108,18 @@ root() {
 	go_test root . 40m -p 4 -ldflags '-s -w' "${packages[@]}"
 }
 
-# modules runs the tests of all modules but the root module, and at the end the plain packages of that.
+# modules runs the tests of all modules but the root module, and at the end the plain packages of that and of the simulator.
 modules() {
+	local packages
 	go_test apis apis 5m ./...
 	go_test owneddir internal/owneddir 5m ./...
 	go_test tools hack/tools 5m ./...
 	go_test release hack/release 5m ./...
 	# The Kubernetes version is linked in, as it is into the programs.
-	go_test simulator agent/simulator 20m -p 1 -parallel 4 -ldflags "${SIMULATOR_LDFLAGS:-}" ./...
-	plain
+	mapfile -t packages < <(cd agent/simulator && go list ./... | grep -vxF "$simulator_plain")
+	go_test simulator agent/simulator 20m -p 1 -parallel 4 -ldflags "${SIMULATOR_LDFLAGS:-}" "${packages[@]}"
+	plain simulator-plain agent/simulator "$simulator_plain" "${SIMULATOR_LDFLAGS:-}"
+	plain plain . "$plain" '-s -w'
 }
 
 suites=()
@@ -130,9 +133,9 @@ for argument in "$@"; do
 		;;
 	esac
 done
-ran=(apis owneddir tools release simulator plain root)
-if ! plain=$(list_plain); then
-	echo "listing the packages of the root module failed" >&2
+ran=(apis owneddir tools release simulator simulator-plain plain root)
+if ! { plain=$(list_plain .) && simulator_plain=$(list_plain agent/simulator); }; then
+	echo "listing packages failed" >&2
 	exit 1
 fi
 case ${suites[*]} in
@@ -169,7 +172,7 @@ for suite in "${ran[@]}"; do
 		verdict=FAIL
 		failed=1
 	fi
-	printf '%-4s  %-12s %3d packages passed, %d failed\n' "$verdict" "$suite" "$passed" "$broken"
+	printf '%-4s  %-15s %3d packages passed, %d failed\n' "$verdict" "$suite" "$passed" "$broken"
 	[[ $verdict == ok ]] || grep '^FAIL	' "$logs/$suite.log" | sed 's/^/        /'
 done
 echo
