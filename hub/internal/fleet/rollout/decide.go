@@ -3,7 +3,10 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -301,4 +304,57 @@ func (s *Scope) failsUnreachable(m *Member) bool {
 
 func (s *Scope) promisedFail() bool {
 	return s.promise != nil && s.promise.UnreachablePolicy == v1alpha1.UnreachableFail
+}
+
+// plannedCluster is what the planner needs to know of a member.
+func (s *Scope) plannedCluster(m *Member) plan.Cluster {
+	cluster := plan.Cluster{
+		Name: m.Cluster.Name, Group: m.group, Record: m.Record.PlannedRecord(), Held: m.held != "", Unreachable: m.unreachable, Silent: m.silent, Blocked: len(m.blocked) > 0, Closed: m.closed,
+		Left: !m.Selected,
+	}
+	cluster.HeardAt, cluster.PromisedGroup = m.HeardAt, m.promised
+	if m.Record != nil {
+		cluster.LastGroup = m.Record.Group
+	}
+	cluster.Record.Revision, cluster.Record.Previous = m.toPlan(s, cluster.Record.Revision), m.toPlan(s, cluster.Record.Previous)
+	if d := m.Deployment; d != nil {
+		cluster.Observed = plan.Observed{
+			Generation: d.Generation, ObservedGeneration: d.Status.ObservedGeneration, Desired: 1,
+			Replicas: d.Status.Replicas, Updated: d.Status.UpdatedReplicas, Available: d.Status.AvailableReplicas,
+			Unhealthy: len(m.unhealthy) > 0,
+		}
+		if failing := m.failingCondition(); failing != nil {
+			cluster.Observed.Failing, cluster.Observed.FailingSince = true, failing.LastTransitionTime.Time
+		}
+		if limit := d.Spec.ProgressDeadlineSeconds; limit != nil {
+			cluster.Observed.Deadline = time.Duration(*limit) * time.Second
+		}
+		if d.Spec.Replicas != nil {
+			cluster.Observed.Desired = *d.Spec.Replicas
+		}
+	}
+	return cluster
+}
+
+// failingCondition is the condition by which the MachineDeployment says that it cannot continue, or has more unhealthy Machines than it may
+// replace: the newest of them, because an old one may be about an earlier template. It is nil if it says no such thing.
+func (m *Member) failingCondition() *metav1.Condition {
+	if m.Deployment == nil {
+		return nil
+	}
+	var latest *metav1.Condition
+	for _, says := range []struct {
+		kind   string
+		status metav1.ConditionStatus
+	}{
+		{v1alpha1.ProgressingCondition, metav1.ConditionFalse},
+		{v1alpha1.RemediationAllowedCondition, metav1.ConditionFalse},
+		{v1alpha1.StalledCondition, metav1.ConditionTrue},
+	} {
+		found := meta.FindStatusCondition(m.Deployment.Status.Conditions, says.kind)
+		if found != nil && found.Status == says.status && (latest == nil || latest.LastTransitionTime.Before(&found.LastTransitionTime)) {
+			latest = found
+		}
+	}
+	return latest
 }

@@ -1,3 +1,5 @@
+// Package rollout observes MachineFleets, decides how their rollouts continue, and says in their status how far they are. It writes nothing:
+// the controller carries a decision out, and the command line shows it.
 package rollout
 
 import (
@@ -11,14 +13,88 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
+
+// FieldOwner is who the API server says wrote what the controller of fleets writes.
+const FieldOwner = client.FieldOwner("hollowfleet-fleet")
+
+// Deps is what an Observer needs. All of it is required.
+type Deps struct {
+	// Client reads from the cache, and asks the API server by dry runs whether it takes a template.
+	Client client.Client
+	// Live reads from the API server.
+	Live client.Reader
+	// Placements reads Placements while their kind is installed.
+	Placements Placements
+	// Agents tells which agents this process has heard.
+	Agents agents
+}
+
+// Placements reads Placements, or says that their kind is not installed, or that this is not known yet.
+type Placements interface {
+	Cached() (client.Reader, error)
+	Live() (client.Reader, error)
+}
+
+// agents tells which agents this process has heard.
+type agents interface {
+	// RenewedAt is when the Lease of a cluster's agent was renewed last; zero if that is not known.
+	RenewedAt(cluster string) time.Time
+	// Verdict freezes a cluster whose agent was not heard yet.
+	Verdict(cluster *v1alpha1.Cluster) freeze.Verdict
+}
+
+// Observer observes fleets. It remembers what is stored nowhere: since when it has seen something, and what the API server answered.
+type Observer struct {
+	Deps
+	refused  refusals
+	contests contests
+	// proven tells, by MachineDeployment, whether the record of an older hub is of that very object.
+	proven     ByUID[bool]
+	seen       sightings
+	validated  validations
+	remembered ByUID[Snapshot]
+	spellings  ByUID[Spelling]
+}
+
+// NewObserver returns an Observer.
+func NewObserver(deps Deps) (*Observer, error) {
+	if deps.Client == nil || deps.Live == nil || deps.Placements == nil || deps.Agents == nil {
+		return nil, errors.New("making an observer of MachineFleets: a dependency is missing")
+	}
+	return &Observer{Deps: deps}, nil
+}
+
+// ObserveCached reads all that the fleet's next step rests on, from the cache. It returns nil if this process has not read the Placements
+// yet; that it has will be news.
+func (r *Observer) ObserveCached(ctx context.Context, fleet *v1alpha1.MachineFleet, now time.Time) (*Scope, error) {
+	return r.observe(ctx, sources{r.Client, false, r.Placements.Cached}, fleet, now)
+}
+
+// ObserveLive reads everything from the API server. It returns nil if the fleet was deleted, recreated or changed; its watch event
+// requeues it.
+func (r *Observer) ObserveLive(ctx context.Context, fleet *v1alpha1.MachineFleet, now time.Time) (*Scope, error) {
+	current := &v1alpha1.MachineFleet{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(fleet), current); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the machine fleet again: %w", err)
+	}
+	if current.UID != fleet.UID || current.Generation != fleet.Generation {
+		return nil, nil
+	}
+	return r.observe(ctx, sources{r.Live, true, r.Placements.Live}, current, now)
+}
+
+// NoteWrite remembers the result of a write to a cluster: after a refusal nothing is started there for a while.
+func (r *Observer) NoteWrite(fleet types.UID, cluster string, err error, now time.Time) {
+	r.refused.Record(place{fleet, cluster}, err, now)
+}
 
 // DeploymentName is the field by which MachineDeployments are listed: all those of one fleet have its name.
 const DeploymentName = "metadata.name"
@@ -268,57 +344,4 @@ func (s *Scope) delayAfterRefusal(m *Member, wait time.Duration, refused error) 
 	}
 	m.silent = true
 	m.blocked = []Problem{{v1alpha1.ReasonWriteRefused, "the API server refused the last write: " + refused.Error()}}
-}
-
-// plannedCluster is what the planner needs to know of a member.
-func (s *Scope) plannedCluster(m *Member) plan.Cluster {
-	cluster := plan.Cluster{
-		Name: m.Cluster.Name, Group: m.group, Record: m.Record.PlannedRecord(), Held: m.held != "", Unreachable: m.unreachable, Silent: m.silent, Blocked: len(m.blocked) > 0, Closed: m.closed,
-		Left: !m.Selected,
-	}
-	cluster.HeardAt, cluster.PromisedGroup = m.HeardAt, m.promised
-	if m.Record != nil {
-		cluster.LastGroup = m.Record.Group
-	}
-	cluster.Record.Revision, cluster.Record.Previous = m.toPlan(s, cluster.Record.Revision), m.toPlan(s, cluster.Record.Previous)
-	if d := m.Deployment; d != nil {
-		cluster.Observed = plan.Observed{
-			Generation: d.Generation, ObservedGeneration: d.Status.ObservedGeneration, Desired: 1,
-			Replicas: d.Status.Replicas, Updated: d.Status.UpdatedReplicas, Available: d.Status.AvailableReplicas,
-			Unhealthy: len(m.unhealthy) > 0,
-		}
-		if failing := m.failingCondition(); failing != nil {
-			cluster.Observed.Failing, cluster.Observed.FailingSince = true, failing.LastTransitionTime.Time
-		}
-		if limit := d.Spec.ProgressDeadlineSeconds; limit != nil {
-			cluster.Observed.Deadline = time.Duration(*limit) * time.Second
-		}
-		if d.Spec.Replicas != nil {
-			cluster.Observed.Desired = *d.Spec.Replicas
-		}
-	}
-	return cluster
-}
-
-// failingCondition is the condition by which the MachineDeployment says that it cannot continue, or has more unhealthy Machines than it may
-// replace: the newest of them, because an old one may be about an earlier template. It is nil if it says no such thing.
-func (m *Member) failingCondition() *metav1.Condition {
-	if m.Deployment == nil {
-		return nil
-	}
-	var latest *metav1.Condition
-	for _, says := range []struct {
-		kind   string
-		status metav1.ConditionStatus
-	}{
-		{v1alpha1.ProgressingCondition, metav1.ConditionFalse},
-		{v1alpha1.RemediationAllowedCondition, metav1.ConditionFalse},
-		{v1alpha1.StalledCondition, metav1.ConditionTrue},
-	} {
-		found := meta.FindStatusCondition(m.Deployment.Status.Conditions, says.kind)
-		if found != nil && found.Status == says.status && (latest == nil || latest.LastTransitionTime.Before(&found.LastTransitionTime)) {
-			latest = found
-		}
-	}
-	return latest
 }
