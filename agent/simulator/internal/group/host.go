@@ -52,7 +52,6 @@ func RunHost(args []string) error {
 	if err != nil {
 		return err
 	}
-	go idle.FollowLoad()
 	if os.Getenv("GOGC") == "" {
 		go idle.FollowAllocation()
 	}

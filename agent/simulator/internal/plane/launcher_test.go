@@ -27,7 +27,7 @@ type here struct{}
 
 func (here) Dir() string { return "the process of the tests" }
 
-func (here) KillWait() time.Duration { return 30 * time.Second }
+func (here) KillWait() time.Duration { return patience }
 
 func (here) Launch(_ context.Context, cluster, component string, args []string, log io.Writer) (controlplane.SharedRun, error) {
 	return plane.Start(plane.Component{Cluster: cluster, Name: component, Args: args, Log: log})
