@@ -220,7 +220,7 @@ func TestHubServesHealthAndMetricsAndGivesItsLeaseUp(t *testing.T) {
 // Claim: A hub without election renews its Lease. Broken: nobody renews it; it is taken from another hub; it is not given up.
 // Edge case: With `--leader-elect=false` every command said that the hub is stopped. Also: hub/cli/cmdutil TestStateOfTheHub.
 func TestAHubWithoutElectionRenewsItsLease(t *testing.T) {
-	direct, lease := testenv.Client(t, environment), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.HubNamespace, Name: v1alpha1.HubLeaseName}}
+	direct, lease := testenv.Client(t, testenv.Server()), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.HubNamespace, Name: v1alpha1.HubLeaseName}}
 	g, key := NewWithT(t), client.ObjectKeyFromObject(lease)
 	g.Expect(client.IgnoreNotFound(direct.Delete(t.Context(), lease))).To(Succeed())
 	g.Expect(client.IgnoreAlreadyExists(direct.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubNamespace}}))).To(Succeed())
@@ -271,9 +271,9 @@ func TestSecondHubWaitsAndTakesOver(t *testing.T) {
 
 func TestHubStopsBeforeItHasSeenItsObjects(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(hub.Install(t.Context(), environment.Config)).To(Succeed())
+	g.Expect(hub.Install(t.Context(), testenv.Server().Config)).To(Succeed())
 	asked := make(chan struct{}, 1)
-	config := rest.CopyConfig(environment.Config)
+	config := rest.CopyConfig(testenv.Server().Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
 			if resourceOf(request.URL.Path) != "machines" {
@@ -304,8 +304,8 @@ func TestHubStopsBeforeItHasSeenItsObjects(t *testing.T) {
 
 func TestWrongOptionsAreRefused(t *testing.T) {
 	for name, options := range map[string]hub.Options{
-		"negative concurrency": {Config: environment.Config, Concurrency: -1}, "negative timeout": {Config: environment.Config, ShutdownTimeout: -1},
-		"negative QPS": {Config: environment.Config, KubeAPIQPS: -1}, "no API server": {},
+		"negative concurrency": {Config: testenv.Server().Config, Concurrency: -1}, "negative timeout": {Config: testenv.Server().Config, ShutdownTimeout: -1},
+		"negative QPS": {Config: testenv.Server().Config, KubeAPIQPS: -1}, "no API server": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(hub.Run(t.Context(), options)).NotTo(Succeed())

@@ -25,12 +25,10 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
-var environment *testenv.Environment
-
-func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // install installs what a hub needs once for all tests: doing so again changes nothing, and costs the API server a second of a processor.
-var install = sync.OnceValue(func() error { return hub.Install(context.Background(), environment.Config) })
+var install = sync.OnceValue(func() error { return hub.Install(context.Background(), testenv.Server().Config) })
 
 // env is a hub in this process, with the rights of its service account and no others.
 type env struct {
@@ -83,7 +81,7 @@ func start(t *testing.T, change ...func(*hub.Options)) *env {
 	t.Helper()
 	r := &env{Env: testenv.NewEnv(t), health: freeAddress(t), metrics: freeAddress(t), pprof: freeAddress(t)}
 	r.Expect(install()).To(Succeed())
-	config := rest.CopyConfig(environment.Config)
+	config := rest.CopyConfig(testenv.Server().Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:hollowfleet-system:hollowfleet-hub"}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) { return r.RoundTrip(request, next) })

@@ -15,13 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // drain sets the Machine's timeout past all validation, as an older definition would have accepted it.
 func (r *env) drain(machine *v1alpha1.Machine, duration string) {
 	r.T.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timeouts":{"drain":"`+duration+`"}}}`))
-	r.Expect(environment.Loosely(r.T.Context(), func(ctx context.Context) error {
+	r.Expect(testenv.Server().Loosely(r.T.Context(), func(ctx context.Context) error {
 		return r.Client.Patch(ctx, machine.DeepCopy(), patch)
 	}, "machines.hollowfleet.io")).To(Succeed())
 }
@@ -103,7 +104,7 @@ func TestADeploymentWithASetThatCannotBeDecodedIsFrozen(t *testing.T) {
 	set := sets.Items[0]
 	exchange := func(surge string) error {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"remediation":{"maxInFlight":`+surge+`}}}`))
-		return environment.Loosely(context.WithoutCancel(t.Context()), func(ctx context.Context) error {
+		return testenv.Server().Loosely(context.WithoutCancel(t.Context()), func(ctx context.Context) error {
 			return r.Client.Patch(ctx, set.DeepCopy(), patch)
 		}, "machinesets.hollowfleet.io")
 	}

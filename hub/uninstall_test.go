@@ -25,15 +25,15 @@ func emptyHub(t *testing.T) *rest.Config {
 	for _, kind := range []string{"Cluster", "MachineDeployment", "MachineSet", "Machine", "LoadTestRun"} {
 		others := &metav1.PartialObjectMetadataList{}
 		others.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind + "List"))
-		g.Expect(environment.Client.List(t.Context(), others)).To(Succeed())
+		g.Expect(testenv.Server().Client.List(t.Context(), others)).To(Succeed())
 		for i := range others.Items {
 			left := &others.Items[i]
 			free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-			g.Expect(client.IgnoreNotFound(environment.Client.Patch(t.Context(), left, free))).To(Succeed())
-			g.Expect(client.IgnoreNotFound(environment.Client.Delete(t.Context(), left))).To(Succeed())
+			g.Expect(client.IgnoreNotFound(testenv.Server().Client.Patch(t.Context(), left, free))).To(Succeed())
+			g.Expect(client.IgnoreNotFound(testenv.Server().Client.Delete(t.Context(), left))).To(Succeed())
 		}
 	}
-	config := rest.CopyConfig(environment.Config)
+	config := rest.CopyConfig(testenv.Server().Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:hollowfleet-system:hollowfleet-hub"}
 	g.Eventually(func() error { return hub.CheckUninstall(t.Context(), config) }).WithTimeout(time.Minute).Should(Succeed(), "nothing is left")
 	return config
@@ -46,8 +46,8 @@ func TestClustersThatAreLeftKeepTheHub(t *testing.T) {
 
 	for i := range 7 {
 		cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("left-%d", i)}}
-		g.Expect(environment.Client.Create(t.Context(), cluster)).To(Succeed())
-		t.Cleanup(func() { g.Expect(environment.Remove(context.Background(), cluster)).To(Succeed()) })
+		g.Expect(testenv.Server().Client.Create(t.Context(), cluster)).To(Succeed())
+		t.Cleanup(func() { g.Expect(testenv.Server().Remove(context.Background(), cluster)).To(Succeed()) })
 	}
 	g.Expect(hub.CheckUninstall(t.Context(), config)).To(MatchError(And(
 		ContainSubstring("left-0, left-1, left-2, left-3, left-4, 2 more"), ContainSubstring("kubectl hollow cluster remove NAME"), ContainSubstring("--no-hooks"))))
@@ -64,11 +64,11 @@ func TestMachinesThatAreLeftKeepTheHub(t *testing.T) {
 	run := &v1alpha1.LoadTestRun{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "left-run", Finalizers: []string{v1alpha1.LoadTestRunFinalizer}}}
 	run.Spec.Steps = []v1alpha1.LoadStep{{Name: "rest", Phases: []v1alpha1.LoadPhase{{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: time.Second}}}}}
 	for object, says := range map[client.Object]string{machine: "Machines (default/left)", run: "LoadTestRuns (default/left-run)"} {
-		g.Expect(environment.Client.Create(t.Context(), object)).To(Succeed())
+		g.Expect(testenv.Server().Client.Create(t.Context(), object)).To(Succeed())
 		g.Expect(hub.CheckUninstall(t.Context(), config)).To(MatchError(And(ContainSubstring(says), ContainSubstring("kubectl hollow cluster remove-finalizers NAME"))))
 		free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-		g.Expect(environment.Client.Patch(t.Context(), object, free)).To(Succeed())
+		g.Expect(testenv.Server().Client.Patch(t.Context(), object, free)).To(Succeed())
 		g.Expect(hub.CheckUninstall(t.Context(), config)).To(Succeed(), "what holds nothing goes with its kind")
-		g.Expect(environment.Remove(context.Background(), object)).To(Succeed())
+		g.Expect(testenv.Server().Remove(context.Background(), object)).To(Succeed())
 	}
 }

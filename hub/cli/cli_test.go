@@ -11,6 +11,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/hollowfleet/hollowfleet/hub/cli"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 func TestHelpAndBadUsage(t *testing.T) {
@@ -55,7 +56,7 @@ func TestAnInterruptHasACodeOfItsOwn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out bytes.Buffer
-	line := []string{"rollout", "status", "machinedeployment", "workers", "-n", f.name, "--kubeconfig", environment.Cluster.AdminKubeconfig()}
+	line := []string{"rollout", "status", "machinedeployment", "workers", "-n", f.name, "--kubeconfig", testenv.Server().Cluster.AdminKubeconfig()}
 	f.Expect(cli.Execute(ctx, line, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})).To(Equal(130), out.String)
 }
 

@@ -27,6 +27,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 func (f *env) tokens() []corev1.Secret {
@@ -67,7 +68,7 @@ func TestJoinWritesAKubeconfigForTheAgentAlone(t *testing.T) {
 	f.Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o600)))
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	f.Expect(err).NotTo(HaveOccurred())
-	f.Expect(config.Host).To(Equal(environment.Config.Host))
+	f.Expect(config.Host).To(Equal(testenv.Server().Config.Host))
 	f.Expect(f.tokens()).To(HaveLen(1))
 	f.Expect(config.BearerToken).To(HavePrefix(string(f.tokens()[0].Data["token-id"]) + "."))
 	f.Expect(f.cluster().Labels).To(HaveKeyWithValue("stage", "test"))
@@ -126,14 +127,14 @@ func TestJoinTellsMoreWhenWide(t *testing.T) {
 	f.Expect(r.code).To(Equal(0), r.errOut)
 	f.Expect(f.tokens()).To(HaveLen(1))
 	token := f.tokens()[0]
-	certificates, err := cert.ParseCertsPEM(environment.Config.CAData)
+	certificates, err := cert.ParseCertsPEM(testenv.Server().Config.CAData)
 	f.Expect(err).NotTo(HaveOccurred())
 	sum := sha256.Sum256(certificates[0].Raw)
 	f.Expect(r.out).To(And(
 		ContainSubstring("What is left to do"), ContainSubstring("current-context: hub"),
 		ContainSubstring("\n  Token's Secret:  kube-system/"+token.Name+"\n"),
 		ContainSubstring("\n  Token's expiry:  "+string(token.Data["expiration"])+"\n"),
-		ContainSubstring("\n  Hub:             "+environment.Config.Host+"\n"),
+		ContainSubstring("\n  Hub:             "+testenv.Server().Config.Host+"\n"),
 		MatchRegexp(`\n  Hub's CA: +sha256 `+strings.ToUpper(hex.EncodeToString(sum[:1]))+`(:[0-9A-F]{2}){31}\n`),
 		ContainSubstring("\n  Acceptance:      Accepted\n"), Not(ContainSubstring("Joined")),
 		Not(ContainSubstring("ServiceAccount")), Not(ContainSubstring("in TLS"))))
@@ -341,7 +342,7 @@ func TestDenyThatIsInterruptedLeavesTheDefinitionsAsTheyWere(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	ended := make(chan int)
 	go func() {
-		ended <- cli.Execute(ctx, []string{"cluster", "deny", f.name, "--end-watches", "--kubeconfig", environment.Cluster.AdminKubeconfig()},
+		ended <- cli.Execute(ctx, []string{"cluster", "deny", f.name, "--end-watches", "--kubeconfig", testenv.Server().Cluster.AdminKubeconfig()},
 			genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: io.Discard, ErrOut: io.Discard})
 	}()
 	f.Eventually(f.categories).WithTimeout(patience).WithPolling(glance).ShouldNot(Equal(before))

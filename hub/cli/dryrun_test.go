@@ -180,7 +180,7 @@ func TestWhoRemovesFinalizersIsToldOfMachinesAndLoadTestRuns(t *testing.T) {
 	_, err := screen.keyboard.Write([]byte("n\n"))
 	f.Expect(err).NotTo(HaveOccurred())
 	var out bytes.Buffer
-	line := []string{"cluster", "remove-finalizers", f.name, "--kubeconfig", environment.Cluster.AdminKubeconfig()}
+	line := []string{"cluster", "remove-finalizers", f.name, "--kubeconfig", testenv.Server().Cluster.AdminKubeconfig()}
 	f.Expect(cli.Execute(t.Context(), line, genericiooptions.IOStreams{In: screen.file, Out: &out, ErrOut: &out})).To(Equal(4), out.String)
 	f.Expect(out.String()).To(And(ContainSubstring("Force-remove 1 Machine and 1 LoadTestRun of namespace "+f.name+"?"), ContainSubstring("keep their finalizers")))
 	f.succeeds("cluster remove-finalizers NAME --yes")
@@ -192,7 +192,7 @@ func TestOnlyTheAgentsFinalizerIsTakenOffALoadTestRunThatMayBeUndecodable(t *tes
 	const other = "example.com/other"
 	both, foreign := f.loadTestRun("both", v1alpha1.LoadTestRunFinalizer, other), f.loadTestRun("foreign", other)
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"stopped":"a while"}}`))
-	f.Expect(environment.Loosely(t.Context(), func(ctx context.Context) error {
+	f.Expect(testenv.Server().Loosely(t.Context(), func(ctx context.Context) error {
 		return f.Client.Patch(ctx, both.DeepCopy(), patch)
 	}, "loadtestruns.hollowfleet.io")).To(Succeed())
 	f.deleteNamespace(both, foreign)

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // Claim: `fleet tree` leads down to the Nodes. Broken: the Nodes are left out.
@@ -154,12 +155,12 @@ func TestAnUpgradeIsFollowedToItsEnd(t *testing.T) {
 func TestAnInterruptedChangeIsNotKnown(t *testing.T) {
 	f := newFleetEnv(t)
 	f.settle()
-	server, err := url.Parse(environment.Config.Host)
+	server, err := url.Parse(testenv.Server().Config.Host)
 	f.Expect(err).NotTo(HaveOccurred())
 	asking, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	proxy := httputil.NewSingleHostReverseProxy(server)
-	proxy.Transport, err = rest.TransportFor(environment.Config)
+	proxy.Transport, err = rest.TransportFor(testenv.Server().Config)
 	f.Expect(err).NotTo(HaveOccurred())
 	proxy.ModifyResponse = func(response *http.Response) error {
 		if response.Request.Method == http.MethodPatch {

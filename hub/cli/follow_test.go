@@ -18,6 +18,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/cli/follow"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // view follows a namespace, as the whole, and the ConfigMaps of its name, as the parts. Their label "state" is what is shown of them.
@@ -102,7 +103,7 @@ func TestALiveViewShowsNoOldStates(t *testing.T) {
 	v.ExpectApplied(whole)
 	old := whole.DeepCopy()
 	v.label(whole, "started")
-	base, err := client.NewWithWatch(environment.Config, client.Options{Scheme: v.Client.Scheme()})
+	base, err := client.NewWithWatch(testenv.Server().Config, client.Options{Scheme: v.Client.Scheme()})
 	v.Expect(err).NotTo(HaveOccurred())
 	late := interceptor.NewClient(base, interceptor.Funcs{Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 		inner, err := c.Watch(ctx, list, options...)

@@ -44,7 +44,7 @@ func (f *env) restoreKinds() {
 		if err = errors.Join(err, awaitWholeKinds(ctx)); err != nil {
 			f.T.Error(err)
 		}
-		if err := config.InstallCRDs(ctx, environment.Client, config.CRDs, "crd"); err != nil {
+		if err := config.InstallCRDs(ctx, testenv.Server().Client, config.CRDs, "crd"); err != nil {
 			f.T.Error(err)
 		}
 	})
@@ -53,7 +53,7 @@ func (f *env) restoreKinds() {
 // awaitWholeKinds waits until no kind is being deleted.
 func awaitWholeKinds(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, glance, true, func(ctx context.Context) (bool, error) {
-		removed, err := cmdutil.RemovedKinds(ctx, environment.Client)
+		removed, err := cmdutil.RemovedKinds(ctx, testenv.Server().Client)
 		return len(removed) == 0, err
 	})
 }

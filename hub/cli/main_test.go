@@ -25,9 +25,7 @@ const (
 	glance   = 300 * time.Millisecond
 )
 
-var environment *testenv.Environment
-
-func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // run is one command line and what it left.
 type run struct {
@@ -68,7 +66,7 @@ func (f *env) execute(ctx context.Context, out io.Writer, args string, more ...s
 	f.T.Helper()
 	var errOut bytes.Buffer
 	line := append(strings.Fields(strings.ReplaceAll(args, "NAME", f.name)), more...)
-	line = append(line, "--kubeconfig", environment.Cluster.AdminKubeconfig())
+	line = append(line, "--kubeconfig", testenv.Server().Cluster.AdminKubeconfig())
 	code := cli.Execute(ctx, line, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: out, ErrOut: &errOut})
 	return run{code: code, errOut: errOut.String()}
 }
@@ -114,7 +112,7 @@ func (f *env) completes(words, typed string) []string {
 	f.T.Helper()
 	var out bytes.Buffer
 	line := append([]string{"__complete"}, strings.Fields(words)...)
-	line = append(line, "--kubeconfig", environment.Cluster.AdminKubeconfig(), typed)
+	line = append(line, "--kubeconfig", testenv.Server().Cluster.AdminKubeconfig(), typed)
 	cli.Execute(f.T.Context(), line, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &bytes.Buffer{}})
 	offered := strings.Split(strings.TrimSpace(out.String()), "\n")
 	return offered[:len(offered)-1] // The last line is a directive for the shell.

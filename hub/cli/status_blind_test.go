@@ -24,6 +24,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli"
 	"github.com/hollowfleet/hollowfleet/hub/cli/health"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // silentServer takes connections and never answers, as a process that is stopped does. It returns a kubeconfig for it.
@@ -121,7 +122,7 @@ func (f *env) emptyKinds(ctx context.Context) (found int, err error) {
 			left := &list.Items[i]
 			left.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind.Kind))
 			free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-			err := errors.Join(client.IgnoreNotFound(f.Client.Patch(ctx, left, free)), client.IgnoreNotFound(environment.Remove(ctx, left)))
+			err := errors.Join(client.IgnoreNotFound(f.Client.Patch(ctx, left, free)), client.IgnoreNotFound(testenv.Server().Remove(ctx, left)))
 			if err != nil {
 				return 0, err
 			}

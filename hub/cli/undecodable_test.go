@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // Edge case: `cluster list` names an undecodable Cluster.
@@ -25,7 +26,7 @@ func TestClusterListNamesAClusterThatCannotBeDecodedAndGoesOn(t *testing.T) {
 		}
 	})
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"heartbeat":{"graceSeconds":"a while"}}}`))
-	f.Expect(environment.Loosely(t.Context(), func(ctx context.Context) error {
+	f.Expect(testenv.Server().Loosely(t.Context(), func(ctx context.Context) error {
 		return f.Client.Patch(ctx, bad.DeepCopy(), patch)
 	}, "clusters.hollowfleet.io")).To(Succeed())
 

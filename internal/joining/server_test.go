@@ -26,9 +26,7 @@ import (
 
 const patience = 2 * time.Minute
 
-var environment *testenv.Environment
-
-func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
+func TestMain(m *testing.M) { testenv.MainShared(m) }
 
 type env struct {
 	*WithT
@@ -41,7 +39,7 @@ func newEnv(t *testing.T) *env {
 	t.Helper()
 	f := &env{WithT: NewWithT(t), t: t}
 	var err error
-	f.client, err = client.NewWithWatch(environment.Config, client.Options{Scheme: scheme.New()})
+	f.client, err = client.NewWithWatch(testenv.Server().Config, client.Options{Scheme: scheme.New()})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.request = joining.Request{Cluster: "c-" + rand.String(8), TokenTTL: time.Hour}
 	return f
@@ -91,7 +89,7 @@ func TestATokenIsForOneCluster(t *testing.T) {
 	f.Expect(f.cluster().Labels).To(HaveKeyWithValue("stage", "test"))
 	f.Expect(result.Expires).To(BeTemporally("~", time.Now().Add(time.Hour), patience))
 
-	server, err := joining.ServerOf(environment.Config)
+	server, err := joining.ServerOf(testenv.Server().Config)
 	f.Expect(err).NotTo(HaveOccurred())
 	kubeconfig, err := server.Kubeconfig(f.request.Cluster, result.Token)
 	f.Expect(err).NotTo(HaveOccurred())

@@ -19,9 +19,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
-var environment *testenv.Environment
-
-func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
+func TestMain(m *testing.M) { testenv.MainShared(m) }
 
 // counting is a logic that reports a number of replicas.
 type counting struct {
@@ -55,7 +53,7 @@ func newEnv(t *testing.T) *env {
 	ctx := context.Background()
 	labels := map[string]string{"a": "b"}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "runner-"}}
-	g.Expect(environment.Client.Create(ctx, namespace)).To(Succeed())
+	g.Expect(testenv.Server().Client.Create(ctx, namespace)).To(Succeed())
 	f := &env{logic: &counting{}, set: &v1alpha1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "set"},
 		Spec: v1alpha1.MachineSetSpec{
@@ -66,8 +64,8 @@ func newEnv(t *testing.T) *env {
 			},
 		},
 	}}
-	g.Expect(environment.Client.Create(ctx, f.set)).To(Succeed())
-	watching, err := client.NewWithWatch(environment.Config, client.Options{Scheme: scheme.New()})
+	g.Expect(testenv.Server().Client.Create(ctx, f.set)).To(Succeed())
+	watching, err := client.NewWithWatch(testenv.Server().Config, client.Options{Scheme: scheme.New()})
 	g.Expect(err).NotTo(HaveOccurred())
 	counted := interceptor.NewClient(watching, interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
@@ -84,7 +82,7 @@ func (f *env) reconcile() (reconcile.Result, error) {
 }
 
 func (f *env) stored(g Gomega) int32 {
-	g.Expect(environment.Client.Get(context.Background(), client.ObjectKeyFromObject(f.set), f.set)).To(Succeed())
+	g.Expect(testenv.Server().Client.Get(context.Background(), client.ObjectKeyFromObject(f.set), f.set)).To(Succeed())
 	return f.set.Status.Replicas
 }
 
@@ -128,7 +126,7 @@ func TestAStaleStatusIsNotWritten(t *testing.T) {
 	f.logic.before = func(*v1alpha1.MachineSet) {
 		other := f.set.DeepCopy()
 		other.Status.Replicas = 9
-		g.Expect(environment.Client.Status().Update(context.Background(), other)).To(Succeed())
+		g.Expect(testenv.Server().Client.Status().Update(context.Background(), other)).To(Succeed())
 	}
 	result, err := f.reconcile()
 	g.Expect(err).NotTo(HaveOccurred(), "a conflict is nothing to tell an operator")
@@ -138,7 +136,7 @@ func TestAStaleStatusIsNotWritten(t *testing.T) {
 
 func TestAnObjectThatIsGoneIsNoError(t *testing.T) {
 	g, f := NewWithT(t), newEnv(t)
-	g.Expect(environment.Client.Delete(context.Background(), f.set)).To(Succeed())
+	g.Expect(testenv.Server().Client.Delete(context.Background(), f.set)).To(Succeed())
 	result, err := f.reconcile()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(result).To(BeZero())

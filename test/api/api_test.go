@@ -21,13 +21,11 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
-var environment *testenv.Environment
-
-func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // get returns what the API server answers, as a table if wanted.
 func get(g Gomega, path, accept string, into any) {
-	clients, err := kubernetes.NewForConfig(environment.Config)
+	clients, err := kubernetes.NewForConfig(testenv.Server().Config)
 	g.Expect(err).NotTo(HaveOccurred())
 	data, err := clients.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", accept).DoRaw(context.Background())
 	g.Expect(err).NotTo(HaveOccurred())

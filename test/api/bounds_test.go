@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // Agents write statuses, and a hub keeps all of them in memory.
@@ -34,7 +35,7 @@ func TestStatusesAreBounded(t *testing.T) {
 		NewWithT(t).Expect(unstructured.SetNestedField(changed.Object, value, "status", path)).To(Succeed())
 		content, err := changed.MarshalJSON()
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		err = environment.Client.Status().Patch(t.Context(), changed, client.RawPatch(types.MergePatchType, content))
+		err = testenv.Server().Client.Status().Patch(t.Context(), changed, client.RawPatch(types.MergePatchType, content))
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("status."+path)), path)
 	}
 }

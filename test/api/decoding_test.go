@@ -22,6 +22,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
@@ -114,7 +115,7 @@ func FuzzWhatTheAPIServerAcceptsIsDecoded(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	direct, err := client.New(environment.Config, client.Options{Scheme: scheme.New()})
+	direct, err := client.New(testenv.Server().Config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -157,7 +158,7 @@ func FuzzWhatTheAPIServerAcceptsIsDecoded(f *testing.F) {
 
 // post asks the API server whether it would create object, and returns what it would store.
 func post(ctx context.Context, object *unstructured.Unstructured) ([]byte, error) {
-	clients, err := kubernetes.NewForConfig(environment.Config)
+	clients, err := kubernetes.NewForConfig(testenv.Server().Config)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 const (
@@ -172,7 +173,7 @@ func defaultsOf(t *testing.T, resource string) (string, map[string]bool) {
 	definition := &unstructured.Unstructured{}
 	definition.SetAPIVersion("apiextensions.k8s.io/v1")
 	definition.SetKind("CustomResourceDefinition")
-	g.Expect(environment.Client.Get(t.Context(), client.ObjectKey{Name: resource + "." + v1alpha1.GroupVersion.Group}, definition)).To(Succeed())
+	g.Expect(testenv.Server().Client.Get(t.Context(), client.ObjectKey{Name: resource + "." + v1alpha1.GroupVersion.Group}, definition)).To(Succeed())
 	kind, _, err := unstructured.NestedString(definition.Object, "spec", "names", "kind")
 	g.Expect(err).NotTo(HaveOccurred())
 	versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // badDisruptions are specs that cannot be carried out, and the field at fault.
@@ -65,7 +66,7 @@ func TestDisruptionsThatCannotBeCarriedOutAreRefused(t *testing.T) {
 			g := NewWithT(t)
 			g.Expect(validateDisruption(g, text)).To(MatchError(ContainSubstring(lastOf(field))), "the command line")
 			for _, object := range disruptionsOf(g, text) {
-				err := environment.Client.Create(t.Context(), object)
+				err := testenv.Server().Client.Create(t.Context(), object)
 				g.Expect(err).To(MatchError(ContainSubstring(field)), object.GetKind())
 				g.Expect(err.Error()).To(MatchRegexp("must be|want|required|shorten it|shorten them|remove|use a fault"), "it says what to do")
 			}
@@ -76,8 +77,8 @@ func TestDisruptionsThatCannotBeCarriedOutAreRefused(t *testing.T) {
 			g := NewWithT(t)
 			g.Expect(validateDisruption(g, text)).To(Succeed(), "the command line")
 			for _, object := range disruptionsOf(g, text) {
-				g.Expect(environment.Client.Create(t.Context(), object)).To(Succeed(), object.GetKind())
-				g.Expect(environment.Client.Delete(t.Context(), object)).To(Succeed())
+				g.Expect(testenv.Server().Client.Create(t.Context(), object)).To(Succeed(), object.GetKind())
+				g.Expect(testenv.Server().Client.Delete(t.Context(), object)).To(Succeed())
 			}
 		})
 	}
@@ -88,13 +89,13 @@ func TestADisruptionChoosesClustersInExactlyOneWay(t *testing.T) {
 	g := NewWithT(t)
 	object := disruptionsOf(g, goodDisruptions[0])[0]
 	g.Expect(unstructured.SetNestedMap(object.Object, map[string]any{"namespace": "a", "name": "b"}, "spec", "placementRef")).To(Succeed())
-	g.Expect(environment.Client.Create(t.Context(), object.DeepCopy())).To(MatchError(ContainSubstring("set exactly one of clusterSelector and placementRef")))
+	g.Expect(testenv.Server().Client.Create(t.Context(), object.DeepCopy())).To(MatchError(ContainSubstring("set exactly one of clusterSelector and placementRef")))
 	unstructured.RemoveNestedField(object.Object, "spec", "clusterSelector")
 	placed := object.DeepCopy()
-	g.Expect(environment.Client.Create(t.Context(), placed)).To(Succeed())
-	g.Expect(environment.Client.Delete(t.Context(), placed)).To(Succeed())
+	g.Expect(testenv.Server().Client.Create(t.Context(), placed)).To(Succeed())
+	g.Expect(testenv.Server().Client.Delete(t.Context(), placed)).To(Succeed())
 	unstructured.RemoveNestedField(object.Object, "spec", "placementRef")
-	g.Expect(environment.Client.Create(t.Context(), object)).To(MatchError(ContainSubstring("set exactly one of clusterSelector and placementRef")))
+	g.Expect(testenv.Server().Client.Create(t.Context(), object)).To(MatchError(ContainSubstring("set exactly one of clusterSelector and placementRef")))
 }
 
 func lastOf(field string) string { return field[strings.LastIndex(field, ".")+1:] }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,11 +75,11 @@ func refuse(t *testing.T, rule schemaRule, place rulePlace, at []any, good, stor
 		var err error
 		switch {
 		case !onStored:
-			err = environment.Client.Create(t.Context(), object, client.DryRunAll)
+			err = testenv.Server().Client.Create(t.Context(), object, client.DryRunAll)
 		case place.path[0] == "status":
-			err = environment.Client.Status().Update(t.Context(), object, client.DryRunAll)
+			err = testenv.Server().Client.Status().Update(t.Context(), object, client.DryRunAll)
 		default:
-			err = environment.Client.Update(t.Context(), object, client.DryRunAll)
+			err = testenv.Server().Client.Update(t.Context(), object, client.DryRunAll)
 		}
 		expectCause(t, err, place.path, want, value)
 	}

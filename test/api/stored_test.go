@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // kinds are all that the API server has of the group, by the names of their resources.
@@ -39,16 +40,16 @@ func parse(t *testing.T, text []byte) *unstructured.Unstructured {
 func store(t *testing.T, object *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	g := NewWithT(t)
-	strict := client.WithFieldValidation(environment.Client, metav1.FieldValidationStrict)
+	strict := client.WithFieldValidation(testenv.Server().Client, metav1.FieldValidationStrict)
 	stored := object.DeepCopy()
 	g.Expect(strict.Create(t.Context(), stored)).To(Succeed())
 	ctx := context.WithoutCancel(t.Context())
-	t.Cleanup(func() { g.Expect(client.IgnoreNotFound(environment.Client.Delete(ctx, stored))).To(Succeed()) })
+	t.Cleanup(func() { g.Expect(client.IgnoreNotFound(testenv.Server().Client.Delete(ctx, stored))).To(Succeed()) })
 	if status, has := object.Object["status"]; has {
 		stored.Object["status"] = status
 		g.Expect(strict.Status().Update(t.Context(), stored)).To(Succeed())
 	}
-	g.Expect(environment.Client.Get(t.Context(), client.ObjectKeyFromObject(stored), stored)).To(Succeed())
+	g.Expect(testenv.Server().Client.Get(t.Context(), client.ObjectKeyFromObject(stored), stored)).To(Succeed())
 	return stored
 }
 

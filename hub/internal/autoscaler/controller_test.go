@@ -14,9 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
-var environment *testenv.Environment
-
-func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
+func TestMain(m *testing.M) { testenv.MainShared(m) }
 
 const (
 	cpu    = v1alpha1.AutoscalerCapacityPrefix + "cpu"

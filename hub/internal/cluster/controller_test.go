@@ -21,9 +21,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
-var environment *testenv.Environment
-
-func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 type env struct {
 	*testenv.Env

@@ -31,9 +31,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
-var environment *testenv.Environment
-
-func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
+func TestMain(m *testing.M) { testenv.MainShared(m) }
 
 // env is a controller, and a cluster with the name of its agent's request.
 type env struct {

@@ -77,7 +77,7 @@ func TestAnApprovalThatCannotBeDecodedOpensNothing(t *testing.T) {
 		"fleet": good.Spec.Fleet, "fleetUID": good.Spec.FleetUID, "revision": good.Spec.Revision, "rollout": good.Spec.Rollout,
 		"group": good.Spec.Group, "approver": []any{"alice"},
 	}
-	f.Expect(environment.Loosely(t.Context(), func(ctx context.Context) error { return f.Client.Create(ctx, bad) }, "fleetapprovals.hollowfleet.io")).To(Succeed())
+	f.Expect(testenv.Server().Loosely(t.Context(), func(ctx context.Context) error { return f.Client.Create(ctx, bad) }, "fleetapprovals.hollowfleet.io")).To(Succeed())
 	t.Cleanup(func() { f.Expect(f.Client.Delete(context.WithoutCancel(t.Context()), bad)).To(Succeed()) })
 	f.restart()
 	f.ExpectReconciled(f.fleet)
@@ -110,7 +110,7 @@ func TestTenThousandApprovalsCostNoReconcileItsTime(t *testing.T) {
 		return stats.HeapAlloc
 	}
 	before := heap()
-	cached, err := cache.New(environment.Config, cache.Options{Scheme: scheme.New(), DefaultTransform: cache.TransformStripManagedFields()})
+	cached, err := cache.New(testenv.Server().Config, cache.Options{Scheme: scheme.New(), DefaultTransform: cache.TransformStripManagedFields()})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(indexApprovals(cached)).To(Succeed())
 	go func() { _ = cached.Start(t.Context()) }()

@@ -27,9 +27,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-var environment *testenv.Environment
-
-func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
+func TestMain(m *testing.M) { testenv.MainShared(m) }
 
 const testLabel = "test"
 

@@ -16,7 +16,7 @@ import (
 // elect makes a Lease, which a hub has got now, and returns it.
 func (f *env) elect() (*leader.Lease, *coordinationv1.Lease) {
 	f.T.Helper()
-	held, err := leader.NewLease(environment.Config, "default", testenv.Name(), nil)
+	held, err := leader.NewLease(testenv.Server().Config, "default", testenv.Name(), nil)
 	f.Expect(err).NotTo(HaveOccurred())
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: held.Lock.LeaseMeta.Name},

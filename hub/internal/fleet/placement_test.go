@@ -48,10 +48,10 @@ type decisions struct {
 func newPlacedEnv(t *testing.T, clusters int, change func(*v1alpha1.MachineFleet)) *decisions {
 	t.Helper()
 	g := NewWithT(t)
-	installPlacements.Do(func() { g.Expect(testenv.Placements.Install(t.Context(), environment.Client)).To(Succeed()) })
+	installPlacements.Do(func() { g.Expect(testenv.Placements.Install(t.Context(), testenv.Server().Client)).To(Succeed()) })
 	known := scheme.New()
 	g.Expect(placement.AddToScheme(known)).To(Succeed())
-	api, err := client.New(environment.Config, client.Options{Scheme: known})
+	api, err := client.New(testenv.Server().Config, client.Options{Scheme: known})
 	g.Expect(err).NotTo(HaveOccurred())
 	d := &decisions{api: api}
 	f := newEnv(t, clusters, func(fleet *v1alpha1.MachineFleet) {

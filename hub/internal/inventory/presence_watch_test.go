@@ -15,9 +15,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
-var environment *testenv.Environment
-
-func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 const patience = 2 * time.Minute
 
@@ -49,9 +47,9 @@ func TestUsable(t *testing.T) {
 // started runs a Watch until the test ends, which then finds that it ended well and stopped its work.
 func started(t *testing.T, watch *Watch, running *atomic.Int32) {
 	t.Helper()
-	watch.Config, watch.Definition, watch.Version = environment.Config, testenv.ManagedClusters.Names[0], "v1"
+	watch.Config, watch.Definition, watch.Version = testenv.Server().Config, testenv.ManagedClusters.Names[0], "v1"
 	var err error
-	if watch.HTTPClient, err = rest.HTTPClientFor(environment.Config); err != nil {
+	if watch.HTTPClient, err = rest.HTTPClientFor(testenv.Server().Config); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -61,7 +59,7 @@ func started(t *testing.T, watch *Watch, running *atomic.Int32) {
 		cancel()
 		NewWithT(t).Eventually(done).WithTimeout(patience).Should(Receive(BeNil()))
 		NewWithT(t).Expect(running.Load()).To(BeZero(), "the work outlives the watch")
-		if err := testenv.ManagedClusters.Uninstall(context.Background(), environment.Client); err != nil {
+		if err := testenv.ManagedClusters.Uninstall(context.Background(), testenv.Server().Client); err != nil {
 			t.Error(err)
 		}
 	})
@@ -88,10 +86,10 @@ func TestWorkRunsWhileTheDefinitionIsThere(t *testing.T) {
 	}, &running)
 	g.Eventually(absent.Load).WithTimeout(patience).Should(BeEquivalentTo(1))
 	for turn := range int32(2) {
-		g.Expect(testenv.ManagedClusters.Install(t.Context(), environment.Client)).To(Succeed())
+		g.Expect(testenv.ManagedClusters.Install(t.Context(), testenv.Server().Client)).To(Succeed())
 		g.Eventually(running.Load).WithTimeout(patience).Should(BeEquivalentTo(1))
-		g.Expect(testenv.ManagedClusters.Install(t.Context(), environment.Client)).To(Succeed(), "once more, which changes nothing")
-		g.Expect(testenv.ManagedClusters.Uninstall(t.Context(), environment.Client)).To(Succeed())
+		g.Expect(testenv.ManagedClusters.Install(t.Context(), testenv.Server().Client)).To(Succeed(), "once more, which changes nothing")
+		g.Expect(testenv.ManagedClusters.Uninstall(t.Context(), testenv.Server().Client)).To(Succeed())
 		g.Eventually(absent.Load).WithTimeout(patience).Should(Equal(turn + 2))
 		g.Expect(running.Load()).To(BeZero())
 		g.Expect(starts.Load()).To(Equal(turn + 1))
@@ -100,7 +98,7 @@ func TestWorkRunsWhileTheDefinitionIsThere(t *testing.T) {
 
 func TestWorkThatFailsIsStartedAgain(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(testenv.ManagedClusters.Install(t.Context(), environment.Client)).To(Succeed())
+	g.Expect(testenv.ManagedClusters.Install(t.Context(), testenv.Server().Client)).To(Succeed())
 	var starts, running atomic.Int32
 	started(t, &Watch{Present: func(ctx context.Context, _ Served) error {
 		if starts.Add(1) == 1 {

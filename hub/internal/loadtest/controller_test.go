@@ -17,9 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-var environment *testenv.Environment
-
-func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
+func TestMain(m *testing.M) { testenv.MainShared(m) }
 
 // env has clusters with a label of their own, and a load test that chooses them.
 type env struct {

@@ -51,7 +51,7 @@ func TestAdoptsSetsThatItsSelectorMatches(t *testing.T) {
 }
 
 // aware has the garbage collector know this package's kinds.
-var aware = sync.OnceValue(func() error { return environment.AwareCollector(context.Background()) })
+var aware = sync.OnceValue(func() error { return testenv.Server().AwareCollector(context.Background()) })
 
 // recreate deletes the deployment without its sets, as kubectl delete --cascade=orphan does, and makes another one of the
 // same name.

@@ -24,9 +24,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-var environment *testenv.Environment
-
-func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
+func TestMain(m *testing.M) { testenv.MainShared(m) }
 
 // env is both controllers, and a deployment in a cluster of its own.
 type env struct {

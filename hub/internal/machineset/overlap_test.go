@@ -251,7 +251,7 @@ func TestASetThatWaitsIsWokenWhenTheOtherGoes(t *testing.T) {
 // manage lets a manager with a cache run the controller until the test ends, for the sets of this test alone.
 func (f *env) manage() {
 	f.T.Helper()
-	manager, err := ctrl.NewManager(environment.Config, ctrl.Options{
+	manager, err := ctrl.NewManager(testenv.Server().Config, ctrl.Options{
 		Scheme: scheme.New(), Metrics: server.Options{BindAddress: "0"},
 		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{f.cluster.Name: {}}},
 	})

@@ -13,9 +13,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
-var environment *testenv.Environment
-
-func TestMain(m *testing.M) { testenv.MainShared(m, &environment) }
+func TestMain(m *testing.M) { testenv.MainShared(m) }
 
 // A test that reads what was before its write proves nothing.
 func TestACachedClientReadsWhatItWrote(t *testing.T) {
@@ -26,7 +24,7 @@ func TestACachedClientReadsWhatItWrote(t *testing.T) {
 		read, stored = &v1alpha1.ClusterList{}, &v1alpha1.ClusterList{}
 		more = append(more, client.MatchingLabels{"of": label})
 		g.Expect(c.List(t.Context(), read, more...)).To(Succeed())
-		g.Expect(environment.Client.List(t.Context(), stored, more...)).To(Succeed())
+		g.Expect(testenv.Server().Client.List(t.Context(), stored, more...)).To(Succeed())
 		return read, stored
 	}
 	for range 20 {

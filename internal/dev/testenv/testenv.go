@@ -222,28 +222,30 @@ func FreeAddress() (string, error) {
 // poll is how often an Eventually asks the API server. Gomega's default of 10 ms keeps it busy with nothing else.
 const poll = 50 * time.Millisecond
 
-// server is the package's control plane.
 var server *Environment
 
-// Main is the body of a TestMain: it runs a package's tests against one API server, started with args, which it stores in environment.
-func Main(m *testing.M, environment **Environment, args ...string) {
+// Server is the API server of a package whose TestMain calls Main or MainShared.
+func Server() *Environment { return server }
+
+// Main is the body of a TestMain: it runs a package's tests against one API server, started with args.
+func Main(m *testing.M, args ...string) {
 	started, err := Start(context.Background(), args...)
-	run(m, environment, started, err)
+	run(m, started, err)
 }
 
 // MainShared is Main for a package that may share its API server with others, see Share.
-func MainShared(m *testing.M, environment **Environment) {
+func MainShared(m *testing.M) {
 	started, err := Share(context.Background())
-	run(m, environment, started, err)
+	run(m, started, err)
 }
 
-func run(m *testing.M, environment **Environment, started *Environment, err error) {
+func run(m *testing.M, started *Environment, err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting the API server:", err)
 		os.Exit(1)
 	}
 	gomega.SetDefaultEventuallyPollingInterval(poll)
-	server, *environment = started, started
+	server = started
 	code := m.Run()
 	if err := started.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "stopping the API server:", err)

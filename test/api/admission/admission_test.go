@@ -23,9 +23,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
-var environment *testenv.Environment
-
-func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 const namespace = "default"
 
@@ -128,7 +126,7 @@ func TestValidObjectsAreAccepted(t *testing.T) {
 	}
 	for name, object := range objects {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(environment.Client.Create(t.Context(), object)).To(Succeed())
+			NewWithT(t).Expect(testenv.Server().Client.Create(t.Context(), object)).To(Succeed())
 		})
 	}
 }
@@ -305,7 +303,7 @@ func TestBadInputIsRefusedWithFieldAndRemedy(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := environment.Client.Create(t.Context(), test.object)
+			err := testenv.Server().Client.Create(t.Context(), test.object)
 			NewWithT(t).Expect(err).To(MatchError(And(ContainSubstring(test.field), ContainSubstring(test.remedy))))
 		})
 	}
@@ -337,7 +335,7 @@ func TestBadChangeIsRefusedWithFieldAndRemedy(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			c := environment.Client
+			c := testenv.Server().Client
 			g.Expect(c.Create(t.Context(), test.object)).To(Succeed())
 			test.change(test.object)
 			err := c.Update(t.Context(), test.object)
@@ -349,7 +347,7 @@ func TestBadChangeIsRefusedWithFieldAndRemedy(t *testing.T) {
 // Claim: Scale to 0, never below. Broken: scale subresource removed. Also: test/api TestKindsHaveTheirNamesAndSubresources.
 func TestNegativeScaleIsRefused(t *testing.T) {
 	g := NewWithT(t)
-	c := environment.Client
+	c := testenv.Server().Client
 	d := deployment()
 	g.Expect(c.Create(t.Context(), d)).To(Succeed())
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":-1}}`))

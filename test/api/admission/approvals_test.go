@@ -15,6 +15,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
@@ -28,11 +29,11 @@ type approvers struct {
 func newApprovers(t *testing.T) *approvers {
 	t.Helper()
 	a := &approvers{WithT: NewWithT(t), t: t}
-	a.Expect(config.Apply(t.Context(), environment.Client, config.RBAC, "rbac/users")).To(Succeed())
+	a.Expect(config.Apply(t.Context(), testenv.Server().Client, config.RBAC, "rbac/users")).To(Succeed())
 	const file = "admission/approvals.yaml" // The others are left to their own tests.
 	text, err := config.Admission.ReadFile(file)
 	a.Expect(err).NotTo(HaveOccurred())
-	a.Expect(config.Apply(t.Context(), environment.Client, fstest.MapFS{file: {Data: text}}, "admission")).To(Succeed())
+	a.Expect(config.Apply(t.Context(), testenv.Server().Client, fstest.MapFS{file: {Data: text}}, "admission")).To(Succeed())
 	selector := func(value string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"stage": value}}
 	}
@@ -50,7 +51,7 @@ func newApprovers(t *testing.T) *approvers {
 			},
 		},
 	}
-	a.create(environment.Client, a.fleet)
+	a.create(testenv.Server().Client, a.fleet)
 	return a
 }
 
@@ -58,19 +59,19 @@ func (a *approvers) create(c client.Client, object client.Object) {
 	a.t.Helper()
 	a.Expect(c.Create(a.t.Context(), object)).To(Succeed())
 	ctx := context.WithoutCancel(a.t.Context())
-	a.t.Cleanup(func() { _ = environment.Client.Delete(ctx, object) })
+	a.t.Cleanup(func() { _ = testenv.Server().Client.Delete(ctx, object) })
 }
 
 // user has those ClusterRoles.
 func (a *approvers) user(name string, roles ...string) client.Client {
 	a.t.Helper()
 	for _, role := range roles {
-		a.create(environment.Client, &rbacv1.ClusterRoleBinding{
+		a.create(testenv.Server().Client, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: uniqueName()}, Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: name}},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		})
 	}
-	impersonating := rest.CopyConfig(environment.Config)
+	impersonating := rest.CopyConfig(testenv.Server().Config)
 	impersonating.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
 	c, err := client.New(impersonating, client.Options{Scheme: scheme.New()})
 	a.Expect(err).NotTo(HaveOccurred())
@@ -90,7 +91,7 @@ func (a *approvers) approval(by string) *v1alpha1.FleetApproval {
 // edit changes the fleet as a user.
 func (a *approvers) edit(by client.Client, change func(*v1alpha1.MachineFleet)) error {
 	changed := &v1alpha1.MachineFleet{}
-	a.Expect(environment.Client.Get(a.t.Context(), client.ObjectKeyFromObject(a.fleet), changed)).To(Succeed())
+	a.Expect(testenv.Server().Client.Get(a.t.Context(), client.ObjectKeyFromObject(a.fleet), changed)).To(Succeed())
 	change(changed)
 	return by.Update(a.t.Context(), changed, client.DryRunAll)
 }
@@ -121,7 +122,7 @@ func TestAnApproverIsAnotherPersonThanAnEditor(t *testing.T) {
 	}
 	stolen := given.DeepCopy()
 	stolen.Spec.Group = "canary"
-	a.Expect(environment.Client.Update(t.Context(), stolen)).To(MatchError(ContainSubstring("an approval cannot be changed: delete it and approve again")))
+	a.Expect(testenv.Server().Client.Update(t.Context(), stolen)).To(MatchError(ContainSubstring("an approval cannot be changed: delete it and approve again")))
 	a.Expect(alice.Delete(t.Context(), given)).To(Succeed(), "it is taken back")
 }
 
@@ -133,7 +134,7 @@ func TestAnApproverMayBeBoundToOneFleet(t *testing.T) {
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"fleetapprovals"}, Verbs: []string{"create"}},
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"machinefleets"}, Verbs: []string{"approve"}, ResourceNames: []string{a.fleet.Name}},
 	}}
-	a.create(environment.Client, role)
+	a.create(testenv.Server().Client, role)
 	carol := a.user("carol", role.Name)
 	a.Eventually(func() error {
 		return carol.Create(t.Context(), other.approval("carol"), client.DryRunAll)
@@ -180,9 +181,9 @@ func TestAnEditorWeakensNoGate(t *testing.T) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: uniqueName()}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"machinefleets"}, Verbs: []string{"delete"}},
 	}}
-	a.create(environment.Client, role)
+	a.create(testenv.Server().Client, role)
 	a.Expect(a.user("dan", role.Name).Delete(t.Context(), a.fleet.DeepCopy(), client.DryRunAll)).To(And(refused, MatchError(ContainSubstring("may delete it"))))
-	a.Expect(environment.Client.Delete(t.Context(), a.fleet)).To(Succeed())
+	a.Expect(testenv.Server().Client.Delete(t.Context(), a.fleet)).To(Succeed())
 }
 
 // As many groups as a fleet can have cost the API server no more than it spends on a policy.
@@ -199,7 +200,7 @@ func TestTheLargestFleetCanBeEdited(t *testing.T) {
 			Name: uniqueName(), ClusterSelector: &metav1.LabelSelector{MatchLabels: many(32), MatchExpressions: expressions}, Approval: v1alpha1.GroupApprovalRequired,
 		})
 	}
-	a.Expect(environment.Client.Update(t.Context(), a.fleet)).To(Succeed())
+	a.Expect(testenv.Server().Client.Update(t.Context(), a.fleet)).To(Succeed())
 	a.Eventually(func() error {
 		return a.edit(bob, func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Groups[63].Approval = "" })
 	}).WithTimeout(time.Minute).Should(MatchError(ContainSubstring("only a user with the verb approve")))

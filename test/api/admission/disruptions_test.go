@@ -13,12 +13,13 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // What has started was started as the spec says, and its plans are on the nodes.
 // Claim: Only pausing changes a disruption. Broken: the policy lets all pass.
 func TestOfADisruptionOnlyThePauseIsChanged(t *testing.T) {
-	g, c := NewWithT(t), environment.Client
+	g, c := NewWithT(t), testenv.Server().Client
 	const file = "admission/disruptions.yaml"
 	text, err := config.Admission.ReadFile(file)
 	g.Expect(err).NotTo(HaveOccurred())

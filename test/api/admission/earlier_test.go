@@ -18,6 +18,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 const held = "example.com/held"
@@ -30,12 +31,12 @@ func applyPolicies(t *testing.T, names ...string) {
 		file := "admission/" + name + ".yaml"
 		text, err := config.Admission.ReadFile(file)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(config.Apply(t.Context(), environment.Client, fstest.MapFS{file: {Data: text}}, "admission")).To(Succeed())
+		g.Expect(config.Apply(t.Context(), testenv.Server().Client, fstest.MapFS{file: {Data: text}}, "admission")).To(Succeed())
 		for _, line := range strings.Split(string(text), "\n") {
 			if policy, found := strings.CutPrefix(line, "  policyName: "); found {
 				t.Cleanup(func() {
 					meta := metav1.ObjectMeta{Name: policy}
-					g.Expect(environment.Client.Delete(context.Background(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta})).To(Succeed())
+					g.Expect(testenv.Server().Client.Delete(context.Background(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta})).To(Succeed())
 				})
 			}
 		}
@@ -92,7 +93,7 @@ var wrongSpecs = map[string]any{
 // Claim: Objects of older schemas can be repaired or deleted. Broken: rules that ask for fields without `has` refuse the finalizer.
 // Edge case: Objects without spec kept finalizers.
 func TestObjectsOfAnEarlierSchemaCanGoAndBeRepaired(t *testing.T) {
-	g, c := NewWithT(t), environment.Client
+	g, c := NewWithT(t), testenv.Server().Client
 	var objects []*unstructured.Unstructured
 	var definitions []string
 	for kind := range repairs {
@@ -104,7 +105,7 @@ func TestObjectsOfAnEarlierSchemaCanGoAndBeRepaired(t *testing.T) {
 		}
 	}
 	next := 0
-	g.Expect(environment.Loosely(t.Context(), func(ctx context.Context) error {
+	g.Expect(testenv.Server().Loosely(t.Context(), func(ctx context.Context) error {
 		for ; next < len(objects); next++ {
 			if err := client.IgnoreAlreadyExists(c.Create(ctx, objects[next].DeepCopy())); err != nil {
 				return fmt.Errorf("%d of %d objects are there: %w", next, len(objects), err)
@@ -122,7 +123,7 @@ func TestObjectsOfAnEarlierSchemaCanGoAndBeRepaired(t *testing.T) {
 			return err.Error()
 		}).WithTimeout(time.Minute).Should(And(ContainSubstring("spec"), ContainSubstring("write one, or delete the object")), "a new %s without a spec", kind)
 	}
-	agent := rest.CopyConfig(environment.Config)
+	agent := rest.CopyConfig(testenv.Server().Config)
 	agent.Impersonate = rest.ImpersonationConfig{UserName: v1alpha1.AgentUserPrefix + namespace, Groups: []string{v1alpha1.AgentGroupPrefix + namespace, "system:masters"}}
 	asAgent, err := client.New(agent, client.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -132,7 +133,7 @@ func TestObjectsOfAnEarlierSchemaCanGoAndBeRepaired(t *testing.T) {
 }
 
 func repairAndRelease(t *testing.T, asAgent client.Client, object *unstructured.Unstructured) {
-	g, c, kind := NewWithT(t), environment.Client, object.GetKind()
+	g, c, kind := NewWithT(t), testenv.Server().Client, object.GetKind()
 	patch := func(c client.Client, kind types.PatchType, text string, options ...client.PatchOption) error {
 		return c.Patch(t.Context(), object.DeepCopy(), client.RawPatch(kind, []byte(text)), options...)
 	}

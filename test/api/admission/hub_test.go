@@ -15,12 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // With the hub's own rights, which bound neither the names of roles that it creates nor the Secrets of kube-system that it deletes.
 // Claim: The hub's credential touches only its roles and tokens. Broken: a prefix anywhere in the name counts; any Secret is let go; an operation, a kind of role, Secrets, the hub's ServiceAccount or its group is left out; Audit in place of Deny.
 func TestAHubIsKeptToItsOwnRolesAndToJoinTokens(t *testing.T) {
-	g, admin := NewWithT(t), environment.Client
+	g, admin := NewWithT(t), testenv.Server().Client
 	g.Expect(config.Apply(t.Context(), admin, config.RBAC, "rbac/hub")).To(Succeed())
 	const file = "admission/hub.yaml" // The others are left to their own tests.
 	text, err := config.Admission.ReadFile(file)
@@ -32,7 +33,7 @@ func TestAHubIsKeptToItsOwnRolesAndToJoinTokens(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			impersonating := rest.CopyConfig(environment.Config)
+			impersonating := rest.CopyConfig(testenv.Server().Config)
 			impersonating.Impersonate = who
 			hub, err := client.New(impersonating, client.Options{})
 			g.Expect(err).NotTo(HaveOccurred())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // load is the smallest.
@@ -24,7 +25,7 @@ func load() v1alpha1.Load {
 // What was measured was measured with the load that the spec says.
 // Claim: Only stopping changes a test. Broken: the time can be changed again.
 func TestALoadTestIsOnlyStoppedAndItsRunBegunOnce(t *testing.T) {
-	g, c := NewWithT(t), environment.Client
+	g, c := NewWithT(t), testenv.Server().Client
 	const file = "admission/loadtests.yaml"
 	text, err := config.Admission.ReadFile(file)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -112,7 +113,7 @@ func TestLoadsThatCannotBeMeantAreRefused(t *testing.T) {
 				run := &v1alpha1.LoadTestRun{ObjectMeta: named()}
 				run.Spec.Load = load()
 				change(&run.Spec.Load)
-				NewWithT(t).Expect(environment.Client.Create(t.Context(), run, client.DryRunAll)).To(MatchError(ContainSubstring(says)))
+				NewWithT(t).Expect(testenv.Server().Client.Create(t.Context(), run, client.DryRunAll)).To(MatchError(ContainSubstring(says)))
 			}
 		})
 	}
@@ -126,9 +127,9 @@ func TestLoadsThatCannotBeMeantAreRefused(t *testing.T) {
 		test := &v1alpha1.LoadTest{ObjectMeta: metav1.ObjectMeta{Name: uniqueName()}}
 		test.Spec.ClusterSelector, test.Spec.Load = &metav1.LabelSelector{}, &whole
 		change(test)
-		NewWithT(t).Expect(environment.Client.Create(t.Context(), test, client.DryRunAll)).To(MatchError(ContainSubstring(says)))
+		NewWithT(t).Expect(testenv.Server().Client.Create(t.Context(), test, client.DryRunAll)).To(MatchError(ContainSubstring(says)))
 	}
 	run := &v1alpha1.LoadTestRun{ObjectMeta: named()}
 	run.Spec.Load, run.Spec.StartTime = load(), &metav1.Time{Time: time.Unix(1, 0)}
-	NewWithT(t).Expect(environment.Client.Create(t.Context(), run, client.DryRunAll)).To(MatchError(ContainSubstring("spec.startTime: only with withStartTime")))
+	NewWithT(t).Expect(testenv.Server().Client.Create(t.Context(), run, client.DryRunAll)).To(MatchError(ContainSubstring("spec.startTime: only with withStartTime")))
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // warnings keeps what an API server warns of.
@@ -30,9 +31,9 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 func warningsOf(t *testing.T, object client.Object) string {
 	t.Helper()
 	told := &warnings{}
-	own := rest.CopyConfig(environment.Config)
+	own := rest.CopyConfig(testenv.Server().Config)
 	own.WarningHandler = told
-	c, err := client.New(own, client.Options{Scheme: environment.Client.Scheme()})
+	c, err := client.New(own, client.Options{Scheme: testenv.Server().Client.Scheme()})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	NewWithT(t).Expect(c.Create(t.Context(), object, client.DryRunAll)).To(Succeed(), "a warning refuses nothing")
 	return strings.Join(told.texts, "\n")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // The API server accepts as a duration what Go does not decode, and one such object made every list fail.
@@ -38,7 +39,7 @@ func TestDurationsThatGoDoesNotDecodeAreRefused(t *testing.T) {
 				}
 				raw.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
 				NewWithT(t).Expect(unstructured.SetNestedField(raw.Object, duration, path...)).To(Succeed())
-				err = environment.Client.Create(t.Context(), raw)
+				err = testenv.Server().Client.Create(t.Context(), raw)
 				NewWithT(t).Expect(err).To(MatchError(ContainSubstring(strings.Join(path, "."))), "%s of a %s: %s", timeout, kind, duration)
 				if len(duration) <= 32 {
 					NewWithT(t).Expect(err).To(MatchError(ContainSubstring("such as 90s, 20m or 1h30m")))
@@ -73,7 +74,7 @@ func taint(key, value string, effect corev1.TaintEffect) corev1.Taint {
 
 // Edge case: A template's hostname label, or invalid labels, reached Nodes.
 func TestWhatNoNodeCanHaveIsRefused(t *testing.T) {
-	g, c := NewWithT(t), environment.Client
+	g, c := NewWithT(t), testenv.Server().Client
 	old := client.Object(machine())
 	body(old).NodeMetadata.Labels = map[string]string{"kubernetes.io/hostname": "x"}
 	g.Expect(c.Create(t.Context(), old)).To(Succeed(), "before there is a policy")
@@ -141,7 +142,7 @@ func TestWhatNoNodeCanHaveIsRefused(t *testing.T) {
 
 // Edge case: Reserved keys made creation loops.
 func TestKeysOfTheHubAreRefusedInTemplates(t *testing.T) {
-	g, c := NewWithT(t), environment.Client
+	g, c := NewWithT(t), testenv.Server().Client
 	applyMachinesPolicy(t, c)
 	for name, test := range map[string]struct {
 		labels, annotations map[string]string

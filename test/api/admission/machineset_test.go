@@ -11,6 +11,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 func remediation(maxUnhealthy, maxInFlight string) func(*v1alpha1.MachineSet) {
@@ -36,7 +37,7 @@ func TestValidLifecyclesAreAccepted(t *testing.T) {
 	}
 	for name, object := range objects {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(environment.Client.Create(t.Context(), object)).To(Succeed())
+			NewWithT(t).Expect(testenv.Server().Client.Create(t.Context(), object)).To(Succeed())
 		})
 	}
 }
@@ -63,7 +64,7 @@ func TestBadLifecyclesAreRefusedWithFieldAndRemedy(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := environment.Client.Create(t.Context(), test.object)
+			err := testenv.Server().Client.Create(t.Context(), test.object)
 			NewWithT(t).Expect(err).To(MatchError(And(ContainSubstring(test.field), ContainSubstring(test.remedy))))
 		})
 	}
@@ -85,7 +86,7 @@ func scaledKinds(annotations map[string]string) map[string]client.Object {
 }
 
 func TestAnnotationsThatTheAutoscalerCannotReadAreRefused(t *testing.T) {
-	g, c := NewWithT(t), environment.Client
+	g, c := NewWithT(t), testenv.Server().Client
 	old := scaledKinds(map[string]string{minSize: "many"})["deployment"]
 	g.Expect(c.Create(t.Context(), old)).To(Succeed(), "before there is a policy")
 	g.Expect(config.Apply(t.Context(), c, config.Admission, "admission")).To(Succeed())

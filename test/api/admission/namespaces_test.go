@@ -12,6 +12,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 func namespaceOf(cluster string) *corev1.Namespace {
@@ -22,7 +23,7 @@ func namespaceOf(cluster string) *corev1.Namespace {
 
 // Edge case: A deleted namespace stayed Terminating.
 func TestTheNamespaceOfAClusterIsNotDeletedWhileTheClusterExists(t *testing.T) {
-	g, c := NewWithT(t), environment.Client
+	g, c := NewWithT(t), testenv.Server().Client
 	kept, other := cluster(uniqueName()), cluster(uniqueName())
 	for _, one := range []*v1alpha1.Cluster{kept, other} {
 		g.Expect(c.Create(t.Context(), one)).To(Succeed())

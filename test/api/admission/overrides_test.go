@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // overridden is a fleet with one override, whose template has a configuration.
@@ -30,7 +31,7 @@ func overridden(config string) *v1alpha1.MachineFleet {
 // Claim: An override of a fleet is bounded; one that is stored can be paused, repaired and deleted. Broken: the code before.
 // Edge case: An override of 20,000 keys was accepted; 100,000 numbers kept the API server busy beyond its timeout.
 func TestOverridesOfFleetsAreBounded(t *testing.T) {
-	g, c := NewWithT(t), environment.Client
+	g, c := NewWithT(t), testenv.Server().Client
 	stored := overridden(keys(20_000)) // From before there was a bound.
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "hollowfleet-fleet-overrides"}}
 	g.Expect(client.IgnoreNotFound(c.Delete(t.Context(), binding))).To(Succeed(), "a test before may have applied all policies")
@@ -100,7 +101,7 @@ func nested(levels int, start, inner, end string) string {
 // Edge case: An override of 5,000 levels in 32,768 characters was accepted, after 7 seconds.
 func expectTooDeep(t *testing.T) {
 	t.Helper()
-	g, c := NewWithT(t), environment.Client
+	g, c := NewWithT(t), testenv.Server().Client
 	for what, config := range map[string]string{
 		"11 levels":              nested(5, `{"a":`, `{}`, `}`),
 		"11 levels of lists":     `{"a":` + nested(4, `[`, `[]`, `]`) + `}`,
@@ -123,7 +124,7 @@ func expectTooDeep(t *testing.T) {
 
 // Before, each field inside a configuration had an owner of its own.
 func TestAConfigurationThatWasAppliedBeforeIsReplacedAsAWhole(t *testing.T) {
-	g, c := NewWithT(t), environment.Client
+	g, c := NewWithT(t), testenv.Server().Client
 	apply := func(manager, config string) (map[string]any, error) {
 		applied := &unstructured.Unstructured{}
 		g.Expect(json.Unmarshal([]byte(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"MachineClass","metadata":{"name":"applied","namespace":"default"},
@@ -132,7 +133,7 @@ func TestAConfigurationThatWasAppliedBeforeIsReplacedAsAWhole(t *testing.T) {
 		found, _, _ := unstructured.NestedMap(applied.Object, "spec", "providerConfig")
 		return found, err
 	}
-	g.Expect(environment.Loosely(t.Context(), func(context.Context) error {
+	g.Expect(testenv.Server().Loosely(t.Context(), func(context.Context) error {
 		_, err := apply("one", `{"a":{"b":"x","c":"y"}}`)
 		return err
 	}, "machineclasses.hollowfleet.io")).To(Succeed())

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // fleet is a MachineFleet of no cluster.
@@ -50,7 +51,7 @@ func keys(count int) string {
 // Claim: Provider configurations are bounded. Broken: before the policy one of 30,000 fields was copied into sets and Machines; a first form of the policy ran out of its own cost.
 // Edge case: 30,000 keys kept the API server busy.
 func TestConfigurationsOfProvidersAreBounded(t *testing.T) {
-	g, c := NewWithT(t), environment.Client
+	g, c := NewWithT(t), testenv.Server().Client
 	applyPolicies(t, "providerconfig")
 	long := strings.Repeat("x", 17_000)
 	g.Eventually(func() error {
@@ -85,7 +86,7 @@ func TestConfigurationsOfProvidersAreBounded(t *testing.T) {
 
 func expectTooMuch(t *testing.T, what, field string, object client.Object) {
 	t.Run(what+" in "+field, func(t *testing.T) {
-		err := environment.Client.Create(t.Context(), object, client.DryRunAll)
+		err := testenv.Server().Client.Create(t.Context(), object, client.DryRunAll)
 		NewWithT(t).Expect(err).To(MatchError(And(ContainSubstring(field+": "), Or(ContainSubstring(": write at most "), ContainSubstring("must have at most 64 items")))))
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 func hashed(value string) map[string]string {
@@ -22,7 +23,7 @@ func hashed(value string) map[string]string {
 // because anyone can write an owner reference.
 // Edge case: Backups could not restore MachineSets. Also: hub/internal/machinedeployment TestMachineSetsCanBeRestored.
 func TestMachineSetsOfTheHubCanBeRestoredWithoutOwner(t *testing.T) {
-	g, c := NewWithT(t), environment.Client
+	g, c := NewWithT(t), testenv.Server().Client
 	applyMachinesPolicy(t, c)
 	restored := set()
 	restored.Spec.Selector.MatchLabels, restored.Spec.Template.Metadata.Labels = hashed("5f7bd68859"), hashed("5f7bd68859")

@@ -22,12 +22,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
-var (
-	environment *testenv.Environment
-	install     sync.Once
-)
+var install sync.Once
 
-func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 const namespace = v1alpha1.HubNamespace
 

@@ -27,12 +27,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
-var (
-	environment *testenv.Environment
-	install     sync.Once
-)
+var install sync.Once
 
-func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // env is one name, a controller that is called by hand, and a client that counts its writes.
 type env struct {

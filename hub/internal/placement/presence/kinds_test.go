@@ -19,9 +19,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
-var environment *testenv.Environment
-
-func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 const patience = 30 * time.Second
 
@@ -33,7 +31,7 @@ func TestKindsComeAndGo(t *testing.T) {
 	kinds := &Kinds{}
 	_, err := kinds.Cached()
 	g.Expect(err).To(MatchError(placement.ErrStarting))
-	run, err := manager.New(environment.Config, manager.Options{Scheme: scheme.New(), Metrics: server.Options{BindAddress: "0"}})
+	run, err := manager.New(testenv.Server().Config, manager.Options{Scheme: scheme.New(), Metrics: server.Options{BindAddress: "0"}})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(kinds.SetupWithManager(run)).To(Succeed())
 	news := kinds.News()
@@ -46,14 +44,14 @@ func TestKindsComeAndGo(t *testing.T) {
 	g.Expect(func() error { _, err := kinds.Live(); return err }()).To(MatchError(placement.ErrNotInstalled))
 
 	for range 2 {
-		g.Expect(testenv.Placements.Install(ctx, environment.Client)).To(Succeed())
+		g.Expect(testenv.Placements.Install(ctx, testenv.Server().Client)).To(Succeed())
 		g.Eventually(absent).Should(Succeed())
 		for len(news) > 0 {
 			<-news
 		}
 		known := scheme.New()
 		g.Expect(placement.AddToScheme(known)).To(Succeed())
-		api, err := client.New(environment.Config, client.Options{Scheme: known})
+		api, err := client.New(testenv.Server().Config, client.Options{Scheme: known})
 		g.Expect(err).NotTo(HaveOccurred())
 		ref := v1alpha1.PlacementReference{Namespace: "default", Name: "workers"}
 		chosen := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
@@ -92,7 +90,7 @@ func TestKindsComeAndGo(t *testing.T) {
 				g.Expect(Concerns(changed.Object, nil)).To(BeFalse())
 			}).Should(Succeed())
 		}
-		g.Expect(testenv.Placements.Uninstall(ctx, environment.Client)).To(Succeed())
+		g.Expect(testenv.Placements.Uninstall(ctx, testenv.Server().Client)).To(Succeed())
 		g.Eventually(absent).Should(MatchError(placement.ErrNotInstalled))
 	}
 }
@@ -102,7 +100,7 @@ func TestAUserReadsThePlacementsToo(t *testing.T) {
 	g := NewWithT(t)
 	known := scheme.New()
 	g.Expect(placement.AddToScheme(known)).To(Succeed())
-	api, err := client.New(environment.Config, client.Options{Scheme: known})
+	api, err := client.New(testenv.Server().Config, client.Options{Scheme: known})
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = placement.Read(t.Context(), api, v1alpha1.PlacementReference{Namespace: "default", Name: "workers"})
 	g.Expect(err).To(MatchError(placement.ErrNotInstalled))
