@@ -3,7 +3,7 @@ package agent_test
 import (
 	"testing"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
-func TestMain(m *testing.M) { agenttest.MainParallel(m, 4) }
+func TestMain(m *testing.M) { testenv.MainParallel(m, 4) }

@@ -3,16 +3,10 @@ package agenttest
 
 import (
 	"context"
-	"flag"
-	"fmt"
-	"io/fs"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,64 +19,22 @@ import (
 // Wait bounds an Eventually against the API server. It is long, because a machine with much else to do is slow.
 const Wait = 2 * time.Minute
 
-var (
-	once        sync.Once
-	environment *testenv.Environment
-	errStart    error
-	// start is Share in packages that may share their control plane with others.
-	start = func(ctx context.Context) (*testenv.Environment, error) { return testenv.Start(ctx) }
-)
-
-// Poll is how often an Eventually asks the API server. Gomega's default of 10 ms keeps it busy with nothing else.
-const Poll = 100 * time.Millisecond
-
-// Main is the body of a TestMain: it runs the tests and stops the control plane if one was started.
-func Main(m *testing.M) {
-	gomega.SetDefaultEventuallyPollingInterval(Poll)
-	code := m.Run()
-	if environment != nil {
-		if err := environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stopping the control plane:", err)
-			code = max(code, 1)
+var roles = sync.OnceValue(func() error {
+	for _, dir := range []string{"rbac/agent-hub", "rbac/agent-workload", "rbac/agent-load-tests"} {
+		if err := config.Apply(context.Background(), testenv.Server().Client, config.RBAC, dir); err != nil {
+			return err
 		}
 	}
-	os.Exit(code)
-}
+	return nil
+})
 
-// MainParallel is Main for a package that runs so many tests side by side, because they wait more than they work.
-func MainParallel(m *testing.M, tests int) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", strconv.Itoa(tests)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	}
-	Main(m)
-}
-
-// MainShared is Main for a package that may share its control plane with others, see testenv.Share.
-func MainShared(m *testing.M) {
-	start = testenv.Share
-	Main(m)
-}
-
-// Environment returns the package's control plane, which the first call starts.
+// Environment returns the package's control plane, with the agent's roles.
 func Environment(t *testing.T) *testenv.Environment {
 	t.Helper()
-	once.Do(func() {
-		if environment, errStart = start(context.Background()); errStart != nil {
-			return
-		}
-		for _, dir := range []string{"rbac/agent-hub", "rbac/agent-workload", "rbac/agent-load-tests"} {
-			var files fs.FS = config.RBAC
-			if errStart = config.Apply(context.Background(), environment.Client, files, dir); errStart != nil {
-				return
-			}
-		}
-	})
-	if errStart != nil {
-		t.Fatalf("starting a control plane: %v", errStart)
+	if err := roles(); err != nil {
+		t.Fatalf("making the agent's roles: %v", err)
 	}
-	return environment
+	return testenv.Server()
 }
 
 // Namespace makes a namespace of the test's own. It is not removed: the control plane goes as a whole.

@@ -26,9 +26,10 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
-func TestMain(m *testing.M) { agenttest.MainShared(m) }
+func TestMain(m *testing.M) { testenv.MainShared(m) }
 
 // env is a Checker of a real cluster, in a namespace of its own for workload, host and Machines.
 type env struct {

@@ -6,10 +6,10 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	agenttest.MainShared(m)
+	testenv.MainShared(m)
 }

@@ -20,9 +20,10 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
-func TestMain(m *testing.M) { agenttest.MainShared(m) }
+func TestMain(m *testing.M) { testenv.MainShared(m) }
 
 func direct(t *testing.T) (*Direct, *rest.Config) {
 	t.Helper()

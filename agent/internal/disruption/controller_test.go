@@ -17,9 +17,10 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
-func TestMain(m *testing.M) { agenttest.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // Claim: Nodes and times are stored before any plan. Broken: plans made of a status that the hub has not got.
 func TestARunIsCarriedOutAndItsNodesRecover(t *testing.T) {

@@ -3,7 +3,7 @@ package hubidentity
 import (
 	"testing"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
-func TestMain(m *testing.M) { agenttest.MainShared(m) }
+func TestMain(m *testing.M) { testenv.MainShared(m) }

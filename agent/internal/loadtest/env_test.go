@@ -26,6 +26,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // env is the agent of a cluster of its own, as far as load tests go: its namespace on the hub is its own, the cluster is the real
@@ -93,7 +94,7 @@ func newEnv(t *testing.T) *env {
 	b := &env{t: t, WithT: NewWithT(t), admin: environment.Client, namespace: agenttest.Namespace(t, environment.Client), config: environment.Config}
 	b.SetDefaultEventuallyTimeout(agenttest.Wait)
 	// A run takes seconds, most of which it waits.
-	b.SetDefaultEventuallyPollingInterval(3 * agenttest.Poll)
+	b.SetDefaultEventuallyPollingInterval(3 * testenv.Poll)
 	var err error
 	b.target, err = kubernetes.NewForConfig(environment.Config)
 	b.Expect(err).NotTo(HaveOccurred())

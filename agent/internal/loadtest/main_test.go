@@ -3,8 +3,8 @@ package loadtest
 import (
 	"testing"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // The tests wait for runs and namespaces more than they work.
-func TestMain(m *testing.M) { agenttest.MainParallel(m, 6) }
+func TestMain(m *testing.M) { testenv.MainParallel(m, 6) }

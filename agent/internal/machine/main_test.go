@@ -35,11 +35,12 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
-func TestMain(m *testing.M) { agenttest.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // env is a controller of a namespace of its own. The test calls reconcile by hand and turns the clock.
 type env struct {

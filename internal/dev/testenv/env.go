@@ -40,19 +40,19 @@ type Env struct {
 // NewEnv returns an Env whose clock shows the present.
 func NewEnv(t *testing.T) *Env {
 	t.Helper()
-	return newEnv(t, Client(t, server))
+	return newEnv(t, Client(t, Server()))
 }
 
 // NewCachedEnv is NewEnv with a CachedClient.
 func NewCachedEnv(t *testing.T) *Env {
 	t.Helper()
-	return newEnv(t, CachedClient(t, server))
+	return newEnv(t, CachedClient(t, Server()))
 }
 
 func newEnv(t *testing.T, c client.WithWatch) *Env {
 	t.Helper()
 	return &Env{
-		WithT: gomega.NewWithT(t), T: t, Server: server, Client: c,
+		WithT: gomega.NewWithT(t), T: t, Server: Server(), Client: c,
 		Clock: testclock.NewFakeClock(time.Now()), Recorder: events.NewFakeRecorder(1000),
 	}
 }

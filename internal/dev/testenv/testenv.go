@@ -5,12 +5,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -219,37 +221,50 @@ func FreeAddress() (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-// poll is how often an Eventually asks the API server. Gomega's default of 10 ms keeps it busy with nothing else.
-const poll = 50 * time.Millisecond
+// Poll is how often an Eventually asks the API server. Gomega's default of 10 ms keeps it busy with nothing else.
+const Poll = 100 * time.Millisecond
 
-var server *Environment
+var server func() *Environment
 
-// Server is the API server of a package whose TestMain calls Main or MainShared.
-func Server() *Environment { return server }
+// Server is the API server of a package whose TestMain calls a Main of this one. The first call starts it.
+func Server() *Environment { return server() }
 
 // Main is the body of a TestMain: it runs a package's tests against one API server, started with args.
 func Main(m *testing.M, args ...string) {
-	started, err := Start(context.Background(), args...)
-	run(m, started, err)
+	run(m, func() (*Environment, error) { return Start(context.Background(), args...) })
+}
+
+// MainParallel is Main for a package that runs so many tests side by side, because they wait more than they work.
+func MainParallel(m *testing.M, tests int) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(tests)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	Main(m)
 }
 
 // MainShared is Main for a package that may share its API server with others, see Share.
 func MainShared(m *testing.M) {
-	started, err := Share(context.Background())
-	run(m, started, err)
+	run(m, func() (*Environment, error) { return Share(context.Background()) })
 }
 
-func run(m *testing.M, started *Environment, err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "starting the API server:", err)
-		os.Exit(1)
-	}
-	gomega.SetDefaultEventuallyPollingInterval(poll)
-	server = started
+func run(m *testing.M, start func() (*Environment, error)) {
+	gomega.SetDefaultEventuallyPollingInterval(Poll)
+	var started *Environment
+	server = sync.OnceValue(func() *Environment {
+		var err error
+		if started, err = start(); err != nil {
+			panic(fmt.Errorf("starting the API server: %w", err))
+		}
+		return started
+	})
 	code := m.Run()
-	if err := started.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "stopping the API server:", err)
-		code = 1
+	if started != nil {
+		if err := started.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
+			code = 1
+		}
 	}
 	os.Exit(code)
 }
