@@ -18,14 +18,14 @@ import (
 
 var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// world is what a hub's cache has.
-type world struct {
+// hubCache is what a hub's cache has.
+type hubCache struct {
 	client.Reader
 	clusters []v1alpha1.Cluster
 	sets     []v1alpha1.MachineSet
 }
 
-func (w *world) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+func (w *hubCache) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
 	switch list := into.(type) {
 	case *v1alpha1.ClusterList:
 		list.Items = w.clusters
@@ -44,7 +44,7 @@ func frozen(status metav1.ConditionStatus, reason string, age time.Duration) []m
 func TestWhatIsFrozenIsCounted(t *testing.T) {
 	g := NewWithT(t)
 	c := &Collector{clock: testclock.NewFakePassiveClock(now)}
-	one, two := &world{clusters: make([]v1alpha1.Cluster, 3), sets: make([]v1alpha1.MachineSet, 2)}, &world{sets: make([]v1alpha1.MachineSet, 1)}
+	one, two := &hubCache{clusters: make([]v1alpha1.Cluster, 3), sets: make([]v1alpha1.MachineSet, 2)}, &hubCache{sets: make([]v1alpha1.MachineSet, 1)}
 	one.clusters[0].Status.Conditions = frozen(metav1.ConditionTrue, v1alpha1.ReasonAgentSilent, time.Minute)
 	one.clusters[1].Status.Conditions = frozen(metav1.ConditionFalse, v1alpha1.ReasonNotFrozen, time.Hour)
 	one.sets[0].Status.Conditions = frozen(metav1.ConditionTrue, v1alpha1.ReasonOvershoot, time.Minute)

@@ -11,23 +11,23 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// fixture is a runtime under test and its clock.
-type fixture struct {
+// env is a runtime under test and its clock.
+type env struct {
 	*testing.T
 	*Runtime
 	clock *clocktesting.FakeClock
 }
 
-func newFixture(t *testing.T, options Options) fixture {
+func newEnv(t *testing.T, options Options) env {
 	t.Helper()
 	clock := clocktesting.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	options.Clock = clock
-	return fixture{T: t, Runtime: New(options), clock: clock}
+	return env{T: t, Runtime: New(options), clock: clock}
 }
 
-func (f fixture) advance(d time.Duration) { f.clock.Step(d) }
+func (f env) advance(d time.Duration) { f.clock.Step(d) }
 
-func (f fixture) setCIDR(cidr string) {
+func (f env) setCIDR(cidr string) {
 	f.Helper()
 	config := &runtimeapi.RuntimeConfig{NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: cidr}}
 	if err := f.UpdateRuntimeConfig(context.Background(), config); err != nil {
@@ -43,7 +43,7 @@ func podConfig(name string, annotations map[string]string) *runtimeapi.PodSandbo
 	}
 }
 
-func (f fixture) run(config *runtimeapi.PodSandboxConfig) string {
+func (f env) run(config *runtimeapi.PodSandboxConfig) string {
 	f.Helper()
 	id, err := f.RunPodSandbox(context.Background(), config, "")
 	if err != nil {
@@ -52,7 +52,7 @@ func (f fixture) run(config *runtimeapi.PodSandboxConfig) string {
 	return id
 }
 
-func (f fixture) ip(sandbox string) string {
+func (f env) ip(sandbox string) string {
 	f.Helper()
 	response, err := f.PodSandboxStatus(context.Background(), sandbox, false)
 	if err != nil {
@@ -61,7 +61,7 @@ func (f fixture) ip(sandbox string) string {
 	return response.Status.Network.Ip
 }
 
-func (f fixture) start(sandbox, name string, config *runtimeapi.PodSandboxConfig) string {
+func (f env) start(sandbox, name string, config *runtimeapi.PodSandboxConfig) string {
 	f.Helper()
 	ctx := context.Background()
 	id, err := f.CreateContainer(ctx, sandbox, &runtimeapi.ContainerConfig{
@@ -77,7 +77,7 @@ func (f fixture) start(sandbox, name string, config *runtimeapi.PodSandboxConfig
 	return id
 }
 
-func (f fixture) container(id string) *runtimeapi.ContainerStatus {
+func (f env) container(id string) *runtimeapi.ContainerStatus {
 	f.Helper()
 	response, err := f.ContainerStatus(context.Background(), id, false)
 	if err != nil {
@@ -87,7 +87,7 @@ func (f fixture) container(id string) *runtimeapi.ContainerStatus {
 }
 
 func TestGate(t *testing.T) {
-	f := newFixture(t, Options{})
+	f := newEnv(t, Options{})
 	f.setCIDR("10.1.0.0/24")
 	for _, name := range []string{runtimeapi.RuntimeReady, runtimeapi.NetworkReady} {
 		if !f.condition(name).Status {
@@ -124,7 +124,7 @@ func TestLifetimes(t *testing.T) {
 		"sidecar ignores annotations": {Sidecar, annotations, time.Hour, running, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, Options{RoleOf: func(namespace, pod, container string) Role {
+			f := newEnv(t, Options{RoleOf: func(namespace, pod, container string) Role {
 				if namespace != "default" || pod != "p" || container != "c" {
 					t.Errorf("asked for the role of %s/%s/%s", namespace, pod, container)
 				}
@@ -156,7 +156,7 @@ func TestLifetimes(t *testing.T) {
 }
 
 func TestBadAnnotationsAreRefusedByName(t *testing.T) {
-	f := newFixture(t, Options{})
+	f := newEnv(t, Options{})
 	f.setCIDR("10.1.0.0/24")
 	for _, test := range []struct{ annotation, value string }{
 		{ExitAfterAnnotation, "soon"}, {ExitAfterAnnotation, "-1s"}, {ExitCodeAnnotation, "256"}, {ExitCodeAnnotation, "x"},
@@ -174,7 +174,7 @@ func TestBadAnnotationsAreRefusedByName(t *testing.T) {
 }
 
 func TestBadSandboxConfigsAreRefusedByField(t *testing.T) {
-	f := newFixture(t, Options{})
+	f := newEnv(t, Options{})
 	f.setCIDR("10.1.0.0/24")
 	for field, change := range map[string]func(*runtimeapi.PodSandboxConfig){
 		"config.metadata":           func(c *runtimeapi.PodSandboxConfig) { c.Metadata = nil },
@@ -191,7 +191,7 @@ func TestBadSandboxConfigsAreRefusedByField(t *testing.T) {
 }
 
 func TestStoppedContainersCountAsKilled(t *testing.T) {
-	f := newFixture(t, Options{})
+	f := newEnv(t, Options{})
 	f.setCIDR("10.1.0.0/24")
 	config := podConfig("p", map[string]string{ExitAfterAnnotation: "30s"})
 	sandbox := f.run(config)
@@ -263,7 +263,7 @@ func TestImages(t *testing.T) {
 // Claim: No unbounded growth. Broken: containers of removed pods stay.
 func TestNothingIsLeftAfterAThousandPods(t *testing.T) {
 	ctx := context.Background()
-	f := newFixture(t, Options{})
+	f := newEnv(t, Options{})
 	f.setCIDR("10.1.0.0/29")
 	for i := range 1000 {
 		config := podConfig(fmt.Sprint("p", i), nil)

@@ -14,7 +14,7 @@ import (
 // Claim: Distinct pod IPs of the pod CIDR. Broken: a used address is handed out.
 func TestAddressesComeFromThePodCIDRAndAreUsedAgainOnlyAfterRemoval(t *testing.T) {
 	ctx := context.Background()
-	f := newFixture(t, Options{})
+	f := newEnv(t, Options{})
 	f.setCIDR("10.9.8.0/29") // .2 to .6: without network, gateway and broadcast
 	seen := map[string]string{}
 	for i := range 5 {
@@ -60,7 +60,7 @@ func TestAddresses(t *testing.T) {
 		"smallest":   {"10.1.0.0/30", []string{"10.1.0.2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, Options{})
+			f := newEnv(t, Options{})
 			f.setCIDR(test.cidr)
 			response, err := f.PodSandboxStatus(context.Background(), f.run(podConfig("p", nil)), false)
 			if err != nil {
@@ -76,13 +76,13 @@ func TestAddresses(t *testing.T) {
 		})
 	}
 	for _, cidr := range []string{"10.1.0.0/31", "10.1.0.0/32"} {
-		f := newFixture(t, Options{})
+		f := newEnv(t, Options{})
 		f.setCIDR(cidr)
 		if _, err := f.RunPodSandbox(context.Background(), podConfig("p", nil), ""); err == nil {
 			t.Errorf("%s has no address for a pod, yet one was given out", cidr)
 		}
 	}
-	f := newFixture(t, Options{})
+	f := newEnv(t, Options{})
 	err := f.UpdateRuntimeConfig(context.Background(),
 		&runtimeapi.RuntimeConfig{NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: "10.1.0.0"}})
 	if err == nil || !strings.Contains(err.Error(), "networkConfig.podCidr") {
@@ -91,7 +91,7 @@ func TestAddresses(t *testing.T) {
 }
 
 func TestHostNetworkTakesNoAddress(t *testing.T) {
-	f := newFixture(t, Options{})
+	f := newEnv(t, Options{})
 	config := podConfig("p", nil)
 	config.Linux = &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
@@ -109,7 +109,7 @@ func TestHostNetworkTakesNoAddress(t *testing.T) {
 	}
 }
 
-func (f fixture) condition(name string) *runtimeapi.RuntimeCondition {
+func (f env) condition(name string) *runtimeapi.RuntimeCondition {
 	f.Helper()
 	response, err := f.Status(context.Background(), false)
 	if err != nil {
@@ -125,7 +125,7 @@ func (f fixture) condition(name string) *runtimeapi.RuntimeCondition {
 }
 
 func TestNetworkWaitsForThePodCIDRAndFallsBack(t *testing.T) {
-	f := newFixture(t, Options{FallbackPodCIDR: netip.MustParsePrefix("100.64.7.0/24"), PodCIDRGrace: 15 * time.Second})
+	f := newEnv(t, Options{FallbackPodCIDR: netip.MustParsePrefix("100.64.7.0/24"), PodCIDRGrace: 15 * time.Second})
 	if f.condition(runtimeapi.NetworkReady).Status {
 		t.Error("the network is ready without a pod CIDR")
 	}

@@ -33,7 +33,7 @@ func TestProbesFollowTheAnnotations(t *testing.T) {
 		"ready at once, if asked": {MainContainer, map[string]string{ReadyAfterAnnotation: "0s"}, ReadinessProbe, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, Options{RoleOf: func(string, string, string) Role { return test.role }})
+			f := newEnv(t, Options{RoleOf: func(string, string, string) Role { return test.role }})
 			f.setCIDR("10.1.0.0/24")
 			config := podConfig("p", test.annotations)
 			id := f.start(f.run(config), "c", config)
@@ -48,14 +48,14 @@ func TestProbesFollowTheAnnotations(t *testing.T) {
 			}
 		})
 	}
-	f := newFixture(t, Options{})
+	f := newEnv(t, Options{})
 	if _, _, err := f.ExecSync(t.Context(), "gone", LivenessProbe.Command(), time.Second); err == nil {
 		t.Error("a probe of a container that is gone succeeds")
 	}
 }
 
 func TestBadScriptsAreRefusedByName(t *testing.T) {
-	f := newFixture(t, Options{})
+	f := newEnv(t, Options{})
 	f.setCIDR("10.1.0.0/24")
 	for _, name := range []string{
 		StartedAfterAnnotation, ReadyAfterAnnotation, ReadinessFailsAfterAnnotation, LivenessFailsAfterAnnotation,

@@ -13,10 +13,10 @@ import (
 )
 
 // inBubble runs a test in which time is fake, and hands it a running container.
-func inBubble(t *testing.T, options Options, annotations map[string]string, test func(f fixture, sandbox, id string)) {
+func inBubble(t *testing.T, options Options, annotations map[string]string, test func(f env, sandbox, id string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f := fixture{T: t, Runtime: New(options)}
+		f := env{T: t, Runtime: New(options)}
 		f.setCIDR("10.1.0.0/24")
 		config := podConfig("p", annotations)
 		sandbox := f.run(config)
@@ -50,7 +50,7 @@ func TestContainersTakeTheirPartOfTheGracePeriod(t *testing.T) {
 		"a period longer than time":         {0, map[string]string{TerminatesAfterAnnotation: "1h"}, 1 << 62, time.Hour, 143},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, Options{TerminationPercent: test.percent}, test.annotations, func(f fixture, _, id string) {
+			inBubble(t, Options{TerminationPercent: test.percent}, test.annotations, func(f env, _, id string) {
 				began := time.Now()
 				if err := f.StopContainer(f.Context(), id, test.grace); err != nil {
 					f.Fatal(err)
@@ -68,7 +68,7 @@ func TestContainersTakeTheirPartOfTheGracePeriod(t *testing.T) {
 }
 
 func TestAStoppingContainerRunsAndTheRuntimeAnswers(t *testing.T) {
-	inBubble(t, Options{TerminationPercent: 50}, nil, func(f fixture, sandbox, id string) {
+	inBubble(t, Options{TerminationPercent: 50}, nil, func(f env, sandbox, id string) {
 		stopped := make(chan error, 1)
 		go func() { stopped <- f.StopContainer(f.Context(), id, 10) }()
 		pass(4 * time.Second)
@@ -85,7 +85,7 @@ func TestAStoppingContainerRunsAndTheRuntimeAnswers(t *testing.T) {
 
 // The kubelet cancels a call whose grace period has become shorter, and calls again.
 func TestAShorterGracePeriodKills(t *testing.T) {
-	inBubble(t, Options{TerminationPercent: 50}, nil, func(f fixture, _, id string) {
+	inBubble(t, Options{TerminationPercent: 50}, nil, func(f env, _, id string) {
 		ctx, cancel := context.WithTimeout(f.Context(), 2*time.Second)
 		defer cancel()
 		began := time.Now()
@@ -106,7 +106,7 @@ func TestAShorterGracePeriodKills(t *testing.T) {
 
 // The second call has a longer grace period, but the container was told to end by the first one.
 func TestATermSignalCountsOnce(t *testing.T) {
-	inBubble(t, Options{TerminationPercent: 50}, nil, func(f fixture, _, id string) {
+	inBubble(t, Options{TerminationPercent: 50}, nil, func(f env, _, id string) {
 		began := time.Now()
 		ctx, cancel := context.WithCancel(f.Context())
 		cancel()
@@ -124,14 +124,14 @@ func TestATermSignalCountsOnce(t *testing.T) {
 }
 
 func TestWhatEndsAContainerEndsTheWaitForIt(t *testing.T) {
-	for name, end := range map[string]func(f fixture, sandbox, id string) error{
-		"its sandbox is stopped": func(f fixture, sandbox, _ string) error { return f.StopPodSandbox(f.Context(), sandbox) },
-		"its sandbox is removed": func(f fixture, sandbox, _ string) error { return f.RemovePodSandbox(f.Context(), sandbox) },
-		"it is removed":          func(f fixture, _, id string) error { return f.RemoveContainer(f.Context(), id) },
-		"another call kills it":  func(f fixture, _, id string) error { return f.StopContainer(f.Context(), id, 0) },
+	for name, end := range map[string]func(f env, sandbox, id string) error{
+		"its sandbox is stopped": func(f env, sandbox, _ string) error { return f.StopPodSandbox(f.Context(), sandbox) },
+		"its sandbox is removed": func(f env, sandbox, _ string) error { return f.RemovePodSandbox(f.Context(), sandbox) },
+		"it is removed":          func(f env, _, id string) error { return f.RemoveContainer(f.Context(), id) },
+		"another call kills it":  func(f env, _, id string) error { return f.StopContainer(f.Context(), id, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, Options{TerminationPercent: 50}, nil, func(f fixture, sandbox, id string) {
+			inBubble(t, Options{TerminationPercent: 50}, nil, func(f env, sandbox, id string) {
 				began := time.Now()
 				stopped := make(chan error, 1)
 				go func() { stopped <- f.StopContainer(f.Context(), id, 60) }()
@@ -151,7 +151,7 @@ func TestWhatEndsAContainerEndsTheWaitForIt(t *testing.T) {
 }
 
 func TestAContainerThatNeverRanIsStoppedAtOnce(t *testing.T) {
-	inBubble(t, Options{TerminationPercent: 100}, nil, func(f fixture, sandbox, _ string) {
+	inBubble(t, Options{TerminationPercent: 100}, nil, func(f env, sandbox, _ string) {
 		id, err := f.CreateContainer(f.Context(), sandbox, &runtimeapi.ContainerConfig{
 			Metadata: &runtimeapi.ContainerMetadata{Name: "b"}, Image: &runtimeapi.ImageSpec{Image: "sha256:abc"},
 		}, podConfig("p", nil))

@@ -52,20 +52,20 @@ func simcluster(t *testing.T, args ...string) (output string, code int) {
 	return out.String(), command.ProcessState.ExitCode()
 }
 
-// bed is a group with the directories of its clusters.
-type bed struct {
+// env is a group with the directories of its clusters.
+type env struct {
 	dir, group string
 	process    *exec.Cmd
 	output     bytes.Buffer
 }
 
-func newBed(t *testing.T) *bed {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "group") //nolint:usetesting // The path of a test's own directory is too long for a socket.
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{dir: dir, group: filepath.Join(dir, "g")}
+	b := &env{dir: dir, group: filepath.Join(dir, "g")}
 	b.process = exec.Command(binary(t), "group", "--dir", b.group)
 	b.process.Stdout, b.process.Stderr = &b.output, &b.output
 	if err := b.process.Start(); err != nil {
@@ -109,28 +109,28 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-func (b *bed) data(name string) string { return filepath.Join(b.dir, name) }
+func (b *env) data(name string) string { return filepath.Join(b.dir, name) }
 
-func (b *bed) startArgs(name string) []string {
+func (b *env) startArgs(name string) []string {
 	return []string{"start", "--group", b.group, "--name", name, "--data-dir", b.data(name), "--components", withoutPods}
 }
 
 // start starts a cluster in the group.
-func (b *bed) start(t *testing.T, name string) {
+func (b *env) start(t *testing.T, name string) {
 	t.Helper()
 	if output, code := simcluster(t, b.startArgs(name)...); code != 0 {
 		t.Fatalf("starting %s: exit code %d\n%s", name, code, output)
 	}
 }
 
-func (b *bed) stop(t *testing.T, name string) {
+func (b *env) stop(t *testing.T, name string) {
 	t.Helper()
 	if output, code := simcluster(t, "stop", "--data-dir", b.data(name)); code != 0 {
 		t.Fatalf("stopping %s: exit code %d\n%s", name, code, output)
 	}
 }
 
-func (b *bed) client(t *testing.T, name string) kubernetes.Interface {
+func (b *env) client(t *testing.T, name string) kubernetes.Interface {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(b.data(name), "kubeconfigs", "admin.conf"))
 	if err != nil {
@@ -139,14 +139,14 @@ func (b *bed) client(t *testing.T, name string) kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(config)
 }
 
-func (b *bed) healthy(t *testing.T, name string) bool {
+func (b *env) healthy(t *testing.T, name string) bool {
 	t.Helper()
 	status, err := controlplane.FetchStatus(t.Context(), b.data(name))
 	return err == nil && status.Healthy
 }
 
 // mark writes something that must be found again.
-func (b *bed) mark(t *testing.T, name string) {
+func (b *env) mark(t *testing.T, name string) {
 	t.Helper()
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "mark"}, Data: map[string]string{"of": name}}
 	if _, err := b.client(t, name).CoreV1().ConfigMaps("default").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
@@ -154,7 +154,7 @@ func (b *bed) mark(t *testing.T, name string) {
 	}
 }
 
-func (b *bed) wantMark(t *testing.T, name string) {
+func (b *env) wantMark(t *testing.T, name string) {
 	t.Helper()
 	found, err := b.client(t, name).CoreV1().ConfigMaps("default").Get(t.Context(), "mark", metav1.GetOptions{})
 	if err != nil || found.Data["of"] != name {
@@ -164,7 +164,7 @@ func (b *bed) wantMark(t *testing.T, name string) {
 
 // Claim: Clusters of a group keep data and port in both modes, and outlive their shared process. Broken: a listener severed.
 func TestGroup(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	for _, name := range []string{"c1", "c2"} {
 		b.start(t, name)
 		b.mark(t, name)
@@ -210,7 +210,7 @@ func TestGroup(t *testing.T) {
 }
 
 // killProcess kills the shared process, also while a cluster starts there.
-func (b *bed) killProcess(t *testing.T) {
+func (b *env) killProcess(t *testing.T) {
 	starting := exec.CommandContext(t.Context(), binary(t), b.startArgs("c3")...)
 	var output bytes.Buffer
 	starting.Stdout, starting.Stderr = &output, &output
@@ -248,7 +248,7 @@ func (b *bed) killProcess(t *testing.T) {
 	}
 }
 
-func (b *bed) move(t *testing.T, name string) {
+func (b *env) move(t *testing.T, name string) {
 	inGroup, err := controlplane.ReadReady(b.data(name))
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func (b *bed) move(t *testing.T, name string) {
 }
 
 // killStart kills the client of a start: the cluster does not become ready, and its place is free.
-func (b *bed) killStart(t *testing.T) {
+func (b *env) killStart(t *testing.T) {
 	starting := exec.CommandContext(t.Context(), binary(t), b.startArgs("c4")...)
 	if err := starting.Start(); err != nil {
 		t.Fatal(err)
@@ -296,7 +296,7 @@ func (b *bed) killStart(t *testing.T) {
 	}
 }
 
-func (b *bed) breakData(t *testing.T) {
+func (b *env) breakData(t *testing.T) {
 	b.stop(t, "c3")
 	database := filepath.Join(b.data("c3"), "etcd", "member", "snap", "db")
 	if err := os.Remove(database); err != nil {

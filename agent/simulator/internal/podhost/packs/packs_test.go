@@ -79,20 +79,20 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// bed is a Launcher of packs with what it says.
-type bed struct {
+// env is a Launcher of packs with what it says.
+type env struct {
 	*Launcher
 	image  string
 	warned output
 }
 
-func newBed(t *testing.T) *bed {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{image: t.TempDir()}
+	b := &env{image: t.TempDir()}
 	if err := os.Symlink(self, filepath.Join(b.image, program)); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ type started struct {
 	log *output
 }
 
-func (b *bed) start(t *testing.T, name, script string) started {
+func (b *env) start(t *testing.T, name, script string) started {
 	t.Helper()
 	log := &output{}
 	running, err := b.Start(Spec{Name: name, Image: b.image, Args: []string{script}, Log: log})
@@ -163,7 +163,7 @@ func expectEnd(t *testing.T, node started, code int) {
 // Claim: A panic ends its pack and is told; that node gets a process of its own. Broken: the trace has no labels; the node is started in a pack again.
 // Edge case: One node with a bug ends all nodes of its pack again and again.
 func TestANodeThatEndsItsPackGetsAProcessOfItsOwn(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	var others []started
 	for i := range 5 { // Three of them in a pack of their own.
 		others = append(others, b.start(t, fmt.Sprintf("c1/other-%d", i), "wait"))
@@ -193,7 +193,7 @@ func TestANodeThatEndsItsPackGetsAProcessOfItsOwn(t *testing.T) {
 
 // Claim: A pack that dies in a loop is named with the remedy. Broken: each end is told as the first.
 func TestAPackThatDiesInALoopIsNamed(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	for i := range loopEnds {
 		node := b.start(t, "c1/node", "wait")
 		b.mu.Lock()
@@ -211,7 +211,7 @@ func TestAPackThatDiesInALoopIsNamed(t *testing.T) {
 // Claim: A pack that hangs is killed with its node. Broken: whoever kills a node waits for its pack forever.
 // Edge case: A pack hangs.
 func TestANodeOfAPackThatHangsIsKilled(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	node, other := b.start(t, "c1/node", "wait"), b.start(t, "c1/other", "wait")
 	b.mu.Lock()
 	running := b.packs[0]
@@ -230,7 +230,7 @@ func TestANodeOfAPackThatHangsIsKilled(t *testing.T) {
 
 // Claim: What needs a process of its own gets one by itself.
 func TestANodeThatNeedsAProcessOfItsOwnGetsOne(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	node := b.start(t, "c1/node", "alone")
 	await(t, "the node is started alone", func() bool { return strings.HasPrefix(node.place(), "alone ") })
 	node.Signal(syscall.SIGTERM)
@@ -239,7 +239,7 @@ func TestANodeThatNeedsAProcessOfItsOwnGetsOne(t *testing.T) {
 
 // Claim: A pack that has had its nodes is replaced node by node. Broken: the nodes stay; a node that moves is taken for one that ended.
 func TestAPackIsReplacedNodeByNode(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	stays := b.start(t, "c1/stays", "wait")
 	await(t, "the node runs", func() bool { return stays.place() != "" })
 	first := stays.place()
@@ -277,7 +277,7 @@ func TestAPackIsReplacedNodeByNode(t *testing.T) {
 
 // Claim: Packs give way to others, and gain no privileges. Broken: niceness as it was; no_new_privs not set; root's groups kept.
 func TestProcessesGiveWayAndGainNothing(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	node := b.start(t, "c1/node", "status")
 	var log string
 	await(t, "the node has said all", func() bool {
@@ -300,7 +300,7 @@ func TestProcessesGiveWayAndGainNothing(t *testing.T) {
 
 // Claim: A node alone that is killed ends at once. Broken: its pack is waited for.
 func TestANodeAloneThatHangsIsKilledAtOnce(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.options.KillTimeout = time.Hour
 	node := b.start(t, "c1/node", "alone")
 	await(t, "it runs", func() bool { return node.place() != "" })
@@ -319,7 +319,7 @@ func TestANodeAloneThatHangsIsKilledAtOnce(t *testing.T) {
 
 // Claim: A pack that does not answer is killed, and one that refuses its first node ends no other. Broken: the pack of a refused node ended with those that came meanwhile.
 func TestARefusedNodeEndsNoOther(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	var starting sync.WaitGroup
 	nodes := make([]started, 6)
 	for i := range nodes {
@@ -347,7 +347,7 @@ func TestARefusedNodeEndsNoOther(t *testing.T) {
 }
 
 func TestNothingStartsAfterClose(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	node := b.start(t, "c1/node", "wait")
 	await(t, "it runs", func() bool { return node.place() != "" })
 	b.Close()
