@@ -118,7 +118,7 @@ modules() {
 	# The Kubernetes version is linked in, as it is into the programs.
 	mapfile -t packages < <(cd agent/simulator && go list ./... | grep -vxF "$simulator_plain")
 	go_test simulator agent/simulator 20m -p 1 -parallel 4 -ldflags "${SIMULATOR_LDFLAGS:-}" "${packages[@]}"
-	plain simulator-plain agent/simulator "$simulator_plain" "${SIMULATOR_LDFLAGS:-}"
+	plain sim-plain agent/simulator "$simulator_plain" "${SIMULATOR_LDFLAGS:-}"
 	plain plain . "$plain" '-s -w'
 }
 
@@ -133,7 +133,7 @@ for argument in "$@"; do
 		;;
 	esac
 done
-ran=(apis owneddir tools release simulator simulator-plain plain root)
+ran=(apis owneddir tools release simulator sim-plain plain root)
 if ! { plain=$(list_plain .) && simulator_plain=$(list_plain agent/simulator); }; then
 	echo "listing packages failed" >&2
 	exit 1
@@ -172,7 +172,7 @@ for suite in "${ran[@]}"; do
 		verdict=FAIL
 		failed=1
 	fi
-	printf '%-4s  %-15s %3d packages passed, %d failed\n' "$verdict" "$suite" "$passed" "$broken"
+	printf '%-4s  %-12s %3d packages passed, %d failed\n' "$verdict" "$suite" "$passed" "$broken"
 	[[ $verdict == ok ]] || grep '^FAIL	' "$logs/$suite.log" | sed 's/^/        /'
 done
 echo
