@@ -78,6 +78,7 @@ NODES ?= 20
 SURGE ?= 10%
 FOR ?= 2m
 SEED ?= 0
+ISOLATION ?= process
 TIMES ?= 10
 WHOLE ?=
 FUZZTIME ?= 1m
@@ -118,8 +119,8 @@ bench-scale: build ## Measure control planes, nodes and whole fleets of CLUSTERS
 	@go run ./test/bench scale --clusters=$(CLUSTERS) --machines=$(NODES) --timeout=2h
 
 .PHONY: chaos
-chaos: build ## Break a fleet at random and check that nothing is lost. FOR=10m sets how long, SEED=7 repeats a run.
-	@go test -count=1 -vet=off -v -timeout 0 ./test/integration/chaos -args -chaos.for=$(FOR) -chaos.seed=$(SEED) -ginkgo.timeout=0 -ginkgo.v
+chaos: build ## Break a fleet at random and check that nothing is lost. FOR=10m sets how long, SEED=7 repeats a run, ISOLATION=shared shares processes.
+	@go test -count=1 -vet=off -v -timeout 0 ./test/integration/chaos -args -chaos.for=$(FOR) -chaos.seed=$(SEED) -chaos.isolation=$(ISOLATION) -ginkgo.timeout=0 -ginkgo.v
 
 .PHONY: faults
 faults: build ## Break a fleet in every way, in the middle of everything: 35 to 50 minutes. SEED=7 draws other pairs.

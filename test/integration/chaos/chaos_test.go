@@ -51,15 +51,20 @@ type herd struct {
 type asked struct {
 	// fewest and most are the extremes of the replicas, deleted is the number of Machines that a user deleted.
 	fewest, most, deleted int
+	// reboots is that nodes were killed.
+	reboots bool
 }
 
 // hold makes the witness report what leaves the bounds, at every change from now on.
 func (h *herd) hold(what asked) {
 	h.asked = what
 	least, most := max(what.fewest-what.deleted, 0), what.most+what.deleted+surge
-	h.witness.Machines.Hold(fleettest.Bound{Least: least, Most: most})
-	h.witness.Pods.Hold(fleettest.Bound{Most: most})
-	h.witness.Nodes.Hold(fleettest.Bound{Most: most})
+	if what.reboots {
+		least = 0
+	}
+	h.witness.Machines.Hold(fleettest.Bound{Least: least, Most: most, Reboots: what.reboots})
+	h.witness.Pods.Hold(fleettest.Bound{Most: most, Reboots: what.reboots})
+	h.witness.Nodes.Hold(fleettest.Bound{Most: most, Reboots: what.reboots})
 }
 
 // Claim: Random faults lose and double nothing. Broken: not broken as a whole.
@@ -74,7 +79,7 @@ var _ = It("A fleet should lose nothing, whatever breaks", func(ctx SpecContext)
 			for _, one := range herds {
 				one.order(ctx, random)
 			}
-			breakSomething(ctx, random)
+			breakSomething(ctx, random, herds)
 			for _, one := range herds {
 				one.check()
 			}
@@ -104,6 +109,9 @@ func newHerds(ctx context.Context) []*herd {
 		fleet.ExpectReady(ctx, one.member, pool, one.replicas)
 		one.witness = fleet.Watch(ctx, one.member, pool)
 		one.hold(asked{fewest: one.replicas, most: one.replicas})
+	}
+	if isShared() {
+		return all // A node that reboots restarts what runs there, which no budget prevents.
 	}
 	all[0].web = fleet.NewWorkload(ctx, all[0].member, pool, webs, leastWebs)
 	return all
@@ -150,10 +158,18 @@ func (h *herd) send(ctx context.Context, then asked, what string, order func(con
 }
 
 // breakSomething breaks one thing, or two at once, for a while.
-func breakSomething(ctx context.Context, random *rand.Rand) {
+func breakSomething(ctx context.Context, random *rand.Rand, herds []*herd) {
 	var ends []func(context.Context)
 	for range 1 + random.IntN(2) {
-		ends = append(ends, draw(random).begin(ctx))
+		drawn := draw(random)
+		for _, one := range herds {
+			if drawn.rebootsNodes() && drawn.member == one.member {
+				what := one.asked
+				what.reboots = true
+				one.hold(what)
+			}
+		}
+		ends = append(ends, drawn.begin(ctx))
 	}
 	lasts := time.Duration(random.Int64N(int64(longest)))
 	timer := time.NewTimer(lasts)

@@ -17,6 +17,11 @@ var (
 		fleettest.Hub, fleettest.HubServer, fleettest.HubEtcd, fleettest.HubManager,
 		fleettest.Agent, fleettest.TargetServer, fleettest.TargetEtcd, fleettest.TargetManager,
 	}
+	// sharedProcesses are those of a fleet whose control planes share a process, and whose nodes do.
+	sharedProcesses = []fleettest.Part{
+		fleettest.Hub, fleettest.HubServer, fleettest.HubEtcd, fleettest.HubManager, fleettest.Agent,
+		fleettest.Group, fleettest.Group, fleettest.Pack, fleettest.Pack,
+	}
 	networks = []fleettest.Part{
 		fleettest.Hub, fleettest.HubServer, fleettest.HubEtcd,
 		fleettest.Agent, fleettest.TargetServer, fleettest.TargetEtcd, fleettest.HostLink,
@@ -43,6 +48,9 @@ func (f fault) String() string {
 // draw draws a fault: a signal as often as something that happens to networks.
 func draw(random *rand.Rand) fault {
 	parts, ways := processes, signals
+	if isShared() {
+		parts = sharedProcesses
+	}
 	if random.IntN(2) == 0 {
 		parts, ways = networks, blackouts
 	}
@@ -52,7 +60,10 @@ func draw(random *rand.Rand) fault {
 	}
 }
 
-// start starts the fault. What another fault has ended already cannot be broken: then there is nothing to do, nor to
+// rebootsNodes reports whether nodes end and start again.
+func (f fault) rebootsNodes() bool { return f.Part == fleettest.Pack && f.Way == fleettest.Kill }
+
+// begin starts the fault. What another fault has ended already cannot be broken: then there is nothing to do, nor to
 // mend.
 func (f fault) begin(ctx context.Context) (end func(context.Context)) {
 	mend, err := fleet.Break(ctx, f.Fault, f.member)

@@ -15,12 +15,18 @@ import (
 )
 
 var (
-	seed     = flag.Uint64("chaos.seed", 11, "what the run draws from; 0 takes the clock")
-	duration = flag.Duration("chaos.for", 0, "how long to keep breaking things, by default 30 seconds with -short and 2 minutes without")
+	seed      = flag.Uint64("chaos.seed", 11, "what the run draws from; 0 takes the clock")
+	duration  = flag.Duration("chaos.for", 0, "how long to keep breaking things, by default 30 seconds with -short and 2 minutes without")
+	isolation = flag.String("chaos.isolation", string(localfleet.IsolationProcess), "what the clusters' control planes share; with shared, hollow nodes share processes too")
 )
+
+func isShared() bool { return *isolation == string(localfleet.IsolationShared) }
 
 // freezeAfter is that of the agents: some faults last longer, some shorter.
 const freezeAfter = 6 * time.Second
+
+// nodesPerPack is that of a local fleet.
+const nodesPerPack = 25
 
 var fleet *fleettest.Fleet
 
@@ -43,7 +49,9 @@ func TestChaos(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	fleet = fleettest.StartCabled(ctx, localfleet.Options{
-		Clusters: []string{"c1", "c2"}, Programs: localfleet.Programs{AgentArgs: []string{"--freeze-after", freezeAfter.String()}},
-	})
+	programs := localfleet.Programs{AgentArgs: []string{"--freeze-after", freezeAfter.String()}, Isolation: localfleet.Isolation(*isolation)}
+	if isShared() {
+		programs.NodesPerPack = nodesPerPack
+	}
+	fleet = fleettest.StartCabled(ctx, localfleet.Options{Clusters: []string{"c1", "c2"}, Programs: programs})
 }, NodeTimeout(fleettest.StartTimeout))

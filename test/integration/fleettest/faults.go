@@ -69,12 +69,17 @@ const (
 	TargetServer  Part = "the target's API server"
 	TargetEtcd    Part = "the target's etcd"
 	TargetManager Part = "the target's controller manager"
+	// Group is the process that the control planes of all clusters share, if they do, and Pack one with hollow nodes of a cluster.
+	Group Part = "the shared control planes"
+	Pack  Part = "a pack of hollow nodes"
 	// HostLink is the agent's connection to the API server that has the pods; there is no process of that name.
 	HostLink Part = "the agent's connections to the host"
 )
 
 // Shared reports whether all clusters have the same p.
-func (p Part) Shared() bool { return slices.Contains([]Part{Hub, HubServer, HubEtcd, HubManager}, p) }
+func (p Part) Shared() bool {
+	return slices.Contains([]Part{Hub, HubServer, HubEtcd, HubManager, Group}, p)
+}
 
 // Fault is one way to break one part.
 type Fault struct {
@@ -110,9 +115,41 @@ func (f *Fleet) Break(ctx context.Context, fault Fault, member *localfleet.Membe
 		return breakComponent(ctx, member.Cluster, "etcd", fault.Way)
 	case TargetManager:
 		return breakComponent(ctx, member.Cluster, "kube-controller-manager", fault.Way)
+	case Group:
+		ready, err := member.Cluster.Ready()
+		if err != nil {
+			return nil, err
+		}
+		status, err := process.ReadGroup(ready.Group)
+		if err != nil {
+			return nil, err
+		}
+		return signalPID(status.Process.PID, fault)
+	case Pack:
+		ready, err := member.Cluster.Ready()
+		if err != nil {
+			return nil, err
+		}
+		for _, pid := range process.Descendants(ready.Components["podhost"].PID) {
+			if process.Program(pid) == "hollow-node" {
+				return signalPID(pid, fault)
+			}
+		}
+		return nil, fmt.Errorf("there is no process to %s", fault)
 	default:
 		return nil, fmt.Errorf("there is no process to %s", fault)
 	}
+}
+
+// signalPID breaks a process that another one starts again.
+func signalPID(pid int, fault Fault) (Mend, error) {
+	if pid <= 0 {
+		return nil, fmt.Errorf("%s: it does not run", fault)
+	}
+	if fault.Way == Kill {
+		return func(context.Context) error { return nil }, syscall.Kill(pid, syscall.SIGKILL)
+	}
+	return func(context.Context) error { return syscall.Kill(pid, syscall.SIGCONT) }, syscall.Kill(pid, syscall.SIGSTOP)
 }
 
 // signal breaks a process of ours. One that has ended is started again by Supervise, whenever that is called.

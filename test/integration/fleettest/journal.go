@@ -40,6 +40,7 @@ type Journal struct {
 	// wasReady were Ready when last seen.
 	wasReady map[types.UID]bool
 	bound    Bound
+	rebooted bool
 	// wrong is what must never happen.
 	wrong []string
 }
@@ -57,8 +58,12 @@ type subject struct {
 }
 
 // Bound is what must hold at every change: never more objects than Most, those that are going included, and never
-// fewer than Least that are Ready and not going.
-type Bound struct{ Least, Most int }
+// fewer than Least that are Ready and not going. None may lose its readiness, unless Reboots.
+type Bound struct {
+	Least, Most int
+	// Reboots is that processes of nodes are killed: their Machines are not Ready until they have started again.
+	Reboots bool
+}
 
 func newJournal(of subject, c client.WithWatch) *Journal {
 	return &Journal{
@@ -229,12 +234,12 @@ func (j *Journal) see(event watch.EventType, object client.Object) {
 		return
 	}
 	name, uid := object.GetName(), object.GetUID()
-	if restarts := restartsOf(object); restarts > 0 {
+	if restarts := restartsOf(object); restarts > 0 && !j.mayReboot() {
 		j.accuse("%s has restarted %d times", name, restarts)
 	}
 	ready, ending := j.ready != nil && j.ready(object), event == watch.Deleted || object.GetDeletionTimestamp() != nil
 	j.mu.Lock()
-	lost := j.wasReady[uid] && !ready && !ending
+	lost := j.wasReady[uid] && !ready && !ending && !j.bound.Reboots
 	j.wasReady[uid], j.made[uid] = ready, name
 	if ending {
 		j.ending[uid] = name
@@ -278,7 +283,14 @@ func (j *Journal) available() int {
 func (j *Journal) Hold(bound Bound) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.bound = bound
+	j.bound, j.rebooted = bound, j.rebooted || bound.Reboots
+}
+
+// mayReboot reports whether processes of nodes have been killed. The count of their restarts stays.
+func (j *Journal) mayReboot() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.rebooted
 }
 
 // Available is how many are Ready and not going.

@@ -42,7 +42,11 @@ var (
 	sharedGuard sync.Mutex
 )
 
+// TestMain lets the test program be a pack as well, in which a kubelet can panic.
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "hollow-node" {
+		servePoisonedPack()
+	}
 	code := m.Run()
 	if shared != nil {
 		shared.stop()

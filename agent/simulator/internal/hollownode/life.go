@@ -31,6 +31,9 @@ type life struct {
 	// loops is closed when the kubelet has started all its loops but the one that reports the Node, and reports when that one has.
 	loops, reports         chan struct{}
 	loopsOnce, reportsOnce sync.Once
+	mu                     sync.Mutex
+	// last is called when the node ends.
+	last func()
 	// deletions is the channel of the loop that deletes containers, if there is a kubelet.
 	deletions reflect.Value
 }
@@ -43,11 +46,27 @@ func newLife() *life {
 func (l *life) endNode() {
 	l.once.Do(func() {
 		close(l.ended)
+		l.mu.Lock()
+		last := l.last
+		l.mu.Unlock()
+		if last != nil {
+			last()
+		}
 		if l.deletions.IsValid() {
 			// Its loop waits for containers forever. It gets one more, and asks the runtime of it.
 			l.deletions.TrySend(reflect.ValueOf(kubecontainer.ContainerID{}))
 		}
 	})
+}
+
+// atEnd has last called when the node ends, also if it has ended. It may be called twice.
+func (l *life) atEnd(last func()) {
+	l.mu.Lock()
+	l.last = last
+	l.mu.Unlock()
+	if l.hasEnded() {
+		last()
+	}
 }
 
 func (l *life) hasEnded() bool {
@@ -72,6 +91,18 @@ func (l *life) endGoroutine() error {
 	}
 	runtime.Goexit()
 	return nil
+}
+
+// runNode runs a node in a goroutine of its own, and returns ErrKilled if that ends because the node has ended: the kubelet's code, which
+// builds the kubelet there, can be where it takes its next step out.
+func (l *life) runNode(run func() error) error {
+	ended := make(chan error, 1)
+	go func() {
+		err := ErrKilled
+		defer func() { ended <- err }()
+		err = run()
+	}()
+	return <-ended
 }
 
 // isBetweenLocks reports whether the goroutine runs what a kubelet does after it has unlocked a mutex that it has deferred to unlock: its

@@ -24,6 +24,7 @@ func (n *node) watchPods(ctx context.Context, dependencies *kubelet.Dependencies
 			return false
 		}
 		giveBack = shared.lendStop(n.life)
+		n.life.atEnd(giveBack) // The source of a node that ends now asks for nothing.
 		return true
 	}
 	client := podSourceClient{Interface: dependencies.KubeClient, ask: func() {

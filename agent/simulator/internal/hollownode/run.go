@@ -44,7 +44,7 @@ func Run(ctx context.Context, options Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer n.life.endNode() // Before ctx, so that nothing more is written by what ends with it.
-	return n.run(ctx)
+	return n.life.runNode(func() error { return n.run(ctx) })
 }
 
 func (n *node) run(ctx context.Context) error {
