@@ -14,8 +14,9 @@ import (
 
 // discovery is what an API server says of the kinds of Kubernetes that a hub caches.
 var discovery = map[string]string{
-	"/api":                         `{"kind":"APIVersions","versions":["v1"]}`,
-	"/apis":                        `{"kind":"APIGroupList","apiVersion":"v1","groups":[` + groupOf("coordination.k8s.io") + "," + groupOf("rbac.authorization.k8s.io") + "," + groupOf("certificates.k8s.io") + `]}`,
+	"/api":  `{"kind":"APIVersions","versions":["v1"]}`,
+	"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[` + groupOf("coordination.k8s.io") + "," + groupOf("rbac.authorization.k8s.io") + "," + groupOf("certificates.k8s.io") + `]}`,
+	"/apis/apiextensions.k8s.io/v1/customresourcedefinitions": `{"kind":"CustomResourceDefinitionList","apiVersion":"apiextensions.k8s.io/v1","items":[]}`,
 	"/api/v1":                      resources("v1", `{"name":"serviceaccounts","kind":"ServiceAccount","namespaced":true}`),
 	"/apis/coordination.k8s.io/v1": resources("coordination.k8s.io/v1", `{"name":"leases","kind":"Lease","namespaced":true}`),
 	"/apis/certificates.k8s.io/v1": resources("certificates.k8s.io/v1", `{"name":"certificatesigningrequests","kind":"CertificateSigningRequest"}`),

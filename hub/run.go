@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -32,6 +33,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/disruption"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fairqueue"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
+	"github.com/hollowfleet/hollowfleet/hub/internal/foreignkinds"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory/clusterprofile"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory/managedcluster"
@@ -52,6 +54,9 @@ import (
 // leaderLease is the name of the Lease that the leader holds, and of the hub in events.
 const leaderLease = v1alpha1.HubLeaseName
 
+// kindsSettle is how long after a change of other projects' kinds the hub starts again: often several are installed together.
+const kindsSettle = 2 * time.Second
+
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;create
 
 // Run runs a hub until ctx is done, and returns nil then. It returns an error if it cannot start, loses its leadership,
@@ -61,11 +66,35 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
+	if options.Logger.GetSink() == nil {
+		options.Logger = logr.Discard()
+	}
+	// A kind that comes and goes all the time must not keep the hub from its work.
+	restarts := rate.NewLimiter(rate.Every(time.Minute), 10)
+	for {
+		err := runOnce(ctx, options, restarts)
+		if !errors.Is(err, foreignkinds.ErrChanged) || errors.Is(err, context.DeadlineExceeded) {
+			return err // After the grace period some work may still be under way: only the end of the process ends that.
+		}
+		options.Logger.Info("Starting again", "why", err.Error(), "after", kindsSettle)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(kindsSettle):
+		}
+	}
+}
+
+// runOnce runs a hub for the kinds of other projects that are installed when it starts. The error wraps foreignkinds.ErrChanged when
+// others are.
+func runOnce(ctx context.Context, options Options, restarts *rate.Limiter) error {
+	var err error
 	if options.Config, err = options.clientConfig(); err != nil {
 		return err
 	}
-	if options.Logger.GetSink() == nil {
-		options.Logger = logr.Discard()
+	kinds, err := foreignkinds.Find(ctx, options.Config)
+	if err != nil {
+		return err
 	}
 	broken := apirollback.Watched(options.Config)
 	served, err := newEndpoints(options)
@@ -94,8 +123,11 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	defer exporter.Close(ctx, options.Logger)
-	if err := addControllers(hub, options, tracker, exporter.Tracers, lease); err != nil {
+	if err := addControllers(hub, options, kinds, tracker, exporter.Tracers, lease); err != nil { //nolint:contextcheck // It waits for nothing.
 		return explainMissingKinds(err)
+	}
+	if err := hub.Add(foreignkinds.Watcher{Installed: kinds, Restarts: restarts}); err != nil {
+		return fmt.Errorf("adding the watcher of other projects' kinds: %w", err)
 	}
 	if err := addTracker(hub, tracker); err != nil {
 		return err
@@ -183,7 +215,7 @@ func addTracker(hub manager.Manager, tracker *undecodable.Tracker) error {
 	return nil
 }
 
-func addControllers(hub manager.Manager, options Options, tracker *undecodable.Tracker, tracers trace.TracerProvider, lease *leader.Lease) error {
+func addControllers(hub manager.Manager, options Options, kinds *foreignkinds.Installed, tracker *undecodable.Tracker, tracers trace.TracerProvider, lease *leader.Lease) error {
 	recorder, live := hub.GetEventRecorder(leaderLease), undecodable.Reader(hub.GetAPIReader())
 	now := clock.RealClock{}
 	agents, worked, snapshots := &freeze.Agents{}, machineset.NewSets(now), machineset.NewSnapshots()
@@ -213,9 +245,9 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	if err != nil {
 		return err
 	}
-	placements := &presence.Kinds{}
-	if err := placements.SetupWithManager(hub); err != nil {
-		return fmt.Errorf("following Placements: %w", err)
+	placements, err := presence.New(hub, kinds)
+	if err != nil {
+		return err
 	}
 	fleets, err := fleet.New(fleet.Deps{
 		Client: hub.GetClient(), Live: live, Recorder: recorder, Placements: placements, Agents: agents, Clock: now,
@@ -235,7 +267,7 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 		setUp(hub, options, fairqueue.NewQueue(options.Concurrency), sets.SetupWithManager, deployments.SetupWithManager, autoscaler.SetupWithManager),
 		// The objects of these are in no namespace: there is one for each cluster, or the hub's administrators made them.
 		setUp(hub, options, nil, append(tests, clusters.SetupWithManager, requests.SetupWithManager, fleets.SetupWithManager, machines.SetupStaleness,
-			managedcluster.Setup(recorder, now), clusterprofile.Setup(recorder, now))...),
+			managedcluster.Setup(kinds, recorder, now), clusterprofile.Setup(kinds, recorder, now))...),
 	)
 }
 

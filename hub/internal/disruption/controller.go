@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fanout"
@@ -152,10 +151,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, options controller.Optio
 		}
 		return nil
 	})
-	err := ctrl.NewControllerManagedBy(mgr).
+	err := c.Placements.Watch(ctrl.NewControllerManagedBy(mgr), c.ofPlacement).
 		For(&v1alpha1.NodeDisruption{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.NodeDisruptionRun{}, ofRun).
-		WatchesRawSource(source.Channel(c.Placements.News(), handler.EnqueueRequestsFromMapFunc(c.ofPlacement))).
 		WithOptions(options).
 		Complete(reconciler.New(mgr.GetClient(), mgr.GetClient(), c))
 	if err != nil {
@@ -165,7 +163,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, options controller.Optio
 }
 
 // ofPlacement are the disruptions that refer to a Placement.
-func (c *Controller) ofPlacement(ctx context.Context, changed client.Object) []reconcile.Request {
+func (c *Controller) ofPlacement(ctx context.Context, changed v1alpha1.PlacementReference) []reconcile.Request {
 	list := &v1alpha1.NodeDisruptionList{}
 	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		klog.FromContext(ctx).Error(err, "Listing disruptions to wake")

@@ -13,8 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
@@ -39,7 +40,7 @@ type Deps struct {
 	// Live reads from the API server: before anything is changed, the decision is taken again on what it says.
 	Live     client.Reader
 	Recorder events.EventRecorder
-	// Placements reads Placements while their kind is installed.
+	// Placements reads Placements where their kind is installed.
 	Placements Placements
 	// Agents tells which agents this process has heard.
 	Agents *freeze.Agents
@@ -50,11 +51,11 @@ type Deps struct {
 	Leads func(context.Context) (time.Time, error)
 }
 
-// Placements reads Placements, or says that their kind is not installed, or that this is not known yet.
+// Placements reads Placements, or says that their kind is not installed, or that they have not been read yet.
 type Placements interface {
 	rollout.Placements
-	// News tells of their changes; without a name, of one of all.
-	News() <-chan event.GenericEvent
+	// Watch has a controller reconcile what requests returns for each Placement that changes, or whose decisions do.
+	Watch(controller *builder.Builder, requests func(context.Context, v1alpha1.PlacementReference) []reconcile.Request) *builder.Builder
 }
 
 // Controller is the logic of one MachineFleet: observe, decide, act, report.

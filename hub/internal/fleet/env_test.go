@@ -40,7 +40,9 @@ type env struct {
 	agents   *freeze.Agents
 	// placements is how the hub reads Placements; nil if it is started with their kinds missing.
 	placements client.Reader
-	logic      *Controller
+	// placementsUnread: the hub has not read them yet.
+	placementsUnread bool
+	logic            *Controller
 	// tracers, if not nil, makes spans from the next restart on.
 	tracers trace.TracerProvider
 	// leads tells until when the hub leads, from the next restart on; nil if it is the only one.

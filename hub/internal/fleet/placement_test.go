@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"testing"
@@ -10,13 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
-	"github.com/hollowfleet/hollowfleet/hub/internal/placement/presence"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
@@ -28,14 +29,19 @@ func (f *env) Cached() (client.Reader, error) {
 	if f.placements == nil {
 		return nil, placement.ErrNotInstalled
 	}
+	if f.placementsUnread {
+		return nil, placement.ErrStarting
+	}
 	return f.placements, nil
 }
 
 // Live implements Placements.
 func (f *env) Live() (client.Reader, error) { return f.Cached() }
 
-// News implements Placements.
-func (f *env) News() <-chan event.GenericEvent { return nil }
+// Watch implements Placements.
+func (f *env) Watch(controller *builder.Builder, _ func(context.Context, v1alpha1.PlacementReference) []reconcile.Request) *builder.Builder {
+	return controller
+}
 
 // decisions plays the placement controller of Open Cluster Management for one Placement.
 type decisions struct {
@@ -244,14 +250,12 @@ func TestNothingIsSaidBeforeThePlacementsAreRead(t *testing.T) {
 	d.count(1)
 	d.settle()
 	before := d.refresh().ResourceVersion
-	counted := d.placements
-	logic, err := New(Deps{Client: d.Client, Live: d.Client, Recorder: d.Recorder, Placements: &presence.Kinds{}, Agents: d.agents, Clock: d.Clock})
-	d.Expect(err).NotTo(HaveOccurred())
-	next, err := logic.Reconcile(t.Context(), d.refresh())
+	d.placementsUnread = true
+	d.count(0)
+	next, err := d.logic.Reconcile(t.Context(), d.refresh())
 	d.Expect(err).NotTo(HaveOccurred())
 	d.Expect(next.After).To(BeZero())
 	d.Expect(d.refresh().ResourceVersion).To(Equal(before))
-	d.placements = counted
 }
 
 func TestClustersAreChosenInExactlyOneWay(t *testing.T) {

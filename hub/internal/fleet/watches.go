@@ -31,14 +31,13 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 	if err := indexApprovals(manager.GetFieldIndexer()); err != nil {
 		return err
 	}
-	err := builder.ControllerManagedBy(manager).
+	err := c.Placements.Watch(builder.ControllerManagedBy(manager), c.ofPlacement).
 		For(&v1alpha1.MachineFleet{}).
 		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment)).
 		Watches(&v1alpha1.FleetApproval{}, handler.EnqueueRequestsFromMapFunc(ofApproval)).
 		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicate.Or(
 			freeze.ClusterChanged(), membershipChanged()))).
 		WatchesRawSource(source.Channel(c.Agents.News(), handler.EnqueueRequestsFromMapFunc(c.ofCluster))).
-		WatchesRawSource(source.Channel(c.Placements.News(), handler.EnqueueRequestsFromMapFunc(c.ofPlacement))).
 		WithOptions(options).
 		Complete(reconciler.New(manager.GetClient(), manager.GetClient(), c))
 	if err != nil {
@@ -86,7 +85,7 @@ func (c *Controller) ofCluster(ctx context.Context, _ client.Object) []reconcile
 }
 
 // ofPlacement are the fleets that refer to a Placement.
-func (c *Controller) ofPlacement(ctx context.Context, changed client.Object) []reconcile.Request {
+func (c *Controller) ofPlacement(ctx context.Context, changed v1alpha1.PlacementReference) []reconcile.Request {
 	return c.requestsFor(ctx, func(fleet *v1alpha1.MachineFleet) bool { return presence.Concerns(changed, fleet.Spec.PlacementRef) })
 }
 

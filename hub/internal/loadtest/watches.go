@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
@@ -57,12 +56,11 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, options controller.Optio
 	connection := reconciler.Changed(func(cluster *v1alpha1.Cluster) any {
 		return meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)
 	})
-	err := ctrl.NewControllerManagedBy(mgr).
+	err := c.Placements.Watch(ctrl.NewControllerManagedBy(mgr), c.ofPlacement).
 		For(&v1alpha1.LoadTest{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.LoadTestRun{}, ofRuns()).
 		Watches(&v1alpha1.NodeDisruptionRun{}, handler.EnqueueRequestsFromMapFunc(ofDisruption)).
 		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicate.Or(freeze.ClusterChanged(), connection))).
-		WatchesRawSource(source.Channel(c.Placements.News(), handler.EnqueueRequestsFromMapFunc(c.ofPlacement))).
 		WithOptions(options).
 		Complete(reconciler.New(mgr.GetClient(), mgr.GetClient(), c))
 	if err != nil {
@@ -116,7 +114,7 @@ func (c *Controller) ofCluster(ctx context.Context, _ client.Object) []reconcile
 }
 
 // ofPlacement are those that refer to a Placement.
-func (c *Controller) ofPlacement(ctx context.Context, changed client.Object) []reconcile.Request {
+func (c *Controller) ofPlacement(ctx context.Context, changed v1alpha1.PlacementReference) []reconcile.Request {
 	return c.openTests(ctx, func(test *v1alpha1.LoadTest) bool { return presence.Concerns(changed, test.Spec.PlacementRef) })
 }
 

@@ -44,6 +44,19 @@ func join(ctx context.Context, name string) *v1alpha1.Cluster {
 	return cluster
 }
 
+// heard is what of returns once a hub that has started again hears the agent: it renews its Lease each time.
+func heard(ctx context.Context, name string, of func() metav1.ConditionStatus) func() metav1.ConditionStatus {
+	return func() metav1.ConditionStatus {
+		GinkgoHelper()
+		lease := &coordinationv1.Lease{}
+		Expect(api.Get(ctx, client.ObjectKey{Namespace: name, Name: v1alpha1.AgentLeaseName}, lease)).To(Succeed())
+		renewed := metav1.NowMicro()
+		lease.Spec.RenewTime = &renewed
+		Expect(api.Update(ctx, lease)).To(Succeed())
+		return of()
+	}
+}
+
 // report writes a Cluster's status as its agent does.
 func report(ctx context.Context, name string, change func(*v1alpha1.ClusterStatus)) {
 	GinkgoHelper()

@@ -21,7 +21,7 @@ import (
 
 const timeout = 4 * fleettest.Patience
 
-// The kinds come and go in this order, in one hub that is never started again.
+// The kinds come and go in this order, in one process of a hub that starts again by itself.
 var _ = Describe("A hub on which others install their kinds", Ordered, func() {
 	var name string
 	BeforeAll(func() { name = newName() })
@@ -52,7 +52,7 @@ var _ = Describe("A hub on which others install their kinds", Ordered, func() {
 	It("should mirror its Clusters as soon as the kinds are there", func(ctx SpecContext) {
 		Expect(testenv.ManagedClusters.Install(ctx, environment.Client)).To(Succeed())
 		Expect(testenv.ClusterProfiles.Install(ctx, environment.Client)).To(Succeed())
-		Eventually(available(ctx, name)).Should(Equal(metav1.ConditionTrue))
+		Eventually(heard(ctx, name, available(ctx, name))).Should(Equal(metav1.ConditionTrue))
 		mirror := managed(ctx, name)
 		Expect(mirror.Labels).To(Equal(map[string]string{"env": "test", v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub}))
 		Expect(mirror.Status.Version.Kubernetes).To(Equal("v1.37.1"))
@@ -69,10 +69,10 @@ var _ = Describe("A hub on which others install their kinds", Ordered, func() {
 	It("should say in Open Cluster Management's terms that a cluster is down, and that its state is not known", func(ctx SpecContext) {
 		Eventually(taintKeys(ctx, name)).Should(BeEmpty())
 		report(ctx, name, func(status *v1alpha1.ClusterStatus) { reachable(status, metav1.ConditionFalse) })
-		Eventually(available(ctx, name)).Should(Equal(metav1.ConditionFalse))
+		Eventually(heard(ctx, name, available(ctx, name))).Should(Equal(metav1.ConditionFalse))
 		Eventually(taintKeys(ctx, name)).Should(ConsistOf(clusterv1.ManagedClusterTaintUnavailable))
 		report(ctx, name, func(status *v1alpha1.ClusterStatus) { reachable(status, metav1.ConditionUnknown) })
-		Eventually(available(ctx, name)).Should(Equal(metav1.ConditionUnknown))
+		Eventually(heard(ctx, name, available(ctx, name))).Should(Equal(metav1.ConditionUnknown))
 		Eventually(taintKeys(ctx, name)).Should(ConsistOf(clusterv1.ManagedClusterTaintUnreachable))
 		report(ctx, name, func(status *v1alpha1.ClusterStatus) { reachable(status, metav1.ConditionTrue) })
 		Eventually(taintKeys(ctx, name)).Should(BeEmpty())
@@ -147,8 +147,8 @@ var _ = Describe("A hub on which others install their kinds", Ordered, func() {
 			Eventually(mirrored).Should(BeNil(), "no controller would keep it true")
 			Expect(testenv.ManagedClusters.Install(ctx, environment.Client)).To(Succeed())
 			Expect(testenv.ClusterProfiles.Install(ctx, environment.Client)).To(Succeed())
-			Eventually(available(ctx, name)).Should(Equal(metav1.ConditionTrue))
-			Eventually(available(ctx, conflict.Name)).Should(Equal(metav1.ConditionTrue), "no other object is there now")
+			Eventually(heard(ctx, name, available(ctx, name))).Should(Equal(metav1.ConditionTrue))
+			Eventually(heard(ctx, conflict.Name, available(ctx, conflict.Name))).Should(Equal(metav1.ConditionTrue), "no other object is there now")
 		}
 	}, SpecTimeout(timeout))
 

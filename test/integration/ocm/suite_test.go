@@ -132,14 +132,14 @@ func (r *record) foreignRequests() []string {
 	return append([]string{}, r.requests...)
 }
 
-// complaints are the errors that were logged, and the requests that the API server forbade. That a request was cut short
-// when its kind went is client-go's to say.
+// complaints are the errors that were logged, and the requests that the API server forbade. That requests, the election and runnables
+// are cut short when the hub starts again for other kinds is for the libraries to say.
 func (r *record) complaints() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found := append([]string{}, r.refused...)
 	for _, line := range r.lines {
-		if strings.Contains(line, `"error"="context canceled"`) {
+		if strings.Contains(line, "context canceled\"") || strings.Contains(line, "error received after stop sequence was engaged") {
 			continue
 		}
 		if strings.Contains(line, `"error"=`) || strings.Contains(line, "Failed") || strings.Contains(line, "failed") {

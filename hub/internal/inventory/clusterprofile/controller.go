@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/foreignkinds"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -26,8 +27,6 @@ import (
 // ClusterProfiles are in the hub's own namespace only: the right to them is in config/rbac/hub/role_leader_election.yaml.
 
 const (
-	// Definition is the name of the CustomResourceDefinition of ClusterProfiles.
-	Definition = "clusterprofiles.multicluster.x-k8s.io"
 	// staleRetry is when a name is looked at again after a conflict, should the newer version not wake it before.
 	staleRetry = time.Second
 )
@@ -54,13 +53,14 @@ func New(deps Deps) (*Controller, error) {
 	return &Controller{Deps: deps}, nil
 }
 
-// Setup returns what has a manager run the controller whenever ClusterProfiles are an installed kind.
-func Setup(recorder events.EventRecorder, now clock.PassiveClock) func(ctrl.Manager, controller.Options) error {
+// Setup returns what has a manager run the controller where ClusterProfiles are installed.
+func Setup(kinds *foreignkinds.Installed, recorder events.EventRecorder, now clock.PassiveClock) func(ctrl.Manager, controller.Options) error {
 	return func(manager ctrl.Manager, options controller.Options) error {
-		return inventory.Add(manager, inventory.Controller{
-			Name: "clusterprofile", Definition: Definition, Namespace: v1alpha1.HubNamespace,
-			Kind:   clusterprofilev1alpha1.GroupVersion.WithKind("ClusterProfile"),
-			Object: &clusterprofilev1alpha1.ClusterProfile{}, AddToScheme: clusterprofilev1alpha1.AddToScheme,
+		if !kinds.Has(foreignkinds.ClusterProfiles) {
+			return nil
+		}
+		return inventory.Add(manager, inventory.Described{
+			Name: "clusterprofile", Kind: foreignkinds.ClusterProfiles, Object: &clusterprofilev1alpha1.ClusterProfile{}, Installed: kinds,
 			Reconciler: func(access inventory.Access) (reconcile.Reconciler, error) {
 				return New(Deps{Access: access, Recorder: recorder, Clock: now})
 			},

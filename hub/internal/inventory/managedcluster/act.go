@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/foreignkinds"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -102,7 +103,7 @@ func isMirrored(cluster *v1alpha1.Cluster) bool {
 }
 
 // originOf is what the hub writes on a Cluster that it makes from the ManagedCluster of its name.
-func originOf(name string) string { return Definition + "/" + name }
+func originOf(name string) string { return foreignkinds.ManagedClusters.Definition + "/" + name }
 
 func conflictEvent(name string, wanted bool) reconciler.Event {
 	note := fmt.Sprintf("ManagedCluster %s exists and was not created by the hub, so it is unchanged: the cluster is not shown in Open Cluster Management. If it is a copy of one that the hub created, delete it there", name)

@@ -1,5 +1,5 @@
 // Package managedcluster shows Clusters to Open Cluster Management as ManagedClusters, and takes on those of its
-// ManagedClusters that a user asks for. It works while the API server has that kind, and is idle otherwise.
+// ManagedClusters that a user asks for. It is there where the API server has that kind.
 package managedcluster
 
 import (
@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
@@ -18,9 +19,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/foreignkinds"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -34,12 +37,12 @@ import (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 const (
-	// Definition is the name of the CustomResourceDefinition of ManagedClusters.
-	Definition = "managedclusters.cluster.open-cluster-management.io"
 	// staleRetry is when a name is looked at again after a conflict, should the newer version not wake it before.
 	staleRetry = time.Second
 	// refusedRetry is when a mirror that was refused is tried again: nothing tells when rights or a webhook change.
 	refusedRetry = time.Minute
+	// tidyRetry is when it is tried again to tidy up, should it fail.
+	tidyRetry = 10 * time.Second
 )
 
 var managedClusterKind = schema.GroupVersionKind{Group: clusterv1.GroupName, Version: clusterv1.GroupVersion.Version, Kind: "ManagedCluster"}
@@ -66,18 +69,40 @@ func New(deps Deps) (*Controller, error) {
 	return &Controller{Deps: deps}, nil
 }
 
-// Setup returns what has a manager run the controller whenever ManagedClusters are an installed kind.
-func Setup(recorder events.EventRecorder, now clock.PassiveClock) func(ctrl.Manager, controller.Options) error {
+// Setup returns what has a manager run the controller where ManagedClusters are installed, and tidy up where they are not.
+func Setup(kinds *foreignkinds.Installed, recorder events.EventRecorder, now clock.PassiveClock) func(ctrl.Manager, controller.Options) error {
+	if !kinds.Has(foreignkinds.ManagedClusters) {
+		return tidyUp
+	}
 	return func(manager ctrl.Manager, options controller.Options) error {
-		return inventory.Add(manager, inventory.Controller{
-			Name: "managedcluster", Definition: Definition, Kind: managedClusterKind,
-			Object: &clusterv1.ManagedCluster{}, AddToScheme: clusterv1.Install,
+		return inventory.Add(manager, inventory.Described{
+			Name: "managedcluster", Kind: foreignkinds.ManagedClusters, Object: &clusterv1.ManagedCluster{}, Installed: kinds,
 			Reconciler: func(access inventory.Access) (reconcile.Reconciler, error) {
 				return New(Deps{Access: access, Recorder: recorder, Clock: now})
 			},
-			Absent: func(ctx context.Context) error { return removeConditions(ctx, manager.GetClient()) },
 		}, options)
 	}
+}
+
+// tidyUp has manager, whose API server does not have ManagedClusters, take away what the controller said on Clusters.
+func tidyUp(manager ctrl.Manager, _ controller.Options) error {
+	tidy := ctrlmanager.RunnableFunc(func(ctx context.Context) error {
+		_ = wait.PollUntilContextCancel(ctx, tidyRetry, true, func(ctx context.Context) (bool, error) {
+			_, err := manager.GetCache().GetInformer(ctx, &v1alpha1.Cluster{}) // Controllers that read them may not have started yet.
+			if err == nil {
+				err = removeConditions(ctx, manager.GetClient())
+			}
+			if err != nil && ctx.Err() == nil {
+				manager.GetLogger().Error(err, "Tidying up after ManagedClusters, which are not installed", "again", tidyRetry)
+			}
+			return err == nil, nil
+		})
+		return nil
+	})
+	if err := manager.Add(tidy); err != nil {
+		return fmt.Errorf("tidying up after ManagedClusters: %w", err)
+	}
+	return nil
 }
 
 // removeConditions takes away what the controller said on Clusters, which no controller would keep true any more.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/hub/internal/foreignkinds"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -255,7 +256,7 @@ func TestAcceptedManagedClusterIsTakenOnIfAskedFor(t *testing.T) {
 	f.Expect(cluster.Spec.Acceptance).To(Equal(v1alpha1.AcceptancePending))
 	f.Expect(cluster.Spec.AcceptancePolicy).To(Equal(v1alpha1.AcceptanceManual))
 	f.Expect(cluster.Labels).To(Equal(map[string]string{"env": "prod", v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub}))
-	f.Expect(cluster.Annotations).To(HaveKeyWithValue(v1alpha1.ImportedFromAnnotation, Definition+"/"+f.named.Name))
+	f.Expect(cluster.Annotations).To(HaveKeyWithValue(v1alpha1.ImportedFromAnnotation, foreignkinds.ManagedClusters.Definition+"/"+f.named.Name))
 	f.Expect(f.managed().ResourceVersion).To(Equal(managed.ResourceVersion), "the origin was written")
 	f.Expect(f.Events()).To(HaveExactElements(And(HavePrefix("Normal Imported"), ContainSubstring("Label namespace "+f.named.Name))))
 

@@ -8,6 +8,7 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/foreignkinds"
 )
 
 // exported is what a user has of an object who exports and applies it under another name.
@@ -54,7 +55,7 @@ func TestAMirrorOfAnEarlierHubIsItsOwn(t *testing.T) {
 func TestACopyOfAnImportedClusterIsMirrored(t *testing.T) {
 	f := newEnv(t)
 	replica := healthy(f.named.Name)
-	replica.Annotations = map[string]string{v1alpha1.ImportedFromAnnotation: Definition + "/another"}
+	replica.Annotations = map[string]string{v1alpha1.ImportedFromAnnotation: foreignkinds.ManagedClusters.Definition + "/another"}
 	f.ExpectApplied(replica)
 	f.settle()
 	f.Expect(f.managed()).NotTo(BeNil())
