@@ -124,3 +124,15 @@ func TestWorkThatDoesNotEndEndsTheHub(t *testing.T) {
 	})
 	g.Eventually(ended).WithTimeout(time.Minute).Should(Receive(MatchError(ContainSubstring("failed waiting for all runnables to end"))))
 }
+
+func TestAHubThatIsEndedWhileItStartsReturnsNil(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	config := rest.CopyConfig(environment.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			cancel()
+			return next.RoundTrip(request)
+		})
+	})
+	NewWithT(t).Expect(hub.Run(ctx, hub.Options{Config: config})).To(Succeed())
+}

@@ -73,8 +73,12 @@ func Run(ctx context.Context, options Options) error {
 	restarts := rate.NewLimiter(rate.Every(time.Minute), 10)
 	for {
 		err := runOnce(ctx, options, restarts)
-		if !errors.Is(err, foreignkinds.ErrChanged) || errors.Is(err, context.DeadlineExceeded) {
-			return err // After the grace period some work may still be under way: only the end of the process ends that.
+		late := errors.Is(err, context.DeadlineExceeded) // Some work may still be under way: only the end of the process ends that.
+		if ctx.Err() != nil && !late {
+			return nil
+		}
+		if late || !errors.Is(err, foreignkinds.ErrChanged) {
+			return err
 		}
 		options.Logger.Info("Starting again", "why", err.Error(), "after", kindsSettle)
 		select {
