@@ -127,7 +127,7 @@ func TestWorkThatDoesNotEndEndsTheHub(t *testing.T) {
 
 func TestAHubThatIsEndedWhileItStartsReturnsNil(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	config := rest.CopyConfig(environment.Config)
+	config := rest.CopyConfig(testenv.Server().Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
 			cancel()
