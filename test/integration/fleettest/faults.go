@@ -115,30 +115,33 @@ func (f *Fleet) Break(ctx context.Context, fault Fault, member *localfleet.Membe
 		return breakComponent(ctx, member.Cluster, "etcd", fault.Way)
 	case TargetManager:
 		return breakComponent(ctx, member.Cluster, "kube-controller-manager", fault.Way)
-	case Group:
-		ready, err := member.Cluster.Ready()
+	case Group, Pack:
+		pid, err := findShared(fault.Part, member)
 		if err != nil {
 			return nil, err
 		}
-		status, err := process.ReadGroup(ready.Group)
-		if err != nil {
-			return nil, err
-		}
-		return signalPID(status.Process.PID, fault)
-	case Pack:
-		ready, err := member.Cluster.Ready()
-		if err != nil {
-			return nil, err
-		}
-		for _, pid := range process.Descendants(ready.Components["podhost"].PID) {
-			if process.Program(pid) == "hollow-node" {
-				return signalPID(pid, fault)
-			}
-		}
-		return nil, fmt.Errorf("there is no process to %s", fault)
+		return signalPID(pid, fault)
 	default:
 		return nil, fmt.Errorf("there is no process to %s", fault)
 	}
+}
+
+// findShared returns the process of a part that several clusters or nodes share, 0 if there is none.
+func findShared(part Part, member *localfleet.Member) (int, error) {
+	ready, err := member.Cluster.Ready()
+	if err != nil {
+		return 0, err
+	}
+	if part == Group {
+		status, err := process.ReadGroup(ready.Group)
+		return status.Process.PID, err
+	}
+	for _, pid := range process.Descendants(ready.Components["podhost"].PID) {
+		if process.Program(pid) == "hollow-node" {
+			return pid, nil
+		}
+	}
+	return 0, nil
 }
 
 // signalPID breaks a process that another one starts again.
