@@ -77,7 +77,7 @@ func TestForeignKindsThatCannotBeReadHoldUpNothingElse(t *testing.T) {
 			t.Fatalf("the hub has asked for %v only", seen)
 		}
 	}
-	r.Expect(r.holder()).NotTo(Equal(first), "a hub that starts again is elected anew")
+	r.Expect(r.holder()).NotTo(Equal(first), "a hub that starts again is elected again")
 	r.Eventually(func() int { return r.get(r.health, "/readyz") }).WithTimeout(time.Minute).Should(Equal(http.StatusOK))
 	deployment := r.deployment(2)
 	r.become(deployment, 2)

@@ -53,7 +53,7 @@ func (s *supervisor) run(ctx context.Context) error {
 	case stopErr == nil:
 		loops.Wait()
 	case s.options.Shared != nil:
-		// The process goes on, and the component in it with the data.
+		// The process keeps running, and the component in it keeps the data in use.
 		s.printStep("%v: %s stays in use until it has", stopErr, s.layout.Root())
 		loops.Wait()
 		return err
