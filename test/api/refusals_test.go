@@ -13,13 +13,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // The API server says of each rule's bad object what that rule says, and at that field.

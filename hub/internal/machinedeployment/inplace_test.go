@@ -92,18 +92,6 @@ func (f *env) available() (count int) {
 	return count
 }
 
-// told are the events so far of which the text contains part.
-func (f *env) told() (events []string) {
-	for {
-		select {
-		case event := <-f.Recorder.Events:
-			events = append(events, event)
-		default:
-			return events
-		}
-	}
-}
-
 func TestUpdatesMachinesInPlaceWithinTheBudget(t *testing.T) {
 	f := inPlace(t, 3, nil)
 	before := f.uids()
