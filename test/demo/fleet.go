@@ -51,7 +51,6 @@ func startFleet(ctx context.Context, book *ledger, dir string, opts options) (*f
 	hollow := opts.plugin(book.say)
 	args := []string{
 		"local", "up", "--dir", dir, "--temporary-dir", "--bin-dir", opts.binDir, "--clusters", strconv.Itoa(clusters), "--machines", "0",
-		"--nodes-per-pack", "1", // It kills the process of one of them.
 		"--agent-arg=--freeze-after=" + freezeAfter.String(), "--output", "json",
 	}
 	if !opts.keep {

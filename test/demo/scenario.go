@@ -132,8 +132,8 @@ func (d *demo) scaleTo(ctx context.Context, cluster string, replicas int) error 
 	return nil
 }
 
-// kill ends the process of one hollow node for real. What it then looks for may be over in a second, so it
-// watches the Machine's history instead of looking now and then.
+// kill ends the process that the hollow nodes of a cluster share for real. What it then looks for may be over in a second, so it
+// watches the history of a Machine instead of looking now and then.
 func (d *demo) kill(ctx context.Context) error {
 	member := d.fleet.members[1]
 	machine, pid, err := d.pickVictim(ctx, member)
@@ -146,11 +146,11 @@ func (d *demo) kill(ctx context.Context) error {
 	}
 	defer history.Stop()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		return fmt.Errorf("killing hollow node %s (process %d): %w", machine.Name, pid, err)
+		return fmt.Errorf("killing the hollow nodes of %s (process %d): %w", member.Name, pid, err)
 	}
-	d.say("killed hollow node %s (process %d)", machine.Name, pid)
-	d.expect(ctx, "its Machine loses readiness", "hub", wait, history.next(metav1.ConditionFalse))
-	d.expect(ctx, "its Machine regains readiness", "hub", wait, history.next(metav1.ConditionTrue))
+	d.say("killed the hollow nodes of %s (process %d)", member.Name, pid)
+	d.expect(ctx, "a Machine of "+member.Name+" loses readiness", "hub", wait, history.next(metav1.ConditionFalse))
+	d.expect(ctx, "it regains readiness", "hub", wait, history.next(metav1.ConditionTrue))
 	d.expectMachines(ctx, member, 3)
 	return nil
 }

@@ -5,35 +5,31 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 )
 
-// pickVictim returns the first Machine of a cluster and the process of its hollow node.
+// pickVictim returns the first Machine of a cluster and the process of its hollow nodes.
 func (d *demo) pickVictim(ctx context.Context, member *member) (*v1alpha1.Machine, int, error) {
 	machines := &v1alpha1.MachineList{}
 	if err := d.fleet.client.List(ctx, machines, client.InNamespace(member.Name)); err != nil {
 		return nil, 0, fmt.Errorf("listing the Machines of %s: %w", member.Name, err)
 	}
-	pods := &corev1.PodList{}
-	if err := member.client.List(ctx, pods, client.HasLabels{v1alpha1.MachineNameLabel}); err != nil {
-		return nil, 0, fmt.Errorf("listing the pods of %s: %w", member.Name, err)
+	ready, err := process.ReadReady(member.dir)
+	if err != nil {
+		return nil, 0, err
 	}
-	for _, machine := range machines.Items {
-		for _, pod := range pods.Items {
-			if pod.Labels[v1alpha1.MachineNameLabel] == machine.Name && pod.Status.PodIP != "" {
-				pid, err := localfleet.HollowNodeProcess(pod.Name)
-				return &machine, pid, err
-			}
-		}
+	pids := ready.HollowNodes()
+	if len(machines.Items) == 0 || len(pids) == 0 {
+		return nil, 0, fmt.Errorf("cluster %s has %d Machines and %d processes with hollow nodes; want one of each to kill",
+			member.Name, len(machines.Items), len(pids))
 	}
-	return nil, 0, fmt.Errorf("cluster %s has no Machine with a running pod to kill", member.Name)
+	return &machines.Items[0], pids[0], nil
 }
 
 // history reads the versions of one Machine one after another, missing none.

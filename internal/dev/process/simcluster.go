@@ -152,6 +152,11 @@ func ReadReady(dir string) (Ready, error) {
 	return ready, nil
 }
 
+// HollowNodes are the IDs of the processes that the cluster's hollow nodes run in.
+func (r Ready) HollowNodes() []int {
+	return slices.DeleteFunc(Descendants(r.Components["podhost"].PID), func(pid int) bool { return Program(pid) != "hollow-node" })
+}
+
 // RESTConfig is the administrator's client configuration, without client-side rate limits.
 func (c *Cluster) RESTConfig() (*rest.Config, error) {
 	ready, err := c.Ready()

@@ -136,10 +136,8 @@ func findShared(part Part, member *localfleet.Member) (int, error) {
 		status, err := process.ReadGroup(ready.Group)
 		return status.Process.PID, err
 	}
-	for _, pid := range process.Descendants(ready.Components["podhost"].PID) {
-		if process.Program(pid) == "hollow-node" {
-			return pid, nil
-		}
+	for _, pid := range ready.HollowNodes() {
+		return pid, nil
 	}
 	return 0, nil
 }
