@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"time"
 
@@ -330,58 +329,6 @@ func (v *Verifier) logOutcome(before, now Memory, outcome Outcome, sight Observa
 		log.Info("Working for the hub that a user has acknowledged",
 			"finding", before.Finding.ID, "reason", before.Finding.Reason, "user", user, "instances", sight.Instances)
 	}
-}
-
-// loadMemory reads the memory if it is not known.
-func (v *Verifier) loadMemory(ctx context.Context) error {
-	if v.loaded {
-		return nil
-	}
-	memory, err := v.Store.loadMemory(ctx)
-	if err != nil {
-		return err
-	}
-	v.loaded, v.stored = true, memory
-	v.mu.Lock()
-	v.memory, v.storedRenewal = memory, memory.Current().Renewed
-	v.mu.Unlock()
-	return nil
-}
-
-// worthStoring reports whether next differs from what is stored by more than a renewal that is not much later.
-func (v *Verifier) worthStoring(next Memory) bool {
-	renewed, stored := next.Current().Renewed, v.stored.Current().Renewed
-	if hasMoved(renewed, stored) {
-		return true
-	}
-	return !reflect.DeepEqual(withRenewal(next, stored), v.stored)
-}
-
-// hasMoved reports whether a renewal is so far from the one that is stored that it has to be stored too.
-func hasMoved(renewed, stored time.Time) bool {
-	return renewed.IsZero() != stored.IsZero() || renewed.Sub(stored).Abs() >= storeEvery
-}
-
-// withRenewal is memory with another last renewal.
-func withRenewal(memory Memory, renewed time.Time) Memory {
-	if memory.Finding != nil {
-		finding := *memory.Finding
-		memory.Finding = &finding
-	}
-	memory.Current().Renewed = renewed
-	return memory
-}
-
-func (v *Verifier) saveMemory(ctx context.Context, memory Memory) error {
-	if err := v.Store.saveMemory(ctx, memory); err != nil {
-		v.loaded = false // Whatever came of it, it is read again.
-		return err
-	}
-	v.stored = memory
-	v.mu.Lock()
-	v.storedRenewal = memory.Current().Renewed
-	v.mu.Unlock()
-	return nil
 }
 
 // Metrics of a Verifier.

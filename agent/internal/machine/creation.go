@@ -211,7 +211,7 @@ func (c *classes) resolveClass(ctx context.Context, s *scope) error {
 }
 
 // noteUnresolved notes why the Machine's class could not be read. Without the class neither the driver nor the timeouts are known,
-// so everything stays as it is. A class that cannot be decoded is no error: its repair comes with an event.
+// so everything stays as it is. A class that cannot be decoded is not an error: its repair comes with an event.
 func noteUnresolved(s *scope, err error) error {
 	s.class = nil
 	s.Unresolved = &Unresolved{Reason: v1alpha1.ReasonUnknown, Message: err.Error()}

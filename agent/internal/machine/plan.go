@@ -250,8 +250,8 @@ type Update struct {
 // Joined reports whether pods may run on the Machine's Node, so that an update has to drain it.
 func Joined(o Observation) bool { return o.Node != nil && o.Machine.Spec.ProviderID != nil }
 
-// Begun reports whether an update in place has started and not come to its end.
-func Begun(o Observation) bool {
+// IsUpdating reports whether an update in place has started and not come to its end.
+func IsUpdating(o Observation) bool {
 	updated := meta.FindStatusCondition(o.Machine.Status.Conditions, v1alpha1.MachineUpdatedCondition)
 	return o.Update.Cordoned || updated != nil && slices.Contains(
 		[]string{v1alpha1.ReasonDraining, v1alpha1.ReasonUpdating, v1alpha1.ReasonUpdateFailed}, updated.Reason)
@@ -292,7 +292,7 @@ func updateActions(o Observation) []Action {
 		return []Action{UpdateInstance}
 	case o.Update.Limited != "":
 		return nil
-	case o.Update.Waiting != "" && !Begun(o):
+	case o.Update.Waiting != "" && !IsUpdating(o):
 		return nil
 	case o.Limits.SkipDrain:
 		return []Action{UpdateInstance}

@@ -10,7 +10,7 @@ import (
 )
 
 func TestDrainingSince(t *testing.T) {
-	begun := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	started := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	type told struct {
 		drained    metav1.ConditionStatus
 		reason     string
@@ -44,7 +44,7 @@ func TestDrainingSince(t *testing.T) {
 			if test.conditions.drained != "" {
 				machine.Status.Conditions = append(machine.Status.Conditions, metav1.Condition{
 					Type: v1alpha1.MachineDrainedCondition, Status: test.conditions.drained, Reason: test.conditions.reason,
-					ObservedGeneration: test.conditions.generation, LastTransitionTime: metav1.NewTime(begun),
+					ObservedGeneration: test.conditions.generation, LastTransitionTime: metav1.NewTime(started),
 				})
 			}
 			if test.conditions.updated != "" {
@@ -54,7 +54,7 @@ func TestDrainingSince(t *testing.T) {
 			}
 			want := time.Time{}
 			if test.goesOn {
-				want = begun
+				want = started
 			}
 			if got := DrainingSince(machine); !got.Equal(want) {
 				t.Errorf("DrainingSince = %v, want %v", got, want)

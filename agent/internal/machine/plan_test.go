@@ -27,8 +27,8 @@ func observation(change func(*Observation)) Observation {
 	return o
 }
 
-// started makes o an update in place that is under way: the node is cordoned, the instance out of date.
-func begun(o *Observation) {
+// updating makes o an update in place that is under way: the node is cordoned, the instance out of date.
+func updating(o *Observation) {
 	o.Instance.UpToDate, o.Node.Spec.Unschedulable, o.Update.Cordoned = false, true, true
 }
 
@@ -84,19 +84,25 @@ func TestDecide(t *testing.T) {
 			}, []Action{UncordonNode},
 		},
 		"should wait for its turn":                         {func(o *Observation) { o.Instance.UpToDate, o.Update.Waiting = false, "others" }, nil},
-		"should continue with an update that has started":  {func(o *Observation) { begun(o); o.Update.Waiting = "others" }, []Action{DrainNode, UpdateInstance}},
-		"should make again what the update has taken away": {func(o *Observation) { begun(o); o.Instance = nil }, []Action{CreateInstance}},
+		"should continue with an update that has started":  {func(o *Observation) { updating(o); o.Update.Waiting = "others" }, []Action{DrainNode, UpdateInstance}},
+		"should make again what the update has taken away": {func(o *Observation) { updating(o); o.Instance = nil }, []Action{CreateInstance}},
 		"should wait for the node after the update": {
-			func(o *Observation) { begun(o); o.Instance.UpToDate, o.Node.Status.Conditions = true, nil }, nil,
+			func(o *Observation) { updating(o); o.Instance.UpToDate, o.Node.Status.Conditions = true, nil }, nil,
 		},
 		"should wait for the version after the update": {
-			func(o *Observation) { begun(o); o.Instance.UpToDate, o.Machine.Spec.Versions.Kubelet = true, "1.36.0" }, nil,
+			func(o *Observation) {
+				updating(o)
+				o.Instance.UpToDate, o.Machine.Spec.Versions.Kubelet = true, "1.36.0"
+			}, nil,
 		},
 		"should give the node back when the update is through": {
-			func(o *Observation) { begun(o); o.Instance.UpToDate, o.Machine.Spec.Versions.Kubelet = true, "1.37.1" }, []Action{UncordonNode},
+			func(o *Observation) {
+				updating(o)
+				o.Instance.UpToDate, o.Machine.Spec.Versions.Kubelet = true, "1.37.1"
+			}, []Action{UncordonNode},
 		},
 		"should give the node back when the update turns invalid": {
-			func(o *Observation) { begun(o); o.Terminal = &Terminal{} }, []Action{UncordonNode},
+			func(o *Observation) { updating(o); o.Terminal = &Terminal{} }, []Action{UncordonNode},
 		},
 		"should update nothing with an invalid configuration": {
 			func(o *Observation) { o.Instance.UpToDate, o.Terminal = false, &Terminal{} }, nil,

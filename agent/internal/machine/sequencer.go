@@ -92,9 +92,9 @@ func memberOf(machine *v1alpha1.Machine, set types.UID) bool {
 // Ready with what the others wait for. One that has failed, or waits itself, holds up no other.
 func holdsUp(machine *v1alpha1.Machine) bool {
 	updated := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineUpdatedCondition)
-	begun := Begun(Observation{Machine: machine})
-	waits := updated != nil && updated.Status == metav1.ConditionFalse && !begun
-	return begun || !isReady(machine) && !waits && machine.Status.ErrorReason == ""
+	started := IsUpdating(Observation{Machine: machine})
+	waits := updated != nil && updated.Status == metav1.ConditionFalse && !started
+	return started || !isReady(machine) && !waits && machine.Status.ErrorReason == ""
 }
 
 func isReady(machine *v1alpha1.Machine) bool {
@@ -104,7 +104,7 @@ func isReady(machine *v1alpha1.Machine) bool {
 // observeTurn lets a Machine wait whose update is not ordered for itself and whose turn it is not.
 func (t *sequencer) observeTurn(ctx context.Context, s *scope) error {
 	owner := metav1.GetControllerOfNoCopy(s.Machine)
-	if owner == nil || Begun(s.Observation) || Ordered(s.Machine) || s.Frozen {
+	if owner == nil || IsUpdating(s.Observation) || Ordered(s.Machine) || s.Frozen {
 		return nil
 	}
 	siblings := &v1alpha1.MachineList{}

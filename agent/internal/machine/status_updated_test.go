@@ -100,9 +100,9 @@ func TestUpdatedRemembersTheGeneration(t *testing.T) {
 
 func TestDrainedComesAndGoes(t *testing.T) {
 	machine := after(draining)
-	begun := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineDrainedCondition)
-	if begun == nil || begun.Reason != v1alpha1.ReasonDraining || !begun.LastTransitionTime.Time.Equal(now) {
-		t.Fatalf("while draining: %+v", begun)
+	started := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineDrainedCondition)
+	if started == nil || started.Reason != v1alpha1.ReasonDraining || !started.LastTransitionTime.Time.Equal(now) {
+		t.Fatalf("while draining: %+v", started)
 	}
 	machine.Status = Compute(input(machine, func(in *Input) { draining(in); in.Now = now.Add(time.Hour); in.Drain.Message = "less" }))
 	if since := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineDrainedCondition).LastTransitionTime; !since.Time.Equal(now) {

@@ -49,11 +49,11 @@ func (u *updates) observeUpdate(ctx context.Context, s *scope) error {
 
 // limitUpdate lets an update in place wait, started or not.
 func (u *updates) limitUpdate(s *scope) {
-	if s.Frozen || s.Update.Waiting != "" && !Begun(s.Observation) || !u.orders.isRateLimited(s) {
+	if s.Frozen || s.Update.Waiting != "" && !IsUpdating(s.Observation) || !u.orders.isRateLimited(s) {
 		return
 	}
 	s.Update.Limited = limitedMessage
-	if Begun(s.Observation) {
+	if IsUpdating(s.Observation) {
 		s.drain = limitedReport()
 	}
 }

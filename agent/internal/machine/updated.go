@@ -32,7 +32,7 @@ func setUpdated(status *v1alpha1.MachineStatus, in Input) bool {
 
 // updatedCondition returns status, reason and message of Updated; no reason leaves it as it is.
 func updatedCondition(in Input) (state metav1.ConditionStatus, reason, message string) {
-	begun := Begun(in.Observation)
+	started := IsUpdating(in.Observation)
 	switch {
 	case !in.Machine.DeletionTimestamp.IsZero(), !in.InstanceKnown:
 		return "", "", ""
@@ -43,13 +43,13 @@ func updatedCondition(in Input) (state metav1.ConditionStatus, reason, message s
 	case in.Updating:
 		return metav1.ConditionFalse, v1alpha1.ReasonUpdating, "the instance is being updated"
 	case in.Instance == nil || in.Instance.State == Deleting:
-		if !begun {
+		if !started {
 			return "", "", ""
 		}
 		return metav1.ConditionFalse, v1alpha1.ReasonUpdating, "the instance is being recreated"
 	case !in.Instance.UpToDate:
-		return outOfDate(in, begun)
-	case in.Update.Cordoned, begun && !Settled(in.Observation):
+		return outOfDate(in, started)
+	case in.Update.Cordoned, started && !Settled(in.Observation):
 		return metav1.ConditionFalse, v1alpha1.ReasonUpdating, describeAwaited(in)
 	}
 	return metav1.ConditionTrue, v1alpha1.ReasonUpToDate, ""
@@ -67,15 +67,15 @@ func runsVersion(o Observation) bool {
 	return want == "" || sameVersion(want, have)
 }
 
-func outOfDate(in Input, begun bool) (state metav1.ConditionStatus, reason, message string) {
+func outOfDate(in Input, started bool) (state metav1.ConditionStatus, reason, message string) {
 	switch {
-	case in.Terminal != nil && begun:
+	case in.Terminal != nil && started:
 		return metav1.ConditionFalse, v1alpha1.ReasonUpdateFailed, in.Terminal.Message
 	case in.Terminal != nil:
 		return metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate, in.Terminal.Message
 	case in.Update.Unsupported != "":
 		return metav1.ConditionFalse, v1alpha1.ReasonInPlaceUnsupported, in.Update.Unsupported
-	case begun:
+	case started:
 		return "", "", ""
 	case in.Frozen:
 		return metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate, "nothing is updated while the agent is frozen"

@@ -58,7 +58,7 @@ func Find(ctx context.Context, config *rest.Config) (*Installed, error) {
 	}
 	found := &Installed{map[Kind]types.UID{}, direct}
 	for _, kind := range all {
-		if found.definitions[kind], err = kind.find(ctx, direct); err != nil {
+		if found.definitions[kind], err = kind.findDefinition(ctx, direct); err != nil {
 			return nil, err
 		}
 	}
@@ -72,7 +72,7 @@ func (i *Installed) Has(kinds ...Kind) bool {
 
 // Lost asks the API server, and reports whether it says that kind is no longer installed as it was.
 func (i *Installed) Lost(ctx context.Context, kind Kind) bool {
-	now, err := kind.find(ctx, i.direct)
+	now, err := kind.findDefinition(ctx, i.direct)
 	return err == nil && now != i.definitions[kind]
 }
 
@@ -99,10 +99,10 @@ func (w Watcher) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (Watcher) NeedLeaderElection() bool { return false }
 
-// find returns the UID of the definition that serves the kind, or none.
-func (k Kind) find(ctx context.Context, direct client.Client) (types.UID, error) {
+// findDefinition returns the UID of the definition that serves the kind, or none.
+func (k Kind) findDefinition(ctx context.Context, direct client.Client) (types.UID, error) {
 	list := &apiextensionsv1.CustomResourceDefinitionList{}
-	if err := direct.List(ctx, list, k.named()); err != nil {
+	if err := direct.List(ctx, list, k.selectDefinition()); err != nil {
 		return "", fmt.Errorf("reading CustomResourceDefinition %s: %w", k.Definition, err)
 	}
 	for at := range list.Items {
@@ -116,10 +116,10 @@ func (k Kind) awaitOther(ctx context.Context, direct client.WithWatch, uid types
 	lists := &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list := &apiextensionsv1.CustomResourceDefinitionList{}
-			return list, direct.List(ctx, list, k.named(), &client.ListOptions{Raw: &options})
+			return list, direct.List(ctx, list, k.selectDefinition(), &client.ListOptions{Raw: &options})
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return direct.Watch(ctx, &apiextensionsv1.CustomResourceDefinitionList{}, k.named(), &client.ListOptions{Raw: &options})
+			return direct.Watch(ctx, &apiextensionsv1.CustomResourceDefinitionList{}, k.selectDefinition(), &client.ListOptions{Raw: &options})
 		},
 	}
 	// There is no event of a definition that went before the watch began.
@@ -134,7 +134,9 @@ func (k Kind) awaitOther(ctx context.Context, direct client.WithWatch, uid types
 	return fmt.Errorf("%w: %s", ErrChanged, k.Definition)
 }
 
-func (k Kind) named() client.ListOption { return client.MatchingFields{"metadata.name": k.Definition} }
+func (k Kind) selectDefinition() client.ListOption {
+	return client.MatchingFields{"metadata.name": k.Definition}
+}
 
 // servedBy returns the UID of definition, which describes the kind, if the API server serves it and keeps doing so.
 func (k Kind) servedBy(definition *apiextensionsv1.CustomResourceDefinition) types.UID {

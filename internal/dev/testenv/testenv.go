@@ -231,7 +231,7 @@ func Server() *Environment { return server() }
 
 // Main is the body of a TestMain: it runs a package's tests against one API server, started with args.
 func Main(m *testing.M, args ...string) {
-	run(m, func() (*Environment, error) { return Start(context.Background(), args...) })
+	runTests(m, func() (*Environment, error) { return Start(context.Background(), args...) })
 }
 
 // MainParallel is Main for a package that runs so many tests side by side, because they wait more than they work.
@@ -246,10 +246,10 @@ func MainParallel(m *testing.M, tests int) {
 
 // MainShared is Main for a package that may share its API server with others, see Share.
 func MainShared(m *testing.M) {
-	run(m, func() (*Environment, error) { return Share(context.Background()) })
+	runTests(m, func() (*Environment, error) { return Share(context.Background()) })
 }
 
-func run(m *testing.M, start func() (*Environment, error)) {
+func runTests(m *testing.M, start func() (*Environment, error)) {
 	gomega.SetDefaultEventuallyPollingInterval(Poll)
 	var started *Environment
 	server = sync.OnceValue(func() *Environment {

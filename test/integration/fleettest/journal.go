@@ -12,7 +12,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,8 +22,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 // Journal is what has happened to the objects of one kind. After a break it continues with the resource version at
@@ -298,58 +295,6 @@ func (j *Journal) Available() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.available()
-}
-
-// isReady reports whether an object says that it is Ready.
-func isReady(object client.Object) bool {
-	switch object := object.(type) {
-	case *v1alpha1.Machine:
-		return MachineReady(object)
-	case *corev1.Node:
-		return NodeReady(*object)
-	case *corev1.Pod:
-		return slices.ContainsFunc(object.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		})
-	}
-	return false
-}
-
-// readinessOf is what an object says of its readiness, for messages.
-func readinessOf(object client.Object) string {
-	switch object := object.(type) {
-	case *v1alpha1.Machine:
-		return fmt.Sprintf("%s, %+v", object.Status.Phase, meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ReadyCondition))
-	case *corev1.Node:
-		return fmt.Sprintf("%+v", object.Status.Conditions)
-	case *corev1.Pod:
-		return fmt.Sprintf("on %s, %s %s, by %s, %+v, %+v", object.Spec.NodeName, object.Status.Phase, object.Status.Reason,
-			statusWriter(object), object.Status.Conditions, object.Status.ContainerStatuses)
-	}
-	return "it says no more"
-}
-
-// statusWriter is who wrote the status of an object last.
-func statusWriter(object client.Object) string {
-	var last metav1.ManagedFieldsEntry
-	for _, entry := range object.GetManagedFields() {
-		if entry.Subresource == "status" && !entry.Time.Before(last.Time) {
-			last = entry
-		}
-	}
-	return last.Manager
-}
-
-func restartsOf(object client.Object) int32 {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return 0
-	}
-	var restarts int32
-	for _, container := range pod.Status.ContainerStatuses {
-		restarts += container.RestartCount
-	}
-	return restarts
 }
 
 // Made returns the sorted names of the objects ever seen. One that was made twice is there twice.

@@ -232,7 +232,7 @@ func (s *series) recordTime(at, measured time.Duration) {
 	if s.points[i] == nil {
 		s.points[i] = hdrhistogram.New(1, longestMeasured, pointDigits)
 	}
-	// The value is in the range, so that there is no error.
+	// The value is in the range: this cannot fail.
 	_ = s.points[i].RecordValue(min(max(measured.Microseconds(), 1), longestMeasured))
 }
 

@@ -305,12 +305,12 @@ func (w *watchHealth) countInterruptions() int32 {
 // observeWatch lets a watch be observed.
 func (w *watchHealth) observeWatch(list *cache.ListWatch) *cache.ListWatch {
 	listed, watched := list.ListWithContextFunc, list.WatchFuncWithContext
-	begun, ended := false, time.Time{}
+	started, ended := false, time.Time{}
 	var mu sync.Mutex
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			mu.Lock()
-			if begun {
+			if started {
 				w.addInterruption()
 			}
 			mu.Unlock()
@@ -325,10 +325,10 @@ func (w *watchHealth) observeWatch(list *cache.ListWatch) *cache.ListWatch {
 			defer mu.Unlock()
 			// A list may come by a watch too.
 			again := options.SendInitialEvents != nil && *options.SendInitialEvents
-			if begun && (again || w.clock.Since(ended) > longestGap) {
+			if started && (again || w.clock.Since(ended) > longestGap) {
 				w.addInterruption()
 			}
-			begun = true
+			started = true
 			return followWatch(inner, func() {
 				mu.Lock()
 				defer mu.Unlock()

@@ -15,30 +15,13 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/group"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/testlog"
 )
-
-// output is what a group prints.
-type output struct {
-	mutex  sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (o *output) Write(content []byte) (int, error) {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	return o.buffer.Write(content)
-}
-
-func (o *output) String() string {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	return o.buffer.String()
-}
 
 // ownGroup is a group whose supervisor is this process.
 type ownGroup struct {
 	dir, data string
-	output    output
+	output    testlog.Buffer
 	end       func() error
 }
 

@@ -1,36 +1,18 @@
 package pack
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/testlog"
 )
 
 // patience is how long anything may take here on a busy machine.
 const patience = 30 * time.Second
-
-// log is a log that may be read while it is written.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(text []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(text)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 // runScript is a node that does what its first argument says.
 func runScript(ctx context.Context, order Order) (int, error) {
@@ -70,9 +52,9 @@ func startPack(t *testing.T, most int) (string, <-chan error) {
 	return directory, ended
 }
 
-func dial(t *testing.T, directory, script string) (*Node, *log) {
+func dial(t *testing.T, directory, script string) (*Node, *testlog.Buffer) {
 	t.Helper()
-	text := &log{}
+	text := &testlog.Buffer{}
 	node, err := Dial(directory, Start{Args: []string{script}}, text)
 	if err != nil {
 		t.Fatal(err)
@@ -133,13 +115,13 @@ func TestAPackRefusesWhatAnotherMayTake(t *testing.T) {
 	directory, ended := startPack(t, 2)
 	first, _ := dial(t, directory, "wait")
 	for _, script := range []string{"refuse", "wait"} { // The second one is one too many: a refused one counts, so that a pack always ends.
-		if _, err := Dial(directory, Start{Args: []string{script}}, &log{}); !errors.Is(err, ErrRefused) {
+		if _, err := Dial(directory, Start{Args: []string{script}}, &testlog.Buffer{}); !errors.Is(err, ErrRefused) {
 			t.Errorf("%s: %v, want ErrRefused", script, err)
 		}
 	}
 	first.Signal(syscall.SIGTERM)
 	expectEnd(t, ended)
-	if _, err := Dial(directory, Start{Args: []string{"wait"}}, &log{}); err == nil || errors.Is(err, ErrRefused) {
+	if _, err := Dial(directory, Start{Args: []string{"wait"}}, &testlog.Buffer{}); err == nil || errors.Is(err, ErrRefused) {
 		t.Errorf("a pack that has ended answers %v", err)
 	}
 }

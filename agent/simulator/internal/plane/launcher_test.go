@@ -1,13 +1,11 @@
 package plane_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/plane"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/testlog"
 )
 
 // patience is how long anything may take on a busy machine.
@@ -40,24 +39,7 @@ type cluster struct {
 	name, dir string
 	stop      context.CancelFunc
 	ended     chan error
-	progress  *output
-}
-
-type output struct {
-	mutex sync.Mutex
-	bytes.Buffer
-}
-
-func (o *output) Write(content []byte) (int, error) {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	return o.Buffer.Write(content)
-}
-
-func (o *output) String() string {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	return o.Buffer.String()
+	progress  *testlog.Buffer
 }
 
 // begin starts a cluster without waiting. The flags are for its API server.
@@ -67,7 +49,7 @@ func begin(t *testing.T, name, dir string, ready func(), flags ...string) *clust
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	c := &cluster{name: name, dir: dir, stop: stop, ended: make(chan error, 1), progress: &output{}}
+	c := &cluster{name: name, dir: dir, stop: stop, ended: make(chan error, 1), progress: &testlog.Buffer{}}
 	go func() {
 		c.ended <- controlplane.Run(ctx, controlplane.Options{
 			Name: name, DataDir: dir, Components: withoutPodhost, Shared: here{}, Ready: ready, Progress: c.progress, ReadyTimeout: patience,

@@ -72,27 +72,27 @@ const (
 // Needs is what the fleet needs at rest.
 func (f Fleet) Needs() Resources {
 	var total cost
-	total.add(costOfHub, 1)
-	total.add(costOfPodhostAndAgent, f.Clusters)
+	total.addCosts(costOfHub, 1)
+	total.addCosts(costOfPodhostAndAgent, f.Clusters)
 	nodes, together := f.Clusters*f.Machines, 1
 	openFiles := 0
 	if f.Shared {
 		together = min(f.Clusters, f.ClustersPerGroup)
-		total.add(costOfShared, f.Clusters)
-		total.add(costOfGroup, divideUp(f.Clusters, f.ClustersPerGroup))
+		total.addCosts(costOfShared, f.Clusters)
+		total.addCosts(costOfGroup, divideUp(f.Clusters, f.ClustersPerGroup))
 		openFiles = together * sharedOpenFiles
 	} else {
-		total.add(costOfPlane, f.Clusters)
+		total.addCosts(costOfPlane, f.Clusters)
 	}
 	if f.SlowHeartbeats {
-		total.add(costOfSlowNode, nodes)
+		total.addCosts(costOfSlowNode, nodes)
 	} else {
-		total.add(costOfNode, nodes)
+		total.addCosts(costOfNode, nodes)
 	}
 	if f.NodesPerPack > 1 {
-		total.add(costOfPack, f.Clusters*divideUp(f.Machines, f.NodesPerPack))
+		total.addCosts(costOfPack, f.Clusters*divideUp(f.Machines, f.NodesPerPack))
 	} else {
-		total.add(costOfLone, nodes)
+		total.addCosts(costOfLone, nodes)
 	}
 	return Resources{
 		Memory: int64(math.Ceil(total.memory)) * mib, Disk: int64(math.Ceil(total.disk)) * mib, MilliCPU: int64(math.Ceil(total.cpu * 1000 / 60)),
@@ -130,8 +130,8 @@ const slowFlag = "--heartbeats slow"
 
 func divideUp(n, size int) int { return (n + size - 1) / size }
 
-// add adds what is there count times.
-func (c *cost) add(one cost, count int) {
+// addCosts adds what is there count times.
+func (c *cost) addCosts(one cost, count int) {
 	c.memory += one.memory * float64(count)
 	c.disk += one.disk * float64(count)
 	c.cpu += one.cpu * float64(count)

@@ -192,15 +192,15 @@ func (in Input) endPhase(r Record, c Cluster, rules rules) Record {
 		r.Phase, r.Since = Succeeded, in.Now
 	case r.Phase == Progressing && o.hasFailed(r.Since, in.Now):
 		r.Phase, r.Since, r.Retried = Failed, in.Now, in.RetriedAt
-	case r.Phase == Progressing && rules.deadline > 0 && !in.Now.Before(r.deadline(rules, o)):
+	case r.Phase == Progressing && rules.deadline > 0 && !in.Now.Before(r.progressDeadline(rules, o)):
 		r.Phase, r.Since, r.Retried = TimedOut, in.Now, in.RetriedAt
 	}
 	return r
 }
 
-// deadline is until when a cluster may be in progress. A condition of the cluster that keeps failing in its soaks gives it no more time
+// progressDeadline is until when a cluster may be in progress. A condition of the cluster that keeps failing in its soaks gives it no more time
 // than until progressDeadline after the first soak was to end.
-func (r Record) deadline(rules rules, o Observed) time.Time {
+func (r Record) progressDeadline(rules rules, o Observed) time.Time {
 	end := r.Since.Add(rules.deadline)
 	if last := r.SoakDue.Add(rules.deadline); o.Unhealthy && !r.SoakDue.IsZero() && last.Before(end) {
 		return last

@@ -42,7 +42,7 @@ func (p *Plan) recheckPhase(in Input, c Cluster, rules rules) {
 		}
 	case Progressing, RollingBack:
 		if rules.deadline > 0 {
-			p.recheckAfter(r.deadline(rules, o).Sub(now))
+			p.recheckAfter(r.progressDeadline(rules, o).Sub(now))
 		}
 		if o.isCurrent() && o.Failing {
 			p.recheckAfter(r.Since.Add(o.Deadline).Sub(now))

@@ -7,11 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/testlog"
 )
 
 func write(t *testing.T, limit int64, pieces ...string) string {
@@ -116,7 +117,7 @@ func TestFollowEndsWithTheContainer(t *testing.T) {
 
 	var running atomic.Bool
 	running.Store(true)
-	output := &lockedBuffer{}
+	output := &testlog.Buffer{}
 	ended := make(chan error, 1)
 	go func() {
 		ended <- Read(context.Background(), path, &Options{Follow: true}, running.Load, output)
@@ -135,24 +136,11 @@ func TestFollowEndsWithTheContainer(t *testing.T) {
 	}
 }
 
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(text []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(text)
-}
-
-func await(t *testing.T, b *lockedBuffer, want string) {
+func await(t *testing.T, b *testlog.Buffer, want string) {
 	t.Helper()
 	got := ""
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
-		b.mu.Lock()
-		got = b.text.String()
-		b.mu.Unlock()
+		got = b.String()
 		if got == want {
 			return
 		}

@@ -1,7 +1,6 @@
 package packs
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pack"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/poddir"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/testlog"
 )
 
 const (
@@ -61,29 +61,11 @@ func runScript(ctx context.Context, order pack.Order) (int, error) {
 	}
 }
 
-// output is a log that may be read while it is written.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(text []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(text)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // env is a Launcher of packs with what it says.
 type env struct {
 	*Launcher
 	image  string
-	warned output
+	warned testlog.Buffer
 }
 
 func newEnv(t *testing.T) *env {
@@ -120,12 +102,12 @@ func newEnv(t *testing.T) *env {
 // started is a node with its log.
 type started struct {
 	*Node
-	log *output
+	log *testlog.Buffer
 }
 
 func (b *env) start(t *testing.T, name, script string) started {
 	t.Helper()
-	log := &output{}
+	log := &testlog.Buffer{}
 	running, err := b.Start(Spec{Name: name, Image: b.image, Args: []string{script}, Log: log})
 	if err != nil {
 		t.Fatal(err)
@@ -352,7 +334,7 @@ func TestNothingStartsAfterClose(t *testing.T) {
 	await(t, "it runs", func() bool { return node.place() != "" })
 	b.Close()
 	expectEnd(t, node, pack.ExitKilled)
-	if _, err := b.Start(Spec{Name: "c1/late", Image: b.image, Args: []string{"wait"}, Log: &output{}}); err == nil {
+	if _, err := b.Start(Spec{Name: "c1/late", Image: b.image, Args: []string{"wait"}, Log: &testlog.Buffer{}}); err == nil {
 		t.Error("a node was started")
 	}
 	if warned := b.warned.String(); warned != "" {
