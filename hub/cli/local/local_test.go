@@ -111,10 +111,12 @@ func TestStatusTellsWhatEnded(t *testing.T) {
 	g.Expect(processError(report, "/f")).To(MatchError("agent c1 is not running (its log: /f/agent.log): end the fleet with kubectl hollow local down --dir /f"))
 	report.Processes[1].Alive = true
 	g.Expect(processError(report, "/f")).To(Succeed())
-	report.Processes[1].Silent = true
-	g.Expect(processError(report, "/f")).To(MatchError(ContainSubstring("agent c1 does not answer")))
+	report.Processes[1].SilentPID = 8
+	g.Expect(processError(report, "/f")).To(MatchError("agent c1 does not answer (its log: /f/agent.log): let it continue with kill -CONT 8"))
+	report.Processes[1].SilentPID = 9
+	g.Expect(processError(report, "/f")).To(MatchError(And(HavePrefix("the shared process of agent c1 does not answer"), ContainSubstring("kill -CONT 9;"))))
 	g.Expect(processTable(report).Rows[1].Cells).To(ContainElement("does not answer"))
-	report.Processes[1].Silent, report.Ready = false, false
+	report.Processes[1].SilentPID, report.Ready = 0, false
 	g.Expect(cmdutil.Code(processError(report, "/f"))).To(Equal(cmdutil.Refused))
 }
 

@@ -119,7 +119,7 @@ func processTable(report localfleet.Report) *metav1.Table {
 	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Process", "PID", "State", "Health", "Metrics", "Log")}
 	for _, process := range report.Processes {
 		state := "runs"
-		if process.Silent {
+		if process.SilentPID != 0 {
 			state = "does not answer"
 		}
 		if !process.Alive {
@@ -181,8 +181,12 @@ func processError(report localfleet.Report, dir string) error {
 		if !process.Alive {
 			return fmt.Errorf("%s is not running (its log: %s): end the fleet with %s", process.Name, process.Log, writtenCommand("down", dir))
 		}
-		if process.Silent {
-			return fmt.Errorf("%s does not answer (its log: %s): if it is suspended, let it continue with kill -CONT; the shared process of a group is started again after about 3 minutes", process.Name, process.Log)
+		if process.SilentPID == process.PID {
+			return fmt.Errorf("%s does not answer (its log: %s): let it continue with kill -CONT %d", process.Name, process.Log, process.PID)
+		}
+		if process.SilentPID != 0 {
+			return fmt.Errorf("the shared process of %s does not answer (its log: %s): if it is suspended, let it continue with kill -CONT %d; else it is started again after about 3 minutes",
+				process.Name, process.Log, process.SilentPID)
 		}
 	}
 	if !report.Ready {

@@ -63,22 +63,24 @@ func TestTheReportTellsOfSilence(t *testing.T) {
 		state.Processes = append(state.Processes, identity)
 	}
 	mark(g, dir, state)
-	silent := func() (names []string) {
+	const shared = 1 << 29 // No process has this ID.
+	silent := func() map[string]int {
 		report, err := localfleet.ReadReport(dir)
 		g.Expect(err).NotTo(HaveOccurred())
+		found := map[string]int{}
 		for _, running := range report.Processes {
-			if running.Silent {
-				names = append(names, running.Name)
+			if running.SilentPID != 0 {
+				found[running.Name] = running.SilentPID
 			}
 		}
-		return names
+		return found
 	}
 	g.Expect(silent()).To(BeEmpty())
 	g.Expect(os.MkdirAll(filepath.Join(dir, "groups", "1"), 0o700)).To(Succeed())
-	g.Expect(os.WriteFile(filepath.Join(dir, "groups", "1", "status.json"), []byte(`{"unanswered":1}`), 0o600)).To(Succeed())
-	g.Expect(silent()).To(HaveExactElements("group 1"))
+	g.Expect(os.WriteFile(filepath.Join(dir, "groups", "1", "status.json"), fmt.Appendf(nil, `{"unanswered":1,"process":{"pid":%d}}`, shared), 0o600)).To(Succeed())
+	g.Expect(silent()).To(Equal(map[string]int{"group 1": shared}))
 	g.Expect(sleep.Process.Signal(syscall.SIGSTOP)).To(Succeed())
-	g.Eventually(silent).Should(HaveExactElements("hub", "group 1"))
+	g.Eventually(silent).Should(Equal(map[string]int{"hub": sleep.Process.Pid, "group 1": sleep.Process.Pid}), "the suspended supervisor comes first")
 	g.Expect(sleep.Process.Kill()).To(Succeed())
 	g.Eventually(silent).Should(BeEmpty())
 }

@@ -50,9 +50,9 @@ type Running struct {
 	Name  string `json:"name"`
 	PID   int    `json:"pid"`
 	Alive bool   `json:"alive"`
-	// Silent tells that it runs but does not answer: it is suspended, or it is a group whose shared process answers no checks.
-	Silent bool   `json:"silent,omitempty"`
-	Log    string `json:"log,omitempty"`
+	// SilentPID is the process that does not answer, 0 if all do: this one if it is suspended, or that of a group which answers no checks.
+	SilentPID int    `json:"silentPID,omitempty"`
+	Log       string `json:"log,omitempty"`
 	Endpoints
 }
 
@@ -87,8 +87,8 @@ func ReadReport(dir string) (Report, error) {
 	}
 	for _, group := range report.Groups {
 		for i := range report.Processes {
-			if process := &report.Processes[i]; process.Name == group.Name && group.Unanswered > 0 {
-				process.Silent = process.Alive
+			if process := &report.Processes[i]; process.Name == group.Name && process.Alive && process.SilentPID == 0 && group.Unanswered > 0 {
+				process.SilentPID = group.Process.PID
 			}
 		}
 	}
@@ -122,7 +122,11 @@ func countNodeProcesses(podhost int) (count int) {
 }
 
 func findRunning(dir string, identity process.Identity, name string) Running {
-	return Running{Name: name, PID: identity.PID, Alive: identity.Alive(), Silent: identity.IsSuspended(), Log: LogFile(dir, name)}
+	running := Running{Name: name, PID: identity.PID, Alive: identity.Alive(), Log: LogFile(dir, name)}
+	if identity.IsSuspended() {
+		running.SilentPID = identity.PID
+	}
+	return running
 }
 
 // LogFile is where the output of the process of that name goes.
