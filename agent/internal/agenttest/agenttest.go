@@ -37,6 +37,13 @@ func Environment(t *testing.T) *testenv.Environment {
 	return testenv.Server()
 }
 
+// NewEnv returns an Env of the package's control plane, with the agent's roles.
+func NewEnv(t *testing.T) *testenv.Env {
+	t.Helper()
+	Environment(t)
+	return testenv.NewEnv(t)
+}
+
 // Namespace makes a namespace of the test's own. It is not removed: the control plane goes as a whole.
 func Namespace(t *testing.T, c client.Client) string {
 	t.Helper()

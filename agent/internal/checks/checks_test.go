@@ -119,7 +119,7 @@ func TestWhatHasNothingToFollowIsReadLessOften(t *testing.T) {
 			quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "small"}}
 			quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("9")}
 			b.create(quota)
-			b.Eventually(func() (*v1alpha1.PodQuota, error) { return b.tightestQuota(b.t.Context()) }).WithTimeout(agenttest.Wait).ShouldNot(BeNil())
+			b.Eventually(func() (*v1alpha1.PodQuota, error) { return b.tightestQuota(b.T.Context()) }).WithTimeout(agenttest.Wait).ShouldNot(BeNil())
 		}, false},
 		"no answer":  {func(b *env) { b.fail(errors.New("refused by the test")) }, false},
 		"no Cluster": {func(b *env) { b.cluster = nil }, false},
@@ -129,7 +129,7 @@ func TestWhatHasNothingToFollowIsReadLessOften(t *testing.T) {
 			b.ownBudgets = true
 			test.change(b)
 			b.Read(t.Context())
-			b.clock.Step(restInterval - time.Second)
+			b.Clock.Step(restInterval - time.Second)
 			b.Expect(b.isResting()).To(Equal(test.rests))
 			if !test.rests {
 				return
@@ -137,7 +137,7 @@ func TestWhatHasNothingToFollowIsReadLessOften(t *testing.T) {
 			b.cluster.Generation++
 			b.Expect(b.isResting()).To(BeFalse(), "what is asked for has changed")
 			b.cluster.Generation--
-			b.clock.Step(time.Second)
+			b.Clock.Step(time.Second)
 			b.Expect(b.isResting()).To(BeFalse())
 		})
 	}
@@ -163,7 +163,7 @@ func TestADeploymentThatIsMissingIsFalse(t *testing.T) {
 	b.Eventually(func() string { return b.condition(kind, 0).Reason }).WithTimeout(agenttest.Wait).Should(Equal(v1alpha1.ReasonMinimumReplicasUnavailable))
 	pods := &corev1.PodList{}
 	b.Eventually(func() []corev1.Pod {
-		b.Expect(b.admin.List(t.Context(), pods, client.InNamespace(b.namespace))).To(Succeed())
+		b.Expect(b.Client.List(t.Context(), pods, client.InNamespace(b.namespace))).To(Succeed())
 		return pods.Items
 	}).WithTimeout(agenttest.Wait).Should(HaveLen(1))
 	b.setReady(pods.Items[0].Name, true)
@@ -219,7 +219,7 @@ func TestNothingIsReadWhileFrozenButOnceBeforeTheThaw(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
 	go func() { stopped <- b.Start(ctx) }()
-	b.Eventually(b.clock.HasWaiters).WithTimeout(agenttest.Wait).Should(BeTrue())
+	b.Eventually(b.Clock.HasWaiters).WithTimeout(agenttest.Wait).Should(BeTrue())
 	b.Expect(b.Result().Known).To(BeFalse())
 	b.ReadBeforeThaw(ctx, 1)
 	b.Expect(b.Result().Known).To(BeTrue())
@@ -231,7 +231,7 @@ func TestNothingIsReadWhileFrozenButOnceBeforeTheThaw(t *testing.T) {
 	b.mu.Lock()
 	b.frozen = nil
 	b.mu.Unlock()
-	b.clock.Step(restInterval)
+	b.Clock.Step(restInterval)
 	b.Eventually(b.asked).WithTimeout(agenttest.Wait).ShouldNot(BeEmpty(), "it continues after the thaw")
 	cancel()
 	b.Expect(<-stopped).To(Succeed())

@@ -24,7 +24,7 @@ const (
 
 // put puts a pod of an app in a state on a Node.
 func (b *env) put(node, name, app string, state podState) {
-	b.t.Helper()
+	b.T.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name, Labels: map[string]string{"app": app, "all": "yes"}}}
 	pod.Spec = corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "c"}}}
 	b.create(pod)
@@ -35,23 +35,23 @@ func (b *env) put(node, name, app string, state podState) {
 	switch state {
 	case isSucceeded:
 		b.Eventually(func() error {
-			b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+			b.ExpectExists(pod)
 			pod.Status.Phase = corev1.PodSucceeded
-			return b.admin.Status().Update(b.t.Context(), pod)
+			return b.Client.Status().Update(b.T.Context(), pod)
 		}).WithTimeout(agenttest.Wait).Should(Succeed())
 	case isLeaving:
-		b.Expect(b.admin.Delete(b.t.Context(), pod)).To(Succeed())
+		b.ExpectDeleted(pod)
 	case isReady, isUnready, isPending:
 	}
 }
 
 func (b *env) budgetOf(name string, selector map[string]string, spec policyv1.PodDisruptionBudgetSpec) {
-	b.t.Helper()
+	b.T.Helper()
 	spec.Selector = &metav1.LabelSelector{MatchLabels: selector}
 	b.create(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}, Spec: spec})
 	b.Eventually(func(g Gomega) {
 		budget := &policyv1.PodDisruptionBudget{}
-		g.Expect(b.admin.Get(b.t.Context(), client.ObjectKey{Namespace: b.namespace, Name: name}, budget)).To(Succeed())
+		g.Expect(b.Client.Get(b.T.Context(), client.ObjectKey{Namespace: b.namespace, Name: name}, budget)).To(Succeed())
 		g.Expect(budget.Status.Conditions).NotTo(BeEmpty())
 		g.Expect(budget.Status.ObservedGeneration).To(Equal(budget.Generation))
 		if spec.MinAvailable != nil && spec.MinAvailable.Type == intstr.Int {
@@ -105,12 +105,12 @@ func TestTheCheckAndTheEvictionAPIAgree(t *testing.T) {
 
 // refusesAny reports whether the API refuses to evict any pod of the namespace. None may have been evicted before.
 func (b *env) refusesAny() bool {
-	b.t.Helper()
+	b.T.Helper()
 	pods := &corev1.PodList{}
-	b.Expect(b.admin.List(b.t.Context(), pods, client.InNamespace(b.namespace))).To(Succeed())
+	b.Expect(b.Client.List(b.T.Context(), pods, client.InNamespace(b.namespace))).To(Succeed())
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if err := b.admin.SubResource("eviction").Create(b.t.Context(), pod, &policyv1.Eviction{}, client.DryRunAll); err != nil {
+		if err := b.Client.SubResource("eviction").Create(b.T.Context(), pod, &policyv1.Eviction{}, client.DryRunAll); err != nil {
 			return true
 		}
 	}
@@ -128,7 +128,7 @@ func TestTheCheckEvictsNothing(t *testing.T) {
 	b.Expect(b.budgets(0).Status).To(Equal(metav1.ConditionTrue))
 	b.Expect(b.asked()).To(HaveLen(3+mostAsked), "few are asked for")
 	pods := &corev1.PodList{}
-	b.Expect(b.admin.List(t.Context(), pods, client.InNamespace(b.namespace))).To(Succeed())
+	b.Expect(b.Client.List(t.Context(), pods, client.InNamespace(b.namespace))).To(Succeed())
 	b.Expect(pods.Items).To(HaveLen(5))
 	b.Expect(pods.Items).To(HaveEach(HaveField("DeletionTimestamp", BeNil())))
 }

@@ -93,10 +93,10 @@ func presented(url string) ([]byte, error) {
 }
 
 func leafOf(b *env, certificate []byte) []byte {
-	b.t.Helper()
+	b.T.Helper()
 	block, _ := pem.Decode(certificate)
 	if block == nil {
-		b.t.Fatal("no certificate")
+		b.T.Fatal("no certificate")
 	}
 	return block.Bytes
 }

@@ -24,7 +24,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
@@ -36,14 +35,10 @@ import (
 
 // env is a Manager beside a real hub, whose approver is the test.
 type env struct {
-	*WithT
-	t       *testing.T
-	env     *testenv.Environment
-	admin   client.Client
+	*testenv.Env
 	cluster string
 	// dir has the credential, path is the bootstrap kubeconfig.
 	dir, path string
-	clock     *clocktesting.FakeClock
 	registry  *prometheus.Registry
 	metrics   *Metrics
 	log       *buffer
@@ -72,12 +67,11 @@ func (b *buffer) String() string {
 func newEnv(t *testing.T) *env {
 	t.Helper()
 	b := &env{
-		WithT: NewWithT(t), t: t, env: agenttest.Environment(t), log: &buffer{}, clock: clocktesting.NewFakeClock(time.Now()),
+		Env: agenttest.NewEnv(t), log: &buffer{},
 		dir: filepath.Join(t.TempDir(), "credential"), path: filepath.Join(t.TempDir(), "bootstrap.kubeconfig"),
 	}
-	b.admin = b.env.Client
-	b.cluster = agenttest.Namespace(t, b.admin)
-	b.create(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: b.cluster}})
+	b.cluster = agenttest.Namespace(t, b.Client)
+	b.ExpectApplied(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: b.cluster}})
 	requests := []string{"certificatesigningrequests"}
 	own := []string{v1alpha1.AgentRequestPrefix + b.cluster}
 	rules := []rbacv1.PolicyRule{
@@ -99,16 +93,11 @@ func newEnv(t *testing.T) *env {
 	return b
 }
 
-func (b *env) create(object client.Object) {
-	b.t.Helper()
-	b.Expect(b.admin.Create(context.Background(), object)).To(Succeed())
-}
-
 func (b *env) grant(kind string, rules []rbacv1.PolicyRule, subject rbacv1.Subject) {
-	b.t.Helper()
+	b.T.Helper()
 	name := kind + ":" + b.cluster
-	b.create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules})
-	b.create(&rbacv1.ClusterRoleBinding{
+	b.ExpectApplied(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules})
+	b.ExpectApplied(&rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: []rbacv1.Subject{subject},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 	})
@@ -116,9 +105,9 @@ func (b *env) grant(kind string, rules []rbacv1.PolicyRule, subject rbacv1.Subje
 
 // token makes a join token.
 func (b *env) token(expires time.Time) string {
-	b.t.Helper()
+	b.T.Helper()
 	id, secret := rand.String(6), rand.String(16)
-	b.create(&corev1.Secret{
+	b.ExpectApplied(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-" + id}, Type: "bootstrap.kubernetes.io/token",
 		StringData: map[string]string{
 			"token-id": id, "token-secret": secret, "expiration": expires.UTC().Format(time.RFC3339),
@@ -130,13 +119,13 @@ func (b *env) token(expires time.Time) string {
 
 // bootstrap writes the bootstrap kubeconfig.
 func (b *env) bootstrap(token string) {
-	b.t.Helper()
-	b.bootstrapWith(token, b.env.Config.CAData)
+	b.T.Helper()
+	b.bootstrapWith(token, b.Server.Config.CAData)
 }
 
 func (b *env) bootstrapWith(token string, ca []byte) {
-	b.t.Helper()
-	config := newKubeconfig(&clientcmdapi.Cluster{Server: b.env.Config.Host, CertificateAuthorityData: ca}, &clientcmdapi.AuthInfo{Token: token})
+	b.T.Helper()
+	config := newKubeconfig(&clientcmdapi.Cluster{Server: b.Server.Config.Host, CertificateAuthorityData: ca}, &clientcmdapi.AuthInfo{Token: token})
 	content, err := clientcmd.Write(*config)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(os.WriteFile(b.path+".new", content, 0o600)).To(Succeed())
@@ -145,7 +134,7 @@ func (b *env) bootstrapWith(token string, ca []byte) {
 
 // run starts a Manager, after the one before has ended.
 func (b *env) run(change ...func(*Options)) {
-	b.t.Helper()
+	b.T.Helper()
 	if b.stop != nil {
 		b.stop()
 	}
@@ -156,7 +145,7 @@ func (b *env) run(change ...func(*Options)) {
 	options := Options{
 		Cluster: b.cluster, Bootstrap: b.path, Store: dir, Lifetime: time.Hour, Dial: b.dial,
 		Random: func() float64 { return 0.5 }, Metrics: b.metrics,
-		Runtime: poll.Runtime{Clock: b.clock, Log: logr.FromSlogHandler(slog.NewTextHandler(b.log, nil))},
+		Runtime: poll.Runtime{Clock: b.Clock, Log: logr.FromSlogHandler(slog.NewTextHandler(b.log, nil))},
 	}
 	for _, edit := range change {
 		edit(&options)
@@ -180,14 +169,14 @@ func (b *env) dial(config *rest.Config) (client.Client, error) {
 
 // pass lets time pass for the manager until check succeeds: at most as much as total, in steps.
 func (b *env) pass(total, step time.Duration, check func() bool, what string, args ...any) {
-	b.t.Helper()
+	b.T.Helper()
 	left := total
 	b.Eventually(func() bool {
 		if check() {
 			return true
 		}
-		if left > 0 && b.clock.HasWaiters() {
-			b.clock.Step(step)
+		if left > 0 && b.Clock.HasWaiters() {
+			b.Clock.Step(step)
 			left -= step
 		}
 		return false
@@ -196,12 +185,12 @@ func (b *env) pass(total, step time.Duration, check func() bool, what string, ar
 
 // soon lets enough time pass for a manager to look again a few times, which makes no certificate old.
 func (b *env) soon(check func() bool, what string, args ...any) {
-	b.t.Helper()
+	b.T.Helper()
 	b.pass(30*time.Second, 200*time.Millisecond, check, what, args...)
 }
 
 func (b *env) expectWaiting(text string) {
-	b.t.Helper()
+	b.T.Helper()
 	b.soon(func() bool { return bytes.Contains([]byte(b.manager.Waiting()), []byte(text)) }, "the manager waits for %q", text)
 }
 
@@ -209,9 +198,9 @@ func (b *env) ready() bool { return b.manager.Waiting() == "" }
 
 // request returns the request that stands now, nil if there is none.
 func (b *env) request() *certificatesv1.CertificateSigningRequest {
-	b.t.Helper()
+	b.T.Helper()
 	csr := &certificatesv1.CertificateSigningRequest{}
-	err := b.admin.Get(context.Background(), client.ObjectKey{Name: v1alpha1.AgentRequestPrefix + b.cluster}, csr)
+	err := b.Client.Get(context.Background(), client.ObjectKey{Name: v1alpha1.AgentRequestPrefix + b.cluster}, csr)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -221,7 +210,7 @@ func (b *env) request() *certificatesv1.CertificateSigningRequest {
 
 // decide approves or denies the request that stands.
 func (b *env) decide(of certificatesv1.RequestConditionType, reason, message string) {
-	b.t.Helper()
+	b.T.Helper()
 	var csr *certificatesv1.CertificateSigningRequest
 	b.soon(func() bool {
 		csr = b.request()
@@ -230,11 +219,11 @@ func (b *env) decide(of certificatesv1.RequestConditionType, reason, message str
 	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: of, Status: corev1.ConditionTrue, Reason: reason, Message: message,
 	})
-	b.Expect(b.admin.SubResource("approval").Update(context.Background(), csr)).To(Succeed())
+	b.Expect(b.Client.SubResource("approval").Update(context.Background(), csr)).To(Succeed())
 }
 
 func (b *env) approve() {
-	b.t.Helper()
+	b.T.Helper()
 	b.decide(certificatesv1.CertificateApproved, "Test", "the test approves")
 }
 
@@ -246,10 +235,10 @@ func (b *env) approveAll() {
 		defer close(done)
 		for ctx.Err() == nil {
 			csr := &certificatesv1.CertificateSigningRequest{}
-			err := b.admin.Get(ctx, client.ObjectKey{Name: v1alpha1.AgentRequestPrefix + b.cluster}, csr)
+			err := b.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.AgentRequestPrefix + b.cluster}, csr)
 			if err == nil && len(csr.Status.Conditions) == 0 {
 				csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"}}
-				_ = b.admin.SubResource("approval").Update(ctx, csr)
+				_ = b.Client.SubResource("approval").Update(ctx, csr)
 			}
 			select {
 			case <-ctx.Done():
@@ -257,20 +246,20 @@ func (b *env) approveAll() {
 			}
 		}
 	}()
-	b.t.Cleanup(func() { cancel(); <-done })
+	b.T.Cleanup(func() { cancel(); <-done })
 }
 
 func (b *env) accept() {
-	b.t.Helper()
+	b.T.Helper()
 	cluster := &v1alpha1.Cluster{}
-	b.Expect(b.admin.Get(context.Background(), client.ObjectKey{Name: b.cluster}, cluster)).To(Succeed())
+	b.Expect(b.Client.Get(context.Background(), client.ObjectKey{Name: b.cluster}, cluster)).To(Succeed())
 	cluster.Spec.Acceptance = v1alpha1.AcceptanceAccepted
-	b.Expect(b.admin.Update(context.Background(), cluster)).To(Succeed())
+	b.Expect(b.Client.Update(context.Background(), cluster)).To(Succeed())
 }
 
 // join brings the manager to its first certificate.
 func (b *env) join() {
-	b.t.Helper()
+	b.T.Helper()
 	b.run()
 	b.approve()
 	b.soon(b.ready, "a credential")

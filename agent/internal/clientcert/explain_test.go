@@ -23,25 +23,25 @@ import (
 
 // workload returns a client of a user who may do that much with Secrets of the env's namespace, the workload cluster's of this test.
 func (b *env) workload(verbs ...string) client.Client {
-	b.t.Helper()
+	b.T.Helper()
 	user := "workload:" + b.cluster
 	if len(verbs) > 0 {
-		b.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: b.cluster, Name: "secrets"}, Rules: []rbacv1.PolicyRule{
+		b.ExpectApplied(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: b.cluster, Name: "secrets"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: verbs},
 		}})
-		b.create(&rbacv1.RoleBinding{
+		b.ExpectApplied(&rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: b.cluster, Name: "secrets"},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "secrets"},
 		})
 	}
-	config := rest.CopyConfig(b.env.Config)
+	config := rest.CopyConfig(b.Server.Config)
 	config.Impersonate.UserName = user
 	return b.clientOf(config)
 }
 
 func (b *env) clientOf(config *rest.Config) client.Client {
-	b.t.Helper()
+	b.T.Helper()
 	direct, err := clients.NewDirect(config)
 	b.Expect(err).NotTo(HaveOccurred())
 	return direct.Ungated(clients.Keeping("Secret", b.secret()))
@@ -57,7 +57,7 @@ func storedIn(workload client.Client, key client.ObjectKey) func(*Options) {
 
 // expectWaitingForTheStore fails unless the manager waits for what every text names, and for nothing of the hub.
 func (b *env) expectWaitingForTheStore(texts ...string) {
-	b.t.Helper()
+	b.T.Helper()
 	for _, text := range texts {
 		b.expectWaiting(text)
 	}
@@ -71,7 +71,7 @@ func TestARefusalByTheWorkloadClusterIsNotTheHubs(t *testing.T) {
 			b := newEnv(t)
 			workload := b.workload(verbs...)
 			if verb == "update" {
-				b.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.cluster, Name: b.secret().Name}})
+				b.ExpectApplied(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.cluster, Name: b.secret().Name}})
 			}
 			b.run(storedIn(workload, b.secret()))
 			b.expectWaitingForTheStore("permission to "+verb+" Secret "+b.secret().String()+" in the workload cluster: Role hollowfleet-agent",
@@ -95,7 +95,7 @@ func TestTheNamespaceOfAPodhost(t *testing.T) {
 	b.applyPodhostPolicy()
 	workload := b.workload("get", "create", "update")
 	b.Eventually(func() error {
-		return b.admin.Create(context.Background(), &corev1.Pod{
+		return b.Client.Create(context.Background(), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: b.cluster, Name: "probe"},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 		}, client.DryRunAll)
@@ -106,20 +106,20 @@ func TestTheNamespaceOfAPodhost(t *testing.T) {
 }
 
 func (b *env) applyPodhostPolicy() {
-	b.t.Helper()
+	b.T.Helper()
 	content, err := os.ReadFile("../../simulator/internal/controlplane/podhostpolicy.yaml")
 	b.Expect(err).NotTo(HaveOccurred())
 	for _, document := range strings.Split(strings.ReplaceAll(string(content), "{{namespace}}", b.cluster), "\n---\n") {
 		object := &unstructured.Unstructured{}
 		b.Expect(yaml.Unmarshal([]byte(document), object)).To(Succeed())
-		b.create(object)
+		b.ExpectApplied(object)
 	}
 }
 
 // A 401 of the workload cluster is none of the hub: the join token stays good.
 func TestAWorkloadClusterThatDoesNotKnowItsAgent(t *testing.T) {
 	b := newEnv(t)
-	anonymous := rest.AnonymousClientConfig(b.env.Config)
+	anonymous := rest.AnonymousClientConfig(b.Server.Config)
 	anonymous.BearerToken = "nobody"
 	store := &loadable{Secret: NewSecret(b.clientOf(anonymous), b.secret())}
 	b.run(func(o *Options) { o.Store = store })
@@ -136,7 +136,7 @@ func (l *loadable) Load(context.Context) (Contents, error) { return Contents{}, 
 func TestANamespaceThatTheWorkloadClusterDoesNotHave(t *testing.T) {
 	b := newEnv(t)
 	key := client.ObjectKey{Namespace: b.cluster + "-missing", Name: "hub-credential"}
-	direct, err := clients.NewDirect(b.env.Config)
+	direct, err := clients.NewDirect(b.Server.Config)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.run(storedIn(direct.Ungated(clients.Keeping("Secret", key)), key))
 	b.expectWaitingForTheStore("the namespace of Secret "+key.String()+" in the workload cluster", "--credential-secret; chart value target.namespace")
@@ -157,7 +157,7 @@ func TestADirectoryThatFails(t *testing.T) {
 func TestARefusalByTheHubNamesTheRole(t *testing.T) {
 	b := newEnv(t)
 	role := &rbacv1.ClusterRole{}
-	b.Expect(b.admin.Get(context.Background(), client.ObjectKey{Name: "join:" + b.cluster}, role)).To(Succeed())
+	b.Expect(b.Client.Get(context.Background(), client.ObjectKey{Name: "join:" + b.cluster}, role)).To(Succeed())
 	rules := role.Rules
 	request := "CertificateSigningRequest " + v1alpha1.AgentRequestPrefix + b.cluster
 	for _, c := range []struct {
@@ -165,7 +165,7 @@ func TestARefusalByTheHubNamesTheRole(t *testing.T) {
 		rules []rbacv1.PolicyRule
 	}{{"get", rules[:1]}, {"create", []rbacv1.PolicyRule{rules[0], rules[2]}}} {
 		role.Rules = c.rules
-		b.Expect(b.admin.Update(context.Background(), role)).To(Succeed())
+		b.Expect(b.Client.Update(context.Background(), role)).To(Succeed())
 		b.Eventually(func() bool { return b.mayRequest(c.verb) }).WithTimeout(agenttest.Wait).Should(BeFalse())
 		b.run()
 		b.expectWaiting("permission to " + c.verb + " " + request + " on the hub: ClusterRole hollowfleet:join:" + b.cluster)
@@ -175,13 +175,13 @@ func TestARefusalByTheHubNamesTheRole(t *testing.T) {
 
 // mayRequest reports whether a holder of a join token may do that with the cluster's request.
 func (b *env) mayRequest(verb string) bool {
-	b.t.Helper()
+	b.T.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: "join", Groups: []string{v1alpha1.JoinGroupPrefix + b.cluster},
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Group: "certificates.k8s.io", Resource: "certificatesigningrequests", Name: v1alpha1.AgentRequestPrefix + b.cluster, Verb: verb,
 		},
 	}}
-	b.create(review)
+	b.ExpectApplied(review)
 	return review.Status.Allowed
 }

@@ -70,7 +70,7 @@ func TestJoin(t *testing.T) {
 	b.Expect(os.Remove(b.path)).To(Succeed())
 	server, err := Server(t.Context(), b.path, b.cluster, &Dir{path: b.dir})
 	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(server).To(Equal(b.env.Config.Host))
+	b.Expect(server).To(Equal(b.Server.Config.Host))
 	before := b.request().UID
 	b.run()
 	b.Eventually(b.ready).Should(BeTrue())
@@ -118,15 +118,15 @@ func TestAnothersPendingRequestIsLeftAloneForAMinute(t *testing.T) {
 	b.Expect(err).NotTo(HaveOccurred())
 	foreign.Spec.SignerName = certificatesv1.KubeAPIServerClientSignerName
 	foreign.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature}
-	b.create(foreign)
+	b.ExpectApplied(foreign)
 	b.run()
 	b.expectWaiting("another agent: CertificateSigningRequest")
-	began := b.clock.Now()
+	began := b.Clock.Now()
 	b.pass(2*time.Minute, time.Second, func() bool {
 		csr := b.request()
 		return csr == nil || csr.UID != foreign.UID
 	}, "the other's request goes")
-	b.Expect(b.clock.Since(began)).To(BeNumerically(">=", 55*time.Second))
+	b.Expect(b.Clock.Since(began)).To(BeNumerically(">=", 55*time.Second))
 	b.approve()
 	b.soon(b.ready, "a credential")
 }
@@ -170,7 +170,7 @@ func TestALapsedCertificateIsReplacedWithTheToken(t *testing.T) {
 	b.join()
 	first := b.stored(certificateKey)
 	b.stop()
-	b.clock.SetTime(b.manager.present.NotAfter.Add(time.Second))
+	b.Clock.SetTime(b.manager.present.NotAfter.Add(time.Second))
 	b.approveAll()
 	b.run()
 	b.soon(func() bool { return b.ready() && b.counted(resultIssued) == 1 }, "a new credential")
@@ -187,7 +187,7 @@ func TestALapsedCertificateAndAnExpiredToken(t *testing.T) {
 	b.Expect(os.WriteFile(filepath.Join(b.dir, certificateKey), certificate, 0o600)).To(Succeed())
 	b.Expect(os.WriteFile(filepath.Join(b.dir, privateKeyKey), key, 0o600)).To(Succeed())
 	b.bootstrap(b.token(time.Now().Add(-time.Minute)))
-	b.clock.SetTime(time.Now().Add(2 * time.Hour))
+	b.Clock.SetTime(time.Now().Add(2 * time.Hour))
 	b.run()
 	b.expectWaiting("create a new one with 'kubectl hollow cluster join " + b.cluster + " --again' and put it at " + b.path)
 	// It keeps asking, and takes a new token without a restart.
@@ -214,12 +214,12 @@ func TestACertificateThatTheHubDoesNotKnowIsReplacedWithTheToken(t *testing.T) {
 
 	// One 401 may come from an API server that is just starting.
 	b.manager.Answered(version, http.StatusUnauthorized)
-	b.clock.Step(time.Minute)
+	b.Clock.Step(time.Minute)
 	b.manager.Answered(version, http.StatusOK)
 	b.Expect(b.manager.heldNow().Refused).To(BeFalse())
 	for range refusalsInARow {
 		b.manager.Answered(version, http.StatusUnauthorized)
-		b.clock.Step(refusalTime / 2)
+		b.Clock.Step(refusalTime / 2)
 	}
 	b.soon(func() bool { return b.counted(resultIssued) == 1 }, "a new credential")
 	b.Expect(b.request().Spec.Username).To(HavePrefix("system:bootstrap:"))
@@ -240,19 +240,19 @@ func TestAnotherClustersCredentialIsNotUsed(t *testing.T) {
 
 func TestServiceAccountTokens(t *testing.T) {
 	b := newEnv(t)
-	b.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: b.cluster, Name: v1alpha1.AgentServiceAccount}})
+	b.ExpectApplied(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: b.cluster, Name: v1alpha1.AgentServiceAccount}})
 	name := "tokens:" + b.cluster
 	account := rbacv1.Subject{Kind: "ServiceAccount", Namespace: b.cluster, Name: v1alpha1.AgentServiceAccount}
 	b.grant("account", []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"clusters"}, ResourceNames: []string{b.cluster}, Verbs: []string{"get"}},
 	}, account)
-	b.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: b.cluster, Name: name}, Rules: []rbacv1.PolicyRule{
+	b.ExpectApplied(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: b.cluster, Name: name}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{v1alpha1.AgentServiceAccount}, Verbs: []string{"create"}},
 	}})
-	b.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: b.cluster, Name: name}, Subjects: []rbacv1.Subject{account},
+	b.ExpectApplied(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: b.cluster, Name: name}, Subjects: []rbacv1.Subject{account},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}})
 	admin := &Manager{Options: Options{Cluster: b.cluster, Lifetime: 10 * time.Minute}}
-	first, err := admin.requestToken(t.Context(), b.admin)
+	first, err := admin.requestToken(t.Context(), b.Client)
 	b.Expect(err).NotTo(HaveOccurred())
 
 	b.bootstrap(first.Token)
@@ -267,7 +267,7 @@ func TestServiceAccountTokens(t *testing.T) {
 
 	// 23 % of an hour are left: renewed with its own token.
 	b.Expect(os.Remove(b.path)).To(Succeed())
-	b.clock.Step(47 * time.Minute)
+	b.Clock.Step(47 * time.Minute)
 	b.soon(func() bool { return b.counted(resultIssued) == 2 }, "a new token")
 	b.Expect(string(b.stored(tokenKey))).NotTo(Equal(config.BearerToken))
 	b.Expect(b.request()).To(BeNil(), "no certificate was asked for")
@@ -278,20 +278,20 @@ func TestServiceAccountTokens(t *testing.T) {
 func TestSecretStore(t *testing.T) {
 	b := newEnv(t)
 	key := client.ObjectKey{Namespace: b.cluster, Name: "hub-credential"}
-	inSecret := func(o *Options) { o.Store = NewSecret(b.admin, key) }
+	inSecret := func(o *Options) { o.Store = NewSecret(b.Client, key) }
 	b.run(inSecret)
 	b.approve()
 	b.soon(b.ready, "a credential")
 	secret := &corev1.Secret{}
 	b.Eventually(func() map[string][]byte {
-		b.Expect(client.IgnoreNotFound(b.admin.Get(context.Background(), key, secret))).To(Succeed())
+		b.Expect(client.IgnoreNotFound(b.Client.Get(context.Background(), key, secret))).To(Succeed())
 		return secret.Data
 	}).Should(And(HaveKey(privateKeyKey), HaveKey(certificateKey), HaveKey(kubeconfigKey), Not(HaveKey(pendingKey))))
 	first := b.manager
 
 	// A second agent shares it, and takes over what the first one renews. It keeps what is not its own.
 	secret.Data["note"] = []byte("ours")
-	b.Expect(b.admin.Update(context.Background(), secret)).To(Succeed())
+	b.Expect(b.Client.Update(context.Background(), secret)).To(Succeed())
 	b.stop()
 	b.run(inSecret)
 	b.Eventually(b.ready).Should(BeTrue())
@@ -299,21 +299,21 @@ func TestSecretStore(t *testing.T) {
 	b.approveAll()
 	b.Eventually(func() time.Time { return time.Now().Add(time.Hour) }).WithTimeout(agenttest.Wait).
 		Should(BeTemporally(">", first.present.NotAfter.Add(time.Second)), "certificates count in whole seconds")
-	b.clock.Step(47 * time.Minute)
+	b.Clock.Step(47 * time.Minute)
 	b.soon(func() bool { return b.counted(resultIssued) == 1 }, "a new credential")
 	b.Eventually(func() time.Time {
-		contents, err := NewSecret(b.admin, key).Load(context.Background())
+		contents, err := NewSecret(b.Client, key).Load(context.Background())
 		b.Expect(err).NotTo(HaveOccurred())
 		stored, _, err := contents.readCredential(b.cluster)
 		b.Expect(err).NotTo(HaveOccurred())
 		return stored.NotAfter
 	}).Should(BeTemporally(">", first.present.NotAfter))
-	b.Expect(b.admin.Get(context.Background(), key, secret)).To(Succeed())
+	b.Expect(b.Client.Get(context.Background(), key, secret)).To(Succeed())
 	b.Expect(secret.Data).To(HaveKeyWithValue("note", []byte("ours")))
 
 	renewed := b.manager.present
 	before := b.request().UID
-	b.clock.SetTime(first.held.RenewAt.Add(time.Second))
+	b.Clock.SetTime(first.held.RenewAt.Add(time.Second))
 	b.Expect(first.loadCredential(context.Background())).To(Succeed())
 	b.Expect(first.present.NotAfter).To(Equal(renewed.NotAfter), "the other agent uses it too")
 	b.Expect(b.request().UID).To(Equal(before))

@@ -42,7 +42,7 @@ func TestTheCredentialOfAnOlderAgentIsUsed(t *testing.T) {
 
 	older := map[string]string{
 		"holder": "1d4af8ca-5c19-4c1f-b1fb-adc92411179b/65024/9988200\nanother-machine\n", "lock": "",
-		"kubeconfig": strings.Replace(olderKubeconfig, "SERVER", b.env.Config.Host, 1),
+		"kubeconfig": strings.Replace(olderKubeconfig, "SERVER", b.Server.Config.Host, 1),
 		"tls.crt":    string(b.stored(certificateKey)), "tls.key": string(b.stored(privateKeyKey)),
 	}
 	b.dir = filepath.Join(t.TempDir(), "credential")

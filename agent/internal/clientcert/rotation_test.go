@@ -40,8 +40,8 @@ func (l *traffic) fail(err error) {
 // newTraffic reads the Cluster as the agent from several goroutines, and watches it from another, through one client
 // whose credential source keeps.
 func newTraffic(b *env, source clients.Source) *traffic {
-	b.t.Helper()
-	config, err := clients.Rotating(source, b.env.Config.Host, "load")
+	b.T.Helper()
+	config, err := clients.Rotating(source, b.Server.Config.Host, "load")
 	b.Expect(err).NotTo(HaveOccurred())
 	config.QPS = -1
 	scheme, err := clients.Scheme()
@@ -68,7 +68,7 @@ func newTraffic(b *env, source clients.Source) *traffic {
 	}
 	group.Go(func() { l.watch(ctx, agent, b.cluster) })
 	l.stop = sync.OnceFunc(func() { cancel(); group.Wait() })
-	b.t.Cleanup(l.stop)
+	b.T.Cleanup(l.stop)
 	return l
 }
 
@@ -97,12 +97,12 @@ func (l *traffic) watch(ctx context.Context, agent client.WithWatch, cluster str
 }
 
 func (l *traffic) expectNoFailure(b *env) {
-	b.t.Helper()
+	b.T.Helper()
 	l.stop()
 	if l.failed.Load() > 0 {
-		b.t.Errorf("%d of %d requests failed, the first with %v", l.failed.Load(), l.done.Load(), *l.first.Load())
+		b.T.Errorf("%d of %d requests failed, the first with %v", l.failed.Load(), l.done.Load(), *l.first.Load())
 	}
-	b.t.Logf("%d requests, %d failed", l.done.Load(), l.failed.Load())
+	b.T.Logf("%d requests, %d failed", l.done.Load(), l.failed.Load())
 }
 
 // A certificate of one hour is renewed again and again, signed by the real signer, while requests continue.
@@ -120,9 +120,9 @@ func TestRotationFailsNoRequest(t *testing.T) {
 	// The first one is not renewed before a quarter of its lifetime is left, and it is when a fifth is.
 	first := b.manager.present
 	lifetime := first.NotAfter.Sub(first.NotBefore)
-	b.clock.SetTime(first.NotAfter.Add(-lifetime*25/100 - time.Second))
+	b.Clock.SetTime(first.NotAfter.Add(-lifetime*25/100 - time.Second))
 	b.Consistently(func() float64 { return b.counted(resultIssued) }).WithTimeout(time.Second).Should(Equal(1.0))
-	b.clock.SetTime(first.NotAfter.Add(-lifetime * 20 / 100))
+	b.Clock.SetTime(first.NotAfter.Add(-lifetime * 20 / 100))
 	keys := map[string]bool{string(first.Key): true}
 	for n := 2; n <= rotations+1; n++ {
 		b.soon(func() bool { return b.counted(resultIssued) == float64(n) }, "rotation %d", n)
@@ -132,7 +132,7 @@ func TestRotationFailsNoRequest(t *testing.T) {
 		b.Expect(b.request().Spec.Username).To(Equal(v1alpha1.AgentUserPrefix+b.cluster), "asked for with its own certificate")
 		before := l.done.Load()
 		b.Eventually(l.done.Load).WithTimeout(agenttest.Wait).Should(BeNumerically(">", before+100), "requests continue")
-		b.clock.SetTime(b.manager.heldNow().RenewAt)
+		b.Clock.SetTime(b.manager.heldNow().RenewAt)
 	}
 	// The watch that started with the first certificate still brings events.
 	before := l.watched.Load()
@@ -144,7 +144,7 @@ func TestRotationFailsNoRequest(t *testing.T) {
 func TestACertificateThatIsNotRenewedInTimeIsAskedForUntilItComes(t *testing.T) {
 	b := newEnv(t)
 	b.join()
-	b.clock.SetTime(b.manager.heldNow().RenewAt)
+	b.Clock.SetTime(b.manager.heldNow().RenewAt)
 	b.decide(certificatesv1.CertificateDenied, "Later", "not now")
 	b.soon(func() bool { return b.counted(resultDenied) == 1 }, "a denial")
 	config, _, err := b.manager.Current()
@@ -156,11 +156,11 @@ func TestACertificateThatIsNotRenewedInTimeIsAskedForUntilItComes(t *testing.T) 
 
 // serving replaces the API server's certificate, as a rotation of its authority does, and waits until it is used.
 func serving(b *env, certificate, key []byte) {
-	b.t.Helper()
-	pki := filepath.Join(b.env.Cluster.Dir(), "pki")
+	b.T.Helper()
+	pki := filepath.Join(b.Server.Cluster.Dir(), "pki")
 	b.Expect(os.WriteFile(filepath.Join(pki, "kube-apiserver.key"), key, 0o600)).To(Succeed())
 	b.Expect(os.WriteFile(filepath.Join(pki, "kube-apiserver.crt"), certificate, 0o600)).To(Succeed())
-	b.Eventually(func() ([]byte, error) { return presented(b.env.Config.Host) }).WithTimeout(2*agenttest.Wait).
+	b.Eventually(func() ([]byte, error) { return presented(b.Server.Config.Host) }).WithTimeout(2*agenttest.Wait).
 		Should(Equal(leafOf(b, certificate)), "the API server takes the new certificate")
 }
 
@@ -172,20 +172,20 @@ func TestRotatedAuthorityOfTheHub(t *testing.T) {
 	b.join()
 	token := b.manager.bootstrap.token
 	followed := filepath.Join(b.dir, kubeconfigKey)
-	files, err := NewFiles(followed, b.clock, logr.Discard(), anyone)
+	files, err := NewFiles(followed, b.Clock, logr.Discard(), anyone)
 	b.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { _ = files.Run(ctx) }()
 	loads := []*traffic{newTraffic(b, b.manager), newTraffic(b, files)}
 
-	pki := filepath.Join(b.env.Cluster.Dir(), "pki")
+	pki := filepath.Join(b.Server.Cluster.Dir(), "pki")
 	oldCertificate, err := os.ReadFile(filepath.Join(pki, "kube-apiserver.crt"))
 	b.Expect(err).NotTo(HaveOccurred())
 	oldKey, err := os.ReadFile(filepath.Join(pki, "kube-apiserver.key"))
 	b.Expect(err).NotTo(HaveOccurred())
 	second := newAuthority(t)
-	oldCA, both := b.env.Config.CAData, append(append(bytes.Clone(b.env.Config.CAData), '\n'), second.pem...)
+	oldCA, both := b.Server.Config.CAData, append(append(bytes.Clone(b.Server.Config.CAData), '\n'), second.pem...)
 	trusts := func(ca []byte) {
 		t.Helper()
 		b.bootstrapWith(token, ca)
@@ -227,7 +227,7 @@ func TestHalfWrittenFilesAreNotFollowed(t *testing.T) {
 	b.join()
 	b.stop()
 	log := &buffer{}
-	files, err := NewFiles(filepath.Join(b.dir, kubeconfigKey), b.clock, logr.Discard(), anyone)
+	files, err := NewFiles(filepath.Join(b.dir, kubeconfigKey), b.Clock, logr.Discard(), anyone)
 	b.Expect(err).NotTo(HaveOccurred())
 	_, version, err := files.Current()
 	b.Expect(err).NotTo(HaveOccurred())

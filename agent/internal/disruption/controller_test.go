@@ -34,21 +34,21 @@ func TestARunIsCarriedOutAndItsNodesRecover(t *testing.T) {
 	b.Expect(run.Status.Phase).To(Equal(v1alpha1.NodeDisruptionPending), "as the schema has it")
 	b.work()
 	status := b.read(run)
-	b.Expect(status.StartTime.Time).To(BeTemporally(">", b.clock.Now()))
+	b.Expect(status.StartTime.Time).To(BeTemporally(">", b.Clock.Now()))
 	b.Expect(status.Nodes).To(HaveLen(2))
 	b.Expect(b.plan(b.node("a"))).To(BeEmpty(), "the hub knows first")
 	b.work()
 	b.Expect(b.plan(b.node("a"))).To(Equal([]string{"outage"}))
 	b.Expect(b.plan(b.node("b"))).To(Equal([]string{"outage"}))
 
-	b.clock.Step(lead + 3*time.Second)
+	b.Clock.Step(lead + 3*time.Second)
 	b.ready(b.node("a"), corev1.ConditionFalse)
 	b.ready(b.node("b"), corev1.ConditionFalse)
 	b.work()
 	b.Expect(b.read(run)).To(And(HaveField("Phase", v1alpha1.NodeDisruptionRunning), HaveField("Injected", BeEquivalentTo(2)),
 		HaveField("Observed", BeEquivalentTo(2)), HaveField("Recovered", BeZero()), HaveField("Verdict", v1alpha1.DisruptionPassed)))
 
-	b.clock.Step(time.Minute)
+	b.Clock.Step(time.Minute)
 	b.work()
 	b.Expect(b.read(run)).To(And(HaveField("Phase", v1alpha1.NodeDisruptionRunning), HaveField("Message", ContainSubstring("2 Nodes have not recovered yet"))))
 	b.Expect(b.plan(b.node("a"))).To(BeEmpty(), "what is over is taken off the pod")
@@ -58,7 +58,7 @@ func TestARunIsCarriedOutAndItsNodesRecover(t *testing.T) {
 	b.Expect(b.read(run)).To(And(HaveField("Phase", v1alpha1.NodeDisruptionCompleted), HaveField("Recovered", BeEquivalentTo(2))))
 	b.Expect(run.Status.Conditions).To(ConsistOf(And(HaveField("Type", "Ready"), HaveField("Status", metav1.ConditionTrue))))
 	version := run.ResourceVersion
-	b.clock.Step(time.Hour)
+	b.Clock.Step(time.Hour)
 	b.work()
 	b.read(run)
 	b.Expect(run.ResourceVersion).To(Equal(version), "what is over is not written again")
@@ -70,11 +70,11 @@ func TestDeletingOrPausingRestores(t *testing.T) {
 	for name, restore := range map[string]func(*env, *v1alpha1.NodeDisruptionRun){
 		"paused": func(b *env, run *v1alpha1.NodeDisruptionRun) { b.merge(run, `{"spec":{"paused":true}}`) },
 		"gone": func(b *env, run *v1alpha1.NodeDisruptionRun) {
-			b.Expect(b.admin.Delete(b.t.Context(), run)).To(Succeed())
+			b.ExpectDeleted(run)
 		},
 		"gone, with one that stays": func(b *env, run *v1alpha1.NodeDisruptionRun) {
 			b.run("other", func(spec *v1alpha1.NodeDisruptionRunSpec) { spec.Paused = true })
-			b.Expect(b.admin.Delete(b.t.Context(), run)).To(Succeed())
+			b.ExpectDeleted(run)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestAHubWithoutAnAnswerEndsNothing(t *testing.T) {
 		b.Expect(b.plan(b.node("a"))).To(HaveLen(1), "%v", answer)
 		b.Hub.Live = b.Hub.Live.(failingReader).Reader
 	}
-	b.Expect(b.admin.Delete(t.Context(), run)).To(Succeed())
+	b.ExpectDeleted(run)
 	b.work()
 	b.Expect(b.plan(b.node("a"))).To(BeEmpty())
 }
@@ -148,7 +148,7 @@ func TestAFrozenAgentBeginsNothing(t *testing.T) {
 	b.frozen = errors.New("frozen")
 	for range 3 {
 		b.work()
-		b.clock.Step(time.Minute)
+		b.Clock.Step(time.Minute)
 	}
 	b.Expect(b.read(run)).To(And(HaveField("StartTime", BeNil()), HaveField("Message", ContainSubstring("frozen"))))
 	b.Expect(b.plan(b.node("a"))).To(BeEmpty())
@@ -174,16 +174,16 @@ func TestABadRunStopsNoOther(t *testing.T) {
 	wrong.Spec.Timing = v1alpha1.DisruptionTiming{
 		Duration: metav1.Duration{Duration: time.Minute}, UnhealthyFor: metav1.Duration{Duration: time.Second}, Jitter: metav1.Duration{Duration: time.Minute},
 	}
-	b.Expect(environment.Loosely(t.Context(), func(ctx context.Context) error { return b.admin.Create(ctx, wrong) }, "nodedisruptionruns.hollowfleet.io")).To(Succeed())
+	b.Expect(environment.Loosely(t.Context(), func(ctx context.Context) error { return b.Client.Create(ctx, wrong) }, "nodedisruptionruns.hollowfleet.io")).To(Succeed())
 	b.work()
 	b.work()
 	b.Expect(b.read(wrong)).To(And(HaveField("Phase", v1alpha1.NodeDisruptionFailed), HaveField("Message", ContainSubstring("spec.timing"))))
 	b.Expect(b.plan(b.node("a"))).To(ConsistOf("good", "bad"))
 
 	b.Expect(environment.Loosely(t.Context(), func(ctx context.Context) error {
-		return b.admin.Patch(ctx, bad.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timing":{"duration":"1 week"}}}`)))
+		return b.Client.Patch(ctx, bad.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timing":{"duration":"1 week"}}}`)))
 	}, "nodedisruptionruns.hollowfleet.io")).To(Succeed())
-	b.Expect(b.admin.Delete(t.Context(), good)).To(Succeed())
+	b.ExpectDeleted(good)
 	later := b.run("later", nil)
 	b.Expect(b.Work(t.Context())).To(MatchError(ContainSubstring("NodeDisruptionRun " + b.namespace + "/bad cannot be decoded")))
 	b.Expect(b.plan(b.node("a"))).To(Equal([]string{"bad"}))
@@ -213,7 +213,7 @@ func TestNothingBeginsThatTheHubDoesNotKnow(t *testing.T) {
 	b.refuse[status] = errors.New("refused")
 	for range 3 {
 		b.Expect(b.Work(t.Context())).To(MatchError(ContainSubstring("refused")))
-		b.clock.Step(interval)
+		b.Clock.Step(interval)
 	}
 	b.Expect(b.plan(b.node("a"))).To(BeEmpty())
 	delete(b.refuse, status)
@@ -231,16 +231,16 @@ func TestEvictionsAreCounted(t *testing.T) {
 	})
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "workload"}}
 	pod.Spec.NodeName, pod.Spec.Containers = b.node("a"), []corev1.Container{{Name: "c", Image: "none"}}
-	b.Expect(b.admin.Create(t.Context(), pod)).To(Succeed())
+	b.ExpectApplied(pod)
 	b.work()
 	b.work()
-	b.clock.Step(lead + 3*time.Second)
+	b.Clock.Step(lead + 3*time.Second)
 	b.Eventually(func(g Gomega) { // The API server's cache may be behind.
 		g.Expect(b.Work(t.Context())).To(Succeed())
 		g.Expect(b.read(run).Nodes).To(ContainElement(HaveField("Pods", HaveValue(BeEquivalentTo(1)))))
 	}).WithTimeout(agenttest.Wait).Should(Succeed())
 	b.Expect(run.Status.Expectations).To(ConsistOf(v1alpha1.ExpectationResult{Type: v1alpha1.ExpectPodsEvicted, Pending: 1}), "the other Node has no pods")
-	b.Expect(b.admin.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
+	b.Expect(b.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
 	b.Eventually(func(g Gomega) {
 		g.Expect(b.Work(t.Context())).To(Succeed())
 		g.Expect(b.read(run).Verdict).To(Equal(v1alpha1.DisruptionPassed))
@@ -252,5 +252,5 @@ func TestAFaultWithoutItsParametersIsRefused(t *testing.T) {
 	wrong := &v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "flap"}}
 	wrong.Spec.Faults = []disrupt.Fault{{Type: disrupt.Flap}}
 	wrong.Spec.Timing.Duration = metav1.Duration{Duration: time.Minute}
-	b.Expect(b.admin.Create(t.Context(), wrong)).To(MatchError(ContainSubstring("named like the type")))
+	b.Expect(b.Client.Create(t.Context(), wrong)).To(MatchError(ContainSubstring("named like the type")))
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
@@ -24,16 +23,14 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // env is a Controller of a real cluster, in a namespace of its own for workload, host and hub.
 type env struct {
-	*WithT
+	*testenv.Env
 	*Controller
-	t         *testing.T
-	admin     client.Client
 	namespace string
-	clock     *clocktesting.FakeClock
 
 	mu sync.Mutex
 	// refuse answers requests whose method and path start so.
@@ -58,7 +55,7 @@ func (b *env) Check() error {
 func (b *env) FrozenSince(time.Time) time.Duration { return 0 }
 
 // Answered says that the API server always answers.
-func (b *env) Answered(freeze.Scope) time.Time { return b.clock.Now() }
+func (b *env) Answered(freeze.Scope) time.Time { return b.Clock.Now() }
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
@@ -66,10 +63,9 @@ func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 
 func newEnv(t *testing.T, nodes ...string) *env {
 	t.Helper()
-	environment := agenttest.Environment(t)
-	b := &env{t: t, WithT: NewWithT(t), admin: environment.Client, clock: clocktesting.NewFakeClock(time.Now()), refuse: map[string]error{}}
-	b.namespace = agenttest.Namespace(t, b.admin)
-	config := clients.Gated(environment.Config, func(inner http.RoundTripper) http.RoundTripper {
+	b := &env{Env: agenttest.NewEnv(t), refuse: map[string]error{}}
+	b.namespace = agenttest.Namespace(t, b.Client)
+	config := clients.Gated(b.Server.Config, func(inner http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
 			b.mu.Lock()
 			var refused error
@@ -96,7 +92,7 @@ func newEnv(t *testing.T, nodes ...string) *env {
 	b.Controller, err = New(Deps{
 		Hub: clients.Hub{Namespace: b.namespace, Client: direct, Live: direct}, Nodes: direct,
 		Watch: watches.Resource(v1alpha1.GroupVersion.WithResource("nodedisruptionruns")).Namespace(b.namespace).Watch,
-		Host:  clients.Host{Namespace: b.namespace, Client: direct}, Target: target, Freeze: b, Runtime: poll.Runtime{Clock: b.clock, Log: logr.Discard()},
+		Host:  clients.Host{Namespace: b.namespace, Client: direct}, Target: target, Freeze: b, Runtime: poll.Runtime{Clock: b.Clock, Log: logr.Discard()},
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 	for _, name := range nodes {
@@ -110,62 +106,62 @@ func (b *env) node(name string) string { return b.namespace + "-" + name }
 
 // machine makes a Machine with a Ready Node and a pod that follows its plan.
 func (b *env) machine(name string) {
-	b.t.Helper()
+	b.T.Helper()
 	machine := agenttest.Machine(b.namespace, name)
 	machine.Finalizers = nil
 	machine.Spec.ProviderConfig.Value = &runtime.RawExtension{Raw: []byte(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig"}`)}
-	b.Expect(b.admin.Create(b.t.Context(), machine)).To(Succeed())
+	b.ExpectApplied(machine)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name, Labels: map[string]string{v1alpha1.MachineNameLabel: name}}}
 	pod.Spec.Containers = []corev1.Container{{Name: "hollow-node", Image: "none"}}
 	pod.Spec.Volumes = []corev1.Volume{{Name: disrupt.VolumeName, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{}}}}
-	b.Expect(b.admin.Create(b.t.Context(), pod)).To(Succeed())
+	b.ExpectApplied(pod)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	b.Expect(b.admin.Create(b.t.Context(), node)).To(Succeed())
-	b.t.Cleanup(func() { _ = b.admin.Delete(b.t.Context(), node) })
+	b.ExpectApplied(node)
+	b.T.Cleanup(func() { _ = b.Client.Delete(b.T.Context(), node) })
 	b.ready(name, corev1.ConditionTrue)
 }
 
 func (b *env) ready(name string, status corev1.ConditionStatus) {
-	b.t.Helper()
+	b.T.Helper()
 	b.Eventually(func() error {
 		node := &corev1.Node{}
-		if err := b.admin.Get(b.t.Context(), client.ObjectKey{Name: name}, node); err != nil {
+		if err := b.Client.Get(b.T.Context(), client.ObjectKey{Name: name}, node); err != nil {
 			return err
 		}
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
-		return b.admin.Status().Update(b.t.Context(), node)
+		return b.Client.Status().Update(b.T.Context(), node)
 	}).WithTimeout(agenttest.Wait).Should(Succeed())
 }
 
 // run makes a run that lets all Nodes be not ready for a minute. Its creation has the API server's time, which the fake clock
 // follows.
 func (b *env) run(name string, change func(*v1alpha1.NodeDisruptionRunSpec)) *v1alpha1.NodeDisruptionRun {
-	b.t.Helper()
+	b.T.Helper()
 	run := &v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
 	run.Spec.Faults = []disrupt.Fault{{Type: disrupt.NotReady}}
 	run.Spec.Timing.Duration = metav1.Duration{Duration: time.Minute}
 	if change != nil {
 		change(&run.Spec)
 	}
-	b.Expect(b.admin.Create(b.t.Context(), run)).To(Succeed())
-	if b.clock.Now().Before(run.CreationTimestamp.Time) {
-		b.clock.SetTime(run.CreationTimestamp.Time)
+	b.ExpectApplied(run)
+	if b.Clock.Now().Before(run.CreationTimestamp.Time) {
+		b.Clock.SetTime(run.CreationTimestamp.Time)
 	}
 	return run
 }
 
 // read returns what the hub has of a run.
 func (b *env) read(run *v1alpha1.NodeDisruptionRun) v1alpha1.NodeDisruptionRunStatus {
-	b.t.Helper()
-	b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(run), run)).To(Succeed())
+	b.T.Helper()
+	b.ExpectExists(run)
 	return run.Status
 }
 
 // plan returns the runs in the annotation of a pod.
 func (b *env) plan(name string) []string {
-	b.t.Helper()
+	b.T.Helper()
 	pod := &corev1.Pod{}
-	b.Expect(b.admin.Get(b.t.Context(), client.ObjectKey{Namespace: b.namespace, Name: name}, pod)).To(Succeed())
+	b.Expect(b.Client.Get(b.T.Context(), client.ObjectKey{Namespace: b.namespace, Name: name}, pod)).To(Succeed())
 	plan, err := disrupt.Decode([]byte(pod.Annotations[disrupt.Annotation]))
 	b.Expect(err).NotTo(HaveOccurred())
 	var runs []string
@@ -176,11 +172,11 @@ func (b *env) plan(name string) []string {
 }
 
 func (b *env) work() {
-	b.t.Helper()
-	b.Expect(b.Work(b.t.Context())).To(Succeed())
+	b.T.Helper()
+	b.Expect(b.Work(b.T.Context())).To(Succeed())
 }
 
 func (b *env) merge(object client.Object, patch string) {
-	b.t.Helper()
-	b.Expect(b.admin.Patch(b.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+	b.T.Helper()
+	b.Expect(b.Client.Patch(b.T.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }

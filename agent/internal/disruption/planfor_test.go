@@ -23,38 +23,38 @@ import (
 
 // arrivingMachine makes a Machine that has no pod yet.
 func (b *env) arrivingMachine(name string) *v1alpha1.Machine {
-	b.t.Helper()
+	b.T.Helper()
 	machine := agenttest.Machine(b.namespace, b.node(name))
 	machine.Finalizers = nil
 	machine.Spec.ProviderConfig.Value = &runtime.RawExtension{Raw: []byte(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig"}`)}
-	b.Expect(b.admin.Create(b.t.Context(), machine)).To(Succeed())
+	b.ExpectApplied(machine)
 	return machine
 }
 
 // createPod makes the pod of a Machine as a driver does.
 func (b *env) createPod(machine *v1alpha1.Machine, plan string) {
-	b.t.Helper()
+	b.T.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: b.namespace, Name: machine.Name, Labels: map[string]string{v1alpha1.MachineNameLabel: machine.Name},
 		Annotations: map[string]string{disrupt.Annotation: plan},
 	}}
 	pod.Spec.Containers = []corev1.Container{{Name: "hollow-node", Image: "none"}}
 	pod.Spec.Volumes = []corev1.Volume{{Name: disrupt.VolumeName, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{}}}}
-	b.Expect(b.admin.Create(b.t.Context(), pod)).To(Succeed())
+	b.ExpectApplied(pod)
 }
 
 // runningNeverJoin is a run with NeverJoin whose window has started.
 func (b *env) runningNeverJoin(change func(*v1alpha1.NodeDisruptionRunSpec)) *v1alpha1.NodeDisruptionRun {
 	run := b.run("stuck", neverJoin(change))
 	b.work()
-	b.clock.Step(lead + 2*time.Second)
+	b.Clock.Step(lead + 2*time.Second)
 	b.work()
 	return run
 }
 
 // restarted is the Controller of an agent that was restarted.
 func (b *env) restarted() *Controller {
-	b.t.Helper()
+	b.T.Helper()
 	c, err := New(b.Deps)
 	b.Expect(err).NotTo(HaveOccurred())
 	return c
@@ -83,10 +83,10 @@ func TestAPodIsCreatedWithItsPlanAndTheHubKnowsFirst(t *testing.T) {
 func TestAMachineThatCameIsRestored(t *testing.T) {
 	for name, restore := range map[string]func(*env, *v1alpha1.NodeDisruptionRun){
 		"deleted": func(b *env, run *v1alpha1.NodeDisruptionRun) {
-			b.Expect(b.admin.Delete(b.t.Context(), run)).To(Succeed())
+			b.ExpectDeleted(run)
 		},
 		"paused": func(b *env, run *v1alpha1.NodeDisruptionRun) { b.merge(run, `{"spec":{"paused":true}}`) },
-		"over":   func(b *env, _ *v1alpha1.NodeDisruptionRun) { b.clock.Step(time.Minute) },
+		"over":   func(b *env, _ *v1alpha1.NodeDisruptionRun) { b.Clock.Step(time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newEnv(t)
@@ -136,7 +136,7 @@ func TestARunThatCannotBeWrittenKeepsNoMachineWaitingForGood(t *testing.T) {
 	b.refuse[http.MethodPatch+" /apis/hollowfleet.io/v1alpha1/namespaces/"+b.namespace+"/nodedisruptionruns"] = errors.New("refused")
 	_, err := b.PlanFor(t.Context(), machine)
 	b.Expect(err).To(MatchError(ContainSubstring("refused")))
-	b.clock.Step(patience)
+	b.Clock.Step(patience)
 	plan, err := b.PlanFor(t.Context(), machine)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(plan).To(BeEmpty(), "what the hub does not know does not start")
@@ -159,7 +159,7 @@ func TestMachinesThatNoRunConcernsCostNothing(t *testing.T) {
 	}
 	// A pod that is recreated has its plan from the start.
 	there := &v1alpha1.Machine{}
-	b.Expect(b.admin.Get(t.Context(), client.ObjectKey{Namespace: b.namespace, Name: b.node("a")}, there)).To(Succeed())
+	b.Expect(b.Client.Get(t.Context(), client.ObjectKey{Namespace: b.namespace, Name: b.node("a")}, there)).To(Succeed())
 	plan, err := b.PlanFor(t.Context(), there)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(plan).To(ContainSubstring("outage"))
@@ -175,7 +175,7 @@ func TestManyMachinesAskAtOnce(t *testing.T) {
 	begun := run.CreationTimestamp.Add(-time.Minute)
 	b.read(run)
 	run.Status.StartTime = &metav1.Time{Time: begun}
-	b.Expect(b.admin.Status().Update(t.Context(), run)).To(Succeed())
+	b.ExpectStatusApplied(run)
 	b.work()
 	var machines []*v1alpha1.Machine
 	for i := range 10 {

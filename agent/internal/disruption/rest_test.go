@@ -51,31 +51,31 @@ func TestNoRunIsOverlooked(t *testing.T) {
 		"a run that was just deleted": {func(b *env) {
 			run := b.run("outage", nil)
 			b.work()
-			b.Expect(b.admin.Delete(b.t.Context(), run)).To(Succeed())
+			b.ExpectDeleted(run)
 			b.work()
 		}, false},
 		"a run that was deleted a while ago": {func(b *env) {
 			run := b.run("outage", nil)
 			b.work()
-			b.Expect(b.admin.Delete(b.t.Context(), run)).To(Succeed())
-			b.clock.Step(restAfter)
+			b.ExpectDeleted(run)
+			b.Clock.Step(restAfter)
 		}, true},
 		"a run that has failed": {func(b *env) {
 			b.run("outage", func(spec *v1alpha1.NodeDisruptionRunSpec) {
 				spec.Target.MachineSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"no": "machine"}}
 			})
 			b.work()
-			b.clock.Step(restAfter)
+			b.Clock.Step(restAfter)
 		}, true},
 		"a pod with a plan of a run that is gone": {func(b *env) {
-			plan, err := disrupt.Encode(disrupt.Plan{Entries: []disrupt.Entry{{Run: "gone", UID: "gone", Fault: disrupt.Fault{Type: disrupt.NotReady}, Timing: disrupt.Timing{Start: metav1.NewTime(b.clock.Now().Truncate(time.Second)), End: metav1.NewTime(b.clock.Now().Add(time.Hour).Truncate(time.Second))}}}})
+			plan, err := disrupt.Encode(disrupt.Plan{Entries: []disrupt.Entry{{Run: "gone", UID: "gone", Fault: disrupt.Fault{Type: disrupt.NotReady}, Timing: disrupt.Timing{Start: metav1.NewTime(b.Clock.Now().Truncate(time.Second)), End: metav1.NewTime(b.Clock.Now().Add(time.Hour).Truncate(time.Second))}}}})
 			b.Expect(err).NotTo(HaveOccurred())
 			b.createPod(b.arrivingMachine("late"), plan)
 		}, false},
 		"a run that cannot be decoded": {func(b *env) {
 			bad := b.run("bad", nil)
-			b.Expect(agenttest.Environment(b.t).Loosely(b.t.Context(), func(ctx context.Context) error {
-				return b.admin.Patch(ctx, bad.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timing":{"duration":"1 week"}}}`)))
+			b.Expect(b.Server.Loosely(b.T.Context(), func(ctx context.Context) error {
+				return b.Client.Patch(ctx, bad.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timing":{"duration":"1 week"}}}`)))
 			}, "nodedisruptionruns.hollowfleet.io")).To(Succeed())
 		}, false},
 		"a hub that does not answer": {func(b *env) {
@@ -108,7 +108,7 @@ func TestRunsAreReadForAMachineAfterALongRest(t *testing.T) {
 	_, err := b.PlanFor(t.Context(), b.arrivingMachine("a"))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(b.read(run).StartTime).To(BeNil(), "the last round was a moment ago")
-	b.clock.Step(interval + time.Second)
+	b.Clock.Step(interval + time.Second)
 	_, err = b.PlanFor(t.Context(), b.arrivingMachine("b"))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(b.read(run).StartTime).NotTo(BeNil())

@@ -12,7 +12,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -20,18 +19,15 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/scheme"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 var errAway = errors.New("the target is away")
 
 // env is a Verifier with a hub and a store, one API server both, which the test asks to look.
 type env struct {
-	*WithT
-	t     *testing.T
-	admin client.WithWatch
-	name  string
-	clock *clocktesting.FakeClock
+	*testenv.Env
+	name string
 	// away: the store cannot be reached. instances is what the cluster has.
 	away      bool
 	instances int
@@ -42,26 +38,24 @@ type env struct {
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	b := &env{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))}
-	var err error
-	b.admin, err = client.NewWithWatch(agenttest.Environment(t).Config, client.Options{Scheme: scheme.New()})
-	b.Expect(err).NotTo(HaveOccurred())
-	b.name = agenttest.Namespace(t, b.admin)
-	b.Expect(b.admin.Create(t.Context(), &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: b.name}})).To(Succeed())
+	b := &env{Env: agenttest.NewEnv(t)}
+	b.Clock.SetTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
+	b.name = agenttest.Namespace(t, b.Client)
+	b.ExpectApplied(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: b.name}})
 	b.restart()
 	return b
 }
 
 // restart starts with a new process.
 func (b *env) restart() {
-	b.t.Helper()
+	b.T.Helper()
 	refuse := func() error {
 		if b.away {
 			return errAway
 		}
 		return nil
 	}
-	store := interceptor.NewClient(b.admin, interceptor.Funcs{
+	store := interceptor.NewClient(b.Client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 			return errors.Join(refuse(), c.Get(ctx, key, o, options...))
 		},
@@ -80,10 +74,10 @@ func (b *env) restart() {
 	})
 	b.last = nil
 	verifier, err := New(Deps{
-		Cluster: b.name, Store: NewStore(store, b.name, b.name), Hub: b.admin,
+		Cluster: b.name, Store: NewStore(store, b.name, b.name), Hub: b.Client,
 		Last:    b,
 		Changed: func() {},
-		Runtime: poll.Runtime{Clock: b.clock, Log: logr.Discard()}, Metrics: NewMetrics(prometheus.NewRegistry()),
+		Runtime: poll.Runtime{Clock: b.Clock, Log: logr.Discard()}, Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 	verifier.SetInstanceCounter(func(context.Context) (int, error) { return b.instances, nil })
@@ -91,44 +85,44 @@ func (b *env) restart() {
 }
 
 func (b *env) lease() *coordinationv1.Lease {
-	b.t.Helper()
+	b.T.Helper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: b.name, Name: v1alpha1.AgentLeaseName}}
-	b.Expect(client.IgnoreNotFound(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(lease), lease))).To(Succeed())
+	b.Expect(client.IgnoreNotFound(b.Client.Get(b.T.Context(), client.ObjectKeyFromObject(lease), lease))).To(Succeed())
 	return lease
 }
 
 // renew does what the reporter does: read if it has just started, and write.
 func (b *env) renew(read bool) {
-	b.t.Helper()
+	b.T.Helper()
 	lease := b.lease()
 	if read {
-		b.Expect(b.verifier.CheckLease(b.t.Context(), lease)).To(Succeed())
+		b.Expect(b.verifier.CheckLease(b.T.Context(), lease)).To(Succeed())
 	}
-	b.clock.Step(10 * time.Second)
-	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(b.clock.Now()))
-	b.verifier.Renewing(b.t.Context(), lease)
+	b.Clock.Step(10 * time.Second)
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(b.Clock.Now()))
+	b.verifier.Renewing(b.T.Context(), lease)
 	if lease.ResourceVersion == "" {
-		b.Expect(b.admin.Create(b.t.Context(), lease)).To(Succeed())
+		b.ExpectApplied(lease)
 	} else {
-		b.Expect(b.admin.Update(b.t.Context(), lease)).To(Succeed())
+		b.ExpectApplied(lease)
 	}
 	b.verifier.Renewed(lease)
 }
 
 // turnBack lets the Lease show a renewal that is so much older.
 func (b *env) turnBack(by time.Duration) {
-	b.t.Helper()
+	b.T.Helper()
 	lease := b.lease()
 	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(lease.Spec.RenewTime.Add(-by)))
 	lease.Annotations = nil
-	b.Expect(b.admin.Update(b.t.Context(), lease)).To(Succeed())
+	b.ExpectApplied(lease)
 }
 
-func (b *env) look() { b.verifier.attemptCheck(b.t.Context()) }
+func (b *env) look() { b.verifier.attemptCheck(b.T.Context()) }
 
 // acknowledge does what a person does about a finding, and looks.
 func (b *env) acknowledge() {
-	b.t.Helper()
+	b.T.Helper()
 	finding, known := b.verifier.Finding()
 	b.Expect(known).To(BeTrue())
 	b.Expect(finding).NotTo(BeEmpty())
@@ -146,24 +140,24 @@ func (b *env) reason() string {
 }
 
 func (b *env) machine() *v1alpha1.Machine {
-	b.t.Helper()
+	b.T.Helper()
 	machine := agenttest.Machine(b.name, "m1")
 	machine.Finalizers = nil
 	machine.Spec.ProviderConfig.Value = &runtime.RawExtension{Raw: []byte(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig"}`)}
-	b.Expect(b.admin.Create(b.t.Context(), machine)).To(Succeed())
+	b.ExpectApplied(machine)
 	return machine
 }
 
 // lose lets the hub lose its Machine, which no agent has let go.
 func (b *env) lose() {
-	b.t.Helper()
-	b.Expect(b.admin.Delete(b.t.Context(), agenttest.Machine(b.name, "m1"))).To(Succeed())
+	b.T.Helper()
+	b.Expect(b.Client.Delete(b.T.Context(), agenttest.Machine(b.name, "m1"))).To(Succeed())
 }
 
 // lookLater lets time pass until the hub is looked at again though nothing has happened.
 func (b *env) lookLater() {
-	b.t.Helper()
-	b.clock.Step(restingEvery)
+	b.T.Helper()
+	b.Clock.Step(restingEvery)
 	b.look()
 }
 
@@ -182,7 +176,7 @@ func known(t *testing.T) *env {
 }
 
 func (b *env) kept() bool {
-	b.t.Helper()
+	b.T.Helper()
 	_, kept := b.lease().Annotations[v1alpha1.ShownRenewalAnnotation]
 	return kept
 }

@@ -19,7 +19,7 @@ func TestAFirstHubIsMetAndRemembered(t *testing.T) {
 	b := newEnv(t)
 	b.Expect(b.reason()).To(BeEmpty(), "that the Lease is not held is another's word")
 	b.look()
-	b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.verifier.Store.object), &corev1.ConfigMap{})).
+	b.Expect(b.Client.Get(t.Context(), client.ObjectKeyFromObject(b.verifier.Store.object), &corev1.ConfigMap{})).
 		To(Satisfy(apierrors.IsNotFound), "nothing is stored about a hub that was not met")
 	b.renew(true)
 	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubUnchecked))
@@ -35,7 +35,7 @@ func TestAFirstHubIsMetAndRemembered(t *testing.T) {
 	// At rest the memory is written as the mark moves on, and no more often.
 	version := func() string {
 		stored := &corev1.ConfigMap{}
-		b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.verifier.Store.object), stored)).To(Succeed())
+		b.Expect(b.Client.Get(t.Context(), client.ObjectKeyFromObject(b.verifier.Store.object), stored)).To(Succeed())
 		return stored.ResourceVersion
 	}
 	b.look()
@@ -125,14 +125,14 @@ func TestWithoutItsStoreTheAgentWaits(t *testing.T) {
 func TestAnAnswerThatIsLostIsNoBreak(t *testing.T) {
 	b := known(t)
 	lease := b.lease()
-	b.clock.Step(10 * time.Second)
-	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(b.clock.Now()))
+	b.Clock.Step(10 * time.Second)
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(b.Clock.Now()))
 	b.verifier.Renewing(t.Context(), lease)
-	b.Expect(b.admin.Update(t.Context(), lease)).To(Succeed()) // Renewed is not called.
+	b.ExpectApplied(lease) // Renewed is not called.
 	b.renew(true)
 	b.Expect(b.reason()).To(BeEmpty())
 	b.away = true // The store is away and comes back, which is none either.
-	b.clock.Step(storeEvery)
+	b.Clock.Step(storeEvery)
 	b.renew(false)
 	b.look()
 	b.renew(true)
@@ -148,10 +148,10 @@ func TestAClockThatIsSetBackIsNoRestore(t *testing.T) {
 	for name, away := range map[string]bool{"with the store": false, "without the store": true} {
 		t.Run(name, func(t *testing.T) {
 			b := known(t)
-			b.clock.Step(storeEvery)
+			b.Clock.Step(storeEvery)
 			b.renew(false)
 			b.look() // The store knows it.
-			b.clock.SetTime(b.clock.Now().Add(-time.Hour))
+			b.Clock.SetTime(b.Clock.Now().Add(-time.Hour))
 			b.away = away
 			b.renew(false)
 			b.Expect(b.kept()).To(Equal(away), "what cannot be stored stays in the Lease")
@@ -172,9 +172,9 @@ func TestAClockThatIsSetBackIsNoRestore(t *testing.T) {
 func TestAClusterThatIsMadeAnew(t *testing.T) {
 	b := known(t)
 	remake := func() {
-		b.Expect(b.admin.Delete(t.Context(), &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: b.name}})).To(Succeed())
+		b.ExpectDeleted(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: b.name}})
 		cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: b.name}}
-		b.Expect(b.admin.Create(t.Context(), cluster)).To(Succeed())
+		b.ExpectApplied(cluster)
 		b.last = cluster // A probe has seen it.
 	}
 	remake()
@@ -193,7 +193,7 @@ func TestAClusterThatIsMadeAnew(t *testing.T) {
 func TestMachinesThatVanish(t *testing.T) {
 	b := known(t)
 	b.lose()
-	b.clock.Step(lookEvery)
+	b.Clock.Step(lookEvery)
 	b.look()
 	b.Expect(b.reason()).To(BeEmpty(), "it is not looked all the time")
 	b.verifier.MachineLost()
@@ -240,16 +240,16 @@ func TestMachinesThatVanishSoonAfterAnEmptyHubWasAcknowledged(t *testing.T) {
 func TestAMemoryThatCannotBeRead(t *testing.T) {
 	b := known(t)
 	stored := &corev1.ConfigMap{}
-	b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.verifier.Store.object), stored)).To(Succeed())
+	b.Expect(b.Client.Get(t.Context(), client.ObjectKeyFromObject(b.verifier.Store.object), stored)).To(Succeed())
 	stored.Data[memoryKey] = "rubbish"
-	b.Expect(b.admin.Update(t.Context(), stored)).To(Succeed())
+	b.ExpectApplied(stored)
 	b.restart()
 	b.renew(true)
 	b.look()
 	why, _ := b.verifier.Blocked()
 	b.Expect(why.Message).To(ContainSubstring("memory.json of ConfigMap " + b.name + "/hollowfleet-hub-" + b.name))
 
-	b.Expect(b.admin.Delete(t.Context(), stored)).To(Succeed())
+	b.ExpectDeleted(stored)
 	b.look()
 	b.Expect(b.reason()).To(BeEmpty())
 }
@@ -259,10 +259,10 @@ func TestAnotherMemoryIsNotOverwritten(t *testing.T) {
 	b := known(t)
 	b.Expect(b.verifier.Store.saveMemory(t.Context(), b.verifier.stored)).To(Succeed())
 	stored := &corev1.ConfigMap{}
-	b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.verifier.Store.object), stored)).To(Succeed())
+	b.Expect(b.Client.Get(t.Context(), client.ObjectKeyFromObject(b.verifier.Store.object), stored)).To(Succeed())
 	metav1.SetMetaDataLabel(&stored.ObjectMeta, "touched", "true")
-	b.Expect(b.admin.Update(t.Context(), stored)).To(Succeed())
-	b.clock.Step(storeEvery)
+	b.ExpectApplied(stored)
+	b.Clock.Step(storeEvery)
 	b.renew(false)
 	b.look()
 	b.Expect(b.verifier.problem).To(ContainSubstring("the object has been modified"))

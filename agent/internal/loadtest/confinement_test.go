@@ -84,7 +84,7 @@ func TestTheNamespacesOfARunEnforcePodSecurity(t *testing.T) {
 	for _, namespace := range b.namespaces(run) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p"}}
 		pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "i", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}
-		b.Expect(b.admin.Create(t.Context(), pod)).To(MatchError(ContainSubstring(`violates PodSecurity "baseline:latest"`)), "whoever creates it")
+		b.Expect(b.Client.Create(t.Context(), pod)).To(MatchError(ContainSubstring(`violates PodSecurity "baseline:latest"`)), "whoever creates it")
 	}
 }
 
@@ -102,7 +102,7 @@ func TestAnAdministratorChoosesTheStandard(t *testing.T) {
 	run := b.create("well", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(1))
 	b.expectPhase(run, v1alpha1.LoadTestRunPhasePrepared)
 	namespace := &corev1.Namespace{}
-	b.Expect(b.admin.Get(t.Context(), client.ObjectKey{Name: namespaceName(run, 0)}, namespace)).To(Succeed())
+	b.Expect(b.Client.Get(t.Context(), client.ObjectKey{Name: namespaceName(run, 0)}, namespace)).To(Succeed())
 	b.Expect(namespace.Labels).To(HaveKeyWithValue("pod-security.kubernetes.io/enforce", "restricted"))
 }
 
@@ -114,7 +114,7 @@ func TestWhatARunMakesGoesToHollowNodesAndCanBeRemoved(t *testing.T) {
 		[]v1alpha1.LoadPhase{{Action: v1alpha1.LoadCreate, Template: "thing", Replicas: 1, Tuning: v1alpha1.LoadTuning{QPS: 100}}})
 	b.Expect(b.expectEnded(run)).To(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), run.Status.Message)
 	made := &appsv1.Deployment{}
-	b.Expect(b.admin.Get(t.Context(), client.ObjectKey{Namespace: namespaceName(run, 0), Name: "thing-0"}, made)).To(Succeed())
+	b.Expect(b.Client.Get(t.Context(), client.ObjectKey{Namespace: namespaceName(run, 0), Name: "thing-0"}, made)).To(Succeed())
 	b.Expect(made.Finalizers).To(BeEmpty())
 	b.Expect(made.OwnerReferences).To(BeEmpty())
 	b.Expect(made.Spec.Template.Finalizers).To(BeEmpty())

@@ -40,7 +40,7 @@ func TestARunIsCarriedOutAndLeavesNothing(t *testing.T) {
 	}
 	b.Expect(b.namespaces(run)).To(BeEmpty())
 	b.Eventually(func() ([]string, error) {
-		err := b.admin.Get(context.Background(), client.ObjectKeyFromObject(run), run)
+		err := b.Client.Get(context.Background(), client.ObjectKeyFromObject(run), run)
 		return run.Finalizers, err
 	}).Should(BeEmpty(), "nothing is left that a deletion would have to wait for")
 }
@@ -105,18 +105,18 @@ func TestWhatIsRefused(t *testing.T) {
 
 // limit makes a quota in the namespace of a prepared run, and waits until it holds.
 func (b *env) limit(run *v1alpha1.LoadTestRun, name corev1.ResourceName, most string) {
-	b.t.Helper()
+	b.T.Helper()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespaces(run)[0], Name: "small"}}
 	quota.Spec.Hard = corev1.ResourceList{name: resource.MustParse(most)}
-	b.Expect(b.admin.Create(b.t.Context(), quota)).To(Succeed())
+	b.ExpectApplied(quota)
 	b.Eventually(func() (corev1.ResourceList, error) {
-		return quota.Status.Hard, b.admin.Get(context.Background(), client.ObjectKeyFromObject(quota), quota)
+		return quota.Status.Hard, b.Client.Get(context.Background(), client.ObjectKeyFromObject(quota), quota)
 	}).ShouldNot(BeEmpty())
 }
 
 // begin lets a prepared run start soon, and returns when.
 func (b *env) begin(run *v1alpha1.LoadTestRun) time.Time {
-	b.t.Helper()
+	b.T.Helper()
 	at := metav1.NewTime(time.Now().Add(2 * time.Second).Truncate(time.Second).Add(time.Second))
 	patch, err := at.MarshalJSON()
 	b.Expect(err).NotTo(HaveOccurred())
@@ -231,9 +231,9 @@ func TestADeletedRunLeavesNothing(t *testing.T) {
 	b := newEnv(t)
 	run := b.long(func(spec *v1alpha1.LoadTestRunSpec) { spec.CleanupPolicy = v1alpha1.LoadCleanupKeep })
 	uid := run.UID
-	b.Expect(b.admin.Delete(t.Context(), run)).To(Succeed())
+	b.ExpectDeleted(run)
 	b.Eventually(func() bool {
-		return apierrors.IsNotFound(b.admin.Get(context.Background(), client.ObjectKeyFromObject(run), run))
+		return apierrors.IsNotFound(b.Client.Get(context.Background(), client.ObjectKeyFromObject(run), run))
 	}).Should(BeTrue(), "the finalizer goes")
 	run.UID = uid
 	b.Expect(b.namespaces(run)).To(BeEmpty())
@@ -247,20 +247,20 @@ func TestOnlyWhatTheRunMadeIsRemoved(t *testing.T) {
 	}, creates(1))
 	b.expectPhase(run, v1alpha1.LoadTestRunPhasePrepared)
 	foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(run, 1), Labels: map[string]string{v1alpha1.LoadTestRunUIDLabel: "another"}}}
-	b.Expect(b.admin.Create(t.Context(), foreign)).To(Succeed())
+	b.ExpectApplied(foreign)
 	copied := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-copied", Labels: map[string]string{v1alpha1.LoadTestRunUIDLabel: string(run.UID)}}}
-	b.Expect(b.admin.Create(t.Context(), copied)).To(Succeed())
+	b.ExpectApplied(copied)
 	b.merge(run, `{"spec":{"startTime":"2026-01-01T00:00:00Z"}}`)
 	b.Expect(b.expectEnded(run)).To(And(HaveField("Phase", v1alpha1.LoadTestRunPhaseCompleted), HaveField("Message", ContainSubstring("kept"))))
 	b.Expect(b.namespaces(run)).To(HaveLen(2), "they are kept until the run is deleted")
 	uid := run.UID
-	b.Expect(b.admin.Delete(t.Context(), run)).To(Succeed())
+	b.ExpectDeleted(run)
 	b.Eventually(func() bool {
-		return apierrors.IsNotFound(b.admin.Get(context.Background(), client.ObjectKeyFromObject(run), run))
+		return apierrors.IsNotFound(b.Client.Get(context.Background(), client.ObjectKeyFromObject(run), run))
 	}).Should(BeTrue())
 	run.UID = uid
 	b.Expect(b.namespaces(run)).To(Equal([]string{copied.Name}), "a label that was copied says nothing")
-	b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
+	b.ExpectExists(foreign)
 	b.Expect(foreign.DeletionTimestamp).To(BeNil(), "it is another's")
 }
 
@@ -275,7 +275,7 @@ func TestChurnKeepsTheNumberOfObjects(t *testing.T) {
 	b.Expect(deleted).To(BeNumerically(">=", 10))
 	b.Expect(measuredIn(status, v1alpha1.LoadAPIRequest, "POST")).To(Equal(deleted + 6))
 	list := &corev1.ConfigMapList{}
-	b.Expect(b.admin.List(t.Context(), list, client.InNamespace(namespaceName(run, 0)), client.MatchingLabels{v1alpha1.LoadTemplateLabel: "thing"})).To(Succeed())
+	b.Expect(b.Client.List(t.Context(), list, client.InNamespace(namespaceName(run, 0)), client.MatchingLabels{v1alpha1.LoadTemplateLabel: "thing"})).To(Succeed())
 	b.Expect(list.Items).To(HaveLen(6))
 }
 
@@ -283,7 +283,7 @@ func TestChurnKeepsTheNumberOfObjects(t *testing.T) {
 func TestAnAgentWithoutRightsSaysSo(t *testing.T) {
 	b := newEnv(t)
 	b.stop()
-	restricted := rest.CopyConfig(b.config)
+	restricted := rest.CopyConfig(b.Server.Config)
 	restricted.Impersonate = rest.ImpersonationConfig{UserName: "nobody", Groups: []string{"system:authenticated"}}
 	run := b.create("rights", configMap, nil, creates(1))
 	b.startWith(restricted)
@@ -318,7 +318,7 @@ func TestARunThatVanishesEndsAndIsNotCleanedUp(t *testing.T) {
 	run := b.long(nil)
 	uid := run.UID
 	b.merge(run, `{"metadata":{"finalizers":null}}`)
-	b.Expect(b.admin.Delete(t.Context(), run)).To(Succeed())
+	b.ExpectDeleted(run)
 	next := b.create("next", configMap, nil, creates(1))
 	b.Expect(b.expectEnded(next).Phase).To(Equal(v1alpha1.LoadTestRunPhaseCompleted), "the one before has ended, because one runs at a time")
 	run.UID = uid
@@ -331,7 +331,7 @@ func TestAnAgentThatStandsByWritesNothing(t *testing.T) {
 	run := b.create("others", configMap, nil, creates(1))
 	version := run.ResourceVersion
 	b.Consistently(func() (string, error) {
-		err := b.admin.Get(context.Background(), client.ObjectKeyFromObject(run), run)
+		err := b.Client.Get(context.Background(), client.ObjectKeyFromObject(run), run)
 		return run.ResourceVersion, err
 	}, 2*time.Second).Should(Equal(version), "it is the other agent's")
 }

@@ -32,12 +32,9 @@ import (
 // env is the agent of a cluster of its own, as far as load tests go: its namespace on the hub is its own, the cluster is the real
 // API server of all tests.
 type env struct {
-	*WithT
-	t         *testing.T
-	admin     client.Client
+	*testenv.Env
 	target    kubernetes.Interface
 	namespace string
-	config    *rest.Config
 
 	// looks counts how often the agent has looked at heartbeats.
 	looks atomic.Int32
@@ -90,13 +87,13 @@ func (g gated) RoundTrip(request *http.Request) (*http.Response, error) { return
 func newEnv(t *testing.T) *env {
 	t.Helper()
 	t.Parallel()
-	environment := agenttest.Environment(t)
-	b := &env{t: t, WithT: NewWithT(t), admin: environment.Client, namespace: agenttest.Namespace(t, environment.Client), config: environment.Config}
+	b := &env{Env: agenttest.NewEnv(t)}
+	b.namespace = agenttest.Namespace(t, b.Client)
 	b.SetDefaultEventuallyTimeout(agenttest.Wait)
 	// A run takes seconds, most of which it waits.
 	b.SetDefaultEventuallyPollingInterval(3 * testenv.Poll)
 	var err error
-	b.target, err = kubernetes.NewForConfig(environment.Config)
+	b.target, err = kubernetes.NewForConfig(b.Server.Config)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.start()
 	t.Cleanup(func() { b.stop() })
@@ -104,25 +101,25 @@ func newEnv(t *testing.T) *env {
 }
 
 // start starts an agent.
-func (b *env) start() { b.startWith(b.config) }
+func (b *env) start() { b.startWith(b.Server.Config) }
 
 // startWith starts an agent that has the rights of restricted in its cluster.
 func (b *env) startWith(restricted *rest.Config) {
-	b.t.Helper()
+	b.T.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	b.kill, b.dead = cancel, make(chan struct{})
 	scheme, err := clients.Scheme()
 	b.Expect(err).NotTo(HaveOccurred())
-	config := clients.Gated(b.config, b.gate)
+	config := clients.Gated(b.Server.Config, b.gate)
 	direct, err := client.New(config, client.Options{Scheme: scheme, Mapper: clients.Mapper()})
 	b.Expect(err).NotTo(HaveOccurred())
-	nodes, err := cache.New(b.config, cache.Options{Scheme: scheme, Mapper: clients.Mapper()})
+	nodes, err := cache.New(b.Server.Config, cache.Options{Scheme: scheme, Mapper: clients.Mapper()})
 	b.Expect(err).NotTo(HaveOccurred())
 	var group sync.WaitGroup
 	runs := func(what string, start func(context.Context) error) {
 		group.Go(func() {
 			if err := start(ctx); err != nil {
-				b.t.Errorf("running %s: %v", what, err)
+				b.T.Errorf("running %s: %v", what, err)
 			}
 		})
 	}
@@ -163,7 +160,7 @@ const configMap = "apiVersion: v1\nkind: ConfigMap\ndata: {index: \"{{.Index}}\"
 
 // create makes a run of which each step has the phases that are given.
 func (b *env) create(name, object string, change func(*v1alpha1.LoadTestRunSpec), steps ...[]v1alpha1.LoadPhase) *v1alpha1.LoadTestRun {
-	b.t.Helper()
+	b.T.Helper()
 	run := &v1alpha1.LoadTestRun{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
 	run.Spec.Templates = []v1alpha1.LoadTemplate{{Name: "thing", Object: object}}
 	for i, phases := range steps {
@@ -172,8 +169,8 @@ func (b *env) create(name, object string, change func(*v1alpha1.LoadTestRunSpec)
 	if change != nil {
 		change(&run.Spec)
 	}
-	b.Expect(b.admin.Create(b.t.Context(), run)).To(Succeed())
-	b.t.Cleanup(func() { _ = b.admin.Delete(context.Background(), run) })
+	b.ExpectApplied(run)
+	b.T.Cleanup(func() { _ = b.Client.Delete(context.Background(), run) })
 	return run
 }
 
@@ -192,33 +189,33 @@ func repeats(action v1alpha1.LoadAction, d time.Duration) v1alpha1.LoadPhase {
 // status returns a function that reads the status of a run.
 func (b *env) status(run *v1alpha1.LoadTestRun) func() (v1alpha1.LoadTestRunStatus, error) {
 	return func() (v1alpha1.LoadTestRunStatus, error) {
-		err := b.admin.Get(context.Background(), client.ObjectKeyFromObject(run), run)
+		err := b.Client.Get(context.Background(), client.ObjectKeyFromObject(run), run)
 		return run.Status, err
 	}
 }
 
 // expectEnded waits until nothing of a run changes any more.
 func (b *env) expectEnded(run *v1alpha1.LoadTestRun) v1alpha1.LoadTestRunStatus {
-	b.t.Helper()
+	b.T.Helper()
 	b.Eventually(b.status(run)).Should(HaveField("Phase", BeElementOf(v1alpha1.LoadTestRunPhaseCompleted, v1alpha1.LoadTestRunPhaseFailed)), "the run ends")
 	return run.Status
 }
 
 func (b *env) expectPhase(run *v1alpha1.LoadTestRun, phase v1alpha1.LoadTestRunPhase) {
-	b.t.Helper()
+	b.T.Helper()
 	b.Eventually(b.status(run)).Should(HaveField("Phase", phase))
 }
 
 func (b *env) merge(object client.Object, patch string) {
-	b.t.Helper()
-	b.Expect(b.admin.Patch(b.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+	b.T.Helper()
+	b.Expect(b.Client.Patch(b.T.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }
 
 // namespaces are those of a run that are there.
 func (b *env) namespaces(run *v1alpha1.LoadTestRun) []string {
-	b.t.Helper()
+	b.T.Helper()
 	list := &corev1.NamespaceList{}
-	b.Expect(b.admin.List(b.t.Context(), list, client.MatchingLabels{v1alpha1.LoadTestRunUIDLabel: string(run.UID)})).To(Succeed())
+	b.Expect(b.Client.List(b.T.Context(), list, client.MatchingLabels{v1alpha1.LoadTestRunUIDLabel: string(run.UID)})).To(Succeed())
 	var names []string
 	for _, namespace := range list.Items {
 		names = append(names, namespace.Name)
@@ -238,7 +235,7 @@ func measuredIn(status v1alpha1.LoadTestRunStatus, measurement v1alpha1.LoadMeas
 
 // long is a run that makes objects and then waits forever.
 func (b *env) long(change func(*v1alpha1.LoadTestRunSpec)) *v1alpha1.LoadTestRun {
-	b.t.Helper()
+	b.T.Helper()
 	run := b.create("long", configMap, change, creates(5), waits(time.Hour))
 	b.Eventually(b.status(run)).Should(HaveField("Progress.Steps", BeEquivalentTo(1)))
 	return run

@@ -19,17 +19,17 @@ func TestARunSaysWhatItWasMadeOn(t *testing.T) {
 	b := newEnv(t)
 	for name, version := range map[string]string{"a": "v1.36.2", "b": "v1.37.1", "c": "v1.37.1"} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-" + name, Labels: map[string]string{v1alpha1.HollowNodeLabel: "true"}}}
-		b.Expect(b.admin.Create(t.Context(), node)).To(Succeed())
-		t.Cleanup(func() { _ = b.admin.Delete(context.Background(), node) })
+		b.ExpectApplied(node)
+		t.Cleanup(func() { _ = b.Client.Delete(context.Background(), node) })
 		before := client.MergeFrom(node.DeepCopy())
 		node.Status.NodeInfo.KubeletVersion = version
-		b.Expect(b.admin.Status().Patch(t.Context(), node, before)).To(Succeed())
+		b.Expect(b.Client.Status().Patch(t.Context(), node, before)).To(Succeed())
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name, Labels: map[string]string{v1alpha1.MachineNameLabel: name}}}
 		pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
 		if name != "a" {
 			pod.Annotations = map[string]string{hollownode.ProfileAnnotation: "Realistic"}
 		}
-		b.Expect(b.admin.Create(t.Context(), pod)).To(Succeed())
+		b.ExpectApplied(pod)
 	}
 	status := b.expectEnded(b.create("environment", configMap, nil, creates(1)))
 	b.Expect(status.Environment).NotTo(BeNil())

@@ -59,7 +59,7 @@ func TestObjectsThatVanishAreNotReadAgain(t *testing.T) {
 				if path := request.URL.Path; request.Method != http.MethodPost && strings.Contains(path, "/load-") && strings.Contains(path, "/configmaps/thing-") {
 					once.Do(func() {
 						namespace := strings.Split(path, "/")[4]
-						if err := b.admin.DeleteAllOf(context.Background(), &corev1.ConfigMap{}, client.InNamespace(namespace)); err != nil {
+						if err := b.Client.DeleteAllOf(context.Background(), &corev1.ConfigMap{}, client.InNamespace(namespace)); err != nil {
 							t.Error(err)
 						}
 					})

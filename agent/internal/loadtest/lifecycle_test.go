@@ -19,7 +19,7 @@ import (
 func TestARemovalThatIsStuckKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*env, *v1alpha1.LoadTestRun){
-		"of a run that was deleted": func(b *env, run *v1alpha1.LoadTestRun) { b.Expect(b.admin.Delete(b.t.Context(), run)).To(Succeed()) },
+		"of a run that was deleted": func(b *env, run *v1alpha1.LoadTestRun) { b.ExpectDeleted(run) },
 		"of a run that is over":     func(b *env, run *v1alpha1.LoadTestRun) { b.merge(run, `{"spec":{"stopped":true}}`) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -30,9 +30,9 @@ func TestARemovalThatIsStuckKeepsNobodyWaiting(t *testing.T) {
 			run := b.create("jam", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(1))
 			b.expectPhase(run, v1alpha1.LoadTestRunPhasePrepared)
 			held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceName(run, 0), Name: "held", Finalizers: []string{"example.com/held"}}}
-			b.Expect(b.admin.Create(t.Context(), held)).To(Succeed())
+			b.ExpectApplied(held)
 			t.Cleanup(func() {
-				_ = b.admin.Patch(context.Background(), held, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
+				_ = b.Client.Patch(context.Background(), held, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
 			})
 			end(b, run)
 			next := b.create("next", configMap, nil, creates(1))
@@ -59,9 +59,9 @@ func TestARunThatEndsItsAgentIsNotBegunForEver(t *testing.T) {
 
 // brokenOff lets a run be as an agent leaves it that has ended while it prepared the run.
 func (b *env) brokenOff(run *v1alpha1.LoadTestRun) {
-	b.t.Helper()
+	b.T.Helper()
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Preparing"}}`))
-	b.Expect(b.admin.Status().Patch(b.t.Context(), run.DeepCopy(), patch)).To(Succeed())
+	b.Expect(b.Client.Status().Patch(b.T.Context(), run.DeepCopy(), patch)).To(Succeed())
 }
 
 // No request was made, so nothing was broken off, however often the agent is restarted meanwhile.
@@ -107,16 +107,16 @@ func TestARunThatTheHubRefusesToChangeKeepsNobodyWaiting(t *testing.T) {
 	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: rules}
 	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: "object.metadata.namespace != '" + b.namespace + "'"}}
 	policy.Spec.FailurePolicy = ptr.To(admissionregistrationv1.Fail)
-	b.Expect(b.admin.Create(t.Context(), policy)).To(Succeed())
+	b.ExpectApplied(policy)
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}}
 	binding.Spec.PolicyName, binding.Spec.ValidationActions = policy.Name, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
-	b.Expect(b.admin.Create(t.Context(), binding)).To(Succeed())
+	b.ExpectApplied(binding)
 	t.Cleanup(func() {
-		_ = b.admin.Delete(context.Background(), binding)
-		_ = b.admin.Delete(context.Background(), policy)
+		_ = b.Client.Delete(context.Background(), binding)
+		_ = b.Client.Delete(context.Background(), policy)
 	})
 	b.Eventually(func() error {
-		return b.admin.Patch(context.Background(), bad.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll)
+		return b.Client.Patch(context.Background(), bad.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll)
 	}).Should(MatchError(ContainSubstring("denied")))
 	next := b.create("next", configMap, nil, creates(1))
 	b.start()

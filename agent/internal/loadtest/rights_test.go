@@ -31,7 +31,7 @@ var ofTheRole = map[string]string{
 func (b *env) startAsAgent(kinds ...string) {
 	b.stop()
 	b.timing = func(c *Controller) { c.Limits.Kinds = kinds }
-	restricted := rest.CopyConfig(b.config)
+	restricted := rest.CopyConfig(b.Server.Config)
 	restricted.Impersonate = rest.ImpersonationConfig{UserName: "agent", Groups: []string{"hollowfleet:agents", "system:authenticated"}}
 	b.startWith(restricted)
 }

@@ -61,21 +61,21 @@ func TestAHeartbeatThatIsLateAtTheEndOfAShortRunIsSeen(t *testing.T) {
 	b := newEnv(t)
 	name := b.namespace
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.HollowNodeLabel: "true"}}}
-	b.Expect(b.admin.Create(t.Context(), node)).To(Succeed())
+	b.ExpectApplied(node)
 	now := metav1.NowMicro()
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: &now},
 	}
-	b.Expect(b.admin.Create(t.Context(), lease)).To(Succeed())
+	b.ExpectApplied(lease)
 	t.Cleanup(func() {
-		_ = b.admin.Delete(context.Background(), lease)
-		_ = b.admin.Delete(context.Background(), node)
+		_ = b.Client.Delete(context.Background(), lease)
+		_ = b.Client.Delete(context.Background(), node)
 	})
 	run := b.create("short", configMap, nil, waits(3*time.Second))
 	b.Eventually(b.looks.Load).Should(BeEquivalentTo(1), "the first look")
 	before := metav1.NewMicroTime(now.Add(-time.Hour))
 	lease.Spec.RenewTime = &before
-	b.Expect(b.admin.Update(t.Context(), lease)).To(Succeed())
+	b.ExpectApplied(lease)
 	b.Expect(b.expectEnded(run).Simulator).To(HaveValue(HaveField("LateHeartbeats", BeEquivalentTo(1))))
 }
 

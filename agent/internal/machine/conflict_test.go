@@ -23,12 +23,12 @@ func TestADeletionThatMeetsAChangeIsTriedAgainSoonAndIsNoProblem(t *testing.T) {
 		result, err := b.tryReconcile(machine)
 		b.Expect(err).NotTo(HaveOccurred())
 		b.Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", conflictRetry)))
-		b.clock.Step(time.Minute) // What holds a status back does so no longer.
+		b.Clock.Step(time.Minute) // What holds a status back does so no longer.
 	}
 	b.read(machine)
 	for _, condition := range machine.Status.Conditions {
 		b.Expect(condition.Message).NotTo(ContainSubstring(changed), condition.Type)
 	}
-	b.reconcile(machine)
+	b.ExpectReconciled(machine)
 	b.Expect(b.driver.Calls()).To(HaveExactElements("Create conflict-m", "Delete conflict-m", "Delete conflict-m", "Delete conflict-m"))
 }

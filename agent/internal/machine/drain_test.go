@@ -23,7 +23,7 @@ import (
 
 // pod puts a pod onto a Node, running.
 func (b *env) pod(node, name string, changes ...func(*corev1.Pod)) *corev1.Pod {
-	b.t.Helper()
+	b.T.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name, Labels: map[string]string{"app": "web"}}}
 	pod.Spec.NodeName = node
 	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3600)
@@ -31,23 +31,23 @@ func (b *env) pod(node, name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	for _, change := range changes {
 		change(pod)
 	}
-	b.Eventually(func() error { return b.admin.Create(b.t.Context(), pod) }).WithTimeout(agenttest.Wait).Should(Succeed(), "the namespace's service account must come")
+	b.Eventually(func() error { return b.Client.Create(b.T.Context(), pod) }).WithTimeout(agenttest.Wait).Should(Succeed(), "the namespace's service account must come")
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	b.Expect(b.admin.Status().Update(b.t.Context(), pod)).To(Succeed())
-	b.t.Cleanup(func() { _ = b.admin.Delete(context.Background(), pod, client.GracePeriodSeconds(0)) })
+	b.ExpectStatusApplied(pod)
+	b.T.Cleanup(func() { _ = b.Client.Delete(context.Background(), pod, client.GracePeriodSeconds(0)) })
 	return pod
 }
 
 // budget protects the pods with the label app=web, and waits until the disruption controller has seen it.
 func (b *env) budget(change func(*policyv1.PodDisruptionBudgetSpec)) *policyv1.PodDisruptionBudget {
-	b.t.Helper()
+	b.T.Helper()
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "web"}}
 	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	change(&budget.Spec)
-	b.Expect(b.admin.Create(b.t.Context(), budget)).To(Succeed())
+	b.ExpectApplied(budget)
 	b.Eventually(func(g Gomega) {
-		g.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(budget), budget)).To(Succeed())
+		g.Expect(b.Client.Get(b.T.Context(), client.ObjectKeyFromObject(budget), budget)).To(Succeed())
 		g.Expect(budget.Status.ObservedGeneration).To(Equal(budget.Generation))
 		g.Expect(budget.Status.CurrentHealthy).To(BeNumerically(">", 0))
 	}).WithTimeout(agenttest.Wait).Should(Succeed(), "the disruption controller")
@@ -56,36 +56,36 @@ func (b *env) budget(change func(*policyv1.PodDisruptionBudgetSpec)) *policyv1.P
 
 // end does what a kubelet does when a pod has ended.
 func (b *env) end(pod *corev1.Pod) {
-	b.t.Helper()
-	b.Expect(client.IgnoreNotFound(b.admin.Delete(b.t.Context(), pod, client.GracePeriodSeconds(0)))).To(Succeed())
+	b.T.Helper()
+	b.Expect(client.IgnoreNotFound(b.Client.Delete(b.T.Context(), pod, client.GracePeriodSeconds(0)))).To(Succeed())
 }
 
 // leaving reports whether a pod is being deleted or gone.
 func (b *env) leaving(pod *corev1.Pod) bool {
-	b.t.Helper()
+	b.T.Helper()
 	live := pod.DeepCopy()
-	err := b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(pod), live)
+	err := b.Client.Get(b.T.Context(), client.ObjectKeyFromObject(pod), live)
 	b.Expect(client.IgnoreNotFound(err)).To(Succeed())
 	return err != nil || live.DeletionTimestamp != nil
 }
 
-func (b *env) instances() []driver.Instance { return must(b.driver.List(b.t.Context())) }
+func (b *env) instances() []driver.Instance { return must(b.driver.List(b.T.Context())) }
 
 func (b *env) node(name string) *corev1.Node {
-	b.t.Helper()
+	b.T.Helper()
 	node := &corev1.Node{}
-	b.Expect(b.admin.Get(b.t.Context(), client.ObjectKey{Name: name}, node)).To(Succeed())
+	b.Expect(b.Client.Get(b.T.Context(), client.ObjectKey{Name: name}, node)).To(Succeed())
 	return node
 }
 
 // remove reconciles until the Machine is gone.
 func (b *env) remove(machine *v1alpha1.Machine) {
-	b.t.Helper()
+	b.T.Helper()
 	for range 5 {
 		if b.gone(machine) {
 			return
 		}
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 	}
 	b.Expect(b.gone(machine)).To(BeTrue(), "the machine stays: %+v", machine.Status.Conditions)
 }
@@ -98,19 +98,19 @@ func TestDrain(t *testing.T) {
 		pod := b.pod(machine.Name, "web")
 		b.writes()
 		b.delete(machine)
-		result := b.reconcile(machine)
+		result := b.ExpectReconciled(machine)
 		b.Expect(b.leaving(pod)).To(BeTrue(), "the pod is evicted")
 		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue(), "the node is cordoned")
 		b.Expect(b.instances()).To(HaveLen(1), "the instance must stay until the pod has ended")
 		b.Expect(result.RequeueAfter).To(Equal(time.Second), "nothing waits in the worker")
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.instances()).To(HaveLen(1))
 		b.end(pod)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.instances()).To(BeEmpty())
 		b.remove(machine)
 		b.Expect(b.writes()).To(Equal([]string{"patch"}), "only the finalizer's removal")
-		b.Expect(b.events()).To(BeEmpty(), "a drain that goes well is no news")
+		b.Expect(b.Events()).To(BeEmpty(), "a drain that goes well is no news")
 	})
 	t.Run("should say what it waits for when it takes a while", func(t *testing.T) {
 		b := newEnv(t)
@@ -118,11 +118,11 @@ func TestDrain(t *testing.T) {
 		b.ready(machine)
 		b.pod(machine.Name, "web")
 		b.delete(machine)
-		b.reconcile(machine)
-		b.clock.Step(DefaultStallAfter)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
+		b.Clock.Step(DefaultStallAfter)
+		b.ExpectReconciled(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonDraining))
-		b.Expect(b.events()).To(ConsistOf(And(ContainSubstring("Normal Draining"), ContainSubstring(b.namespace+"/web"))))
+		b.Expect(b.Events()).To(ConsistOf(And(ContainSubstring("Normal Draining"), ContainSubstring(b.namespace+"/web"))))
 	})
 	t.Run("should leave the pods of daemon sets and mirrors of static pods", func(t *testing.T) {
 		b := newEnv(t)
@@ -137,7 +137,7 @@ func TestDrain(t *testing.T) {
 			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 		})
 		b.delete(machine)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.leaving(daemon)).To(BeFalse())
 		b.Expect(b.leaving(mirror)).To(BeFalse())
 		b.Expect(b.instances()).To(BeEmpty(), "nothing else is to be waited for")
@@ -150,19 +150,19 @@ func TestDrain(t *testing.T) {
 		one, two := b.pod(machine.Name, "web-1"), b.pod(machine.Name, "web-2")
 		budget := b.budget(func(s *policyv1.PodDisruptionBudgetSpec) { s.MinAvailable = ptr.To(intstr.FromInt32(1)) })
 		b.Eventually(func() int32 {
-			b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(budget), budget)).To(Succeed())
+			b.ExpectExists(budget)
 			return budget.Status.DisruptionsAllowed
 		}).WithTimeout(agenttest.Wait).Should(BeEquivalentTo(1))
 		b.delete(machine)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect([]bool{b.leaving(one), b.leaving(two)}).To(ConsistOf(true, false), "one of two may go")
-		b.clock.Step(DefaultStallAfter)
-		b.reconcile(machine)
+		b.Clock.Step(DefaultStallAfter)
+		b.ExpectReconciled(machine)
 		b.Expect(b.instances()).To(HaveLen(1))
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonDraining))
-		b.Expect(b.events()).To(ConsistOf(ContainSubstring("The disruption budget web ")), "the event names the budget")
-		b.Expect(b.admin.Delete(b.t.Context(), budget)).To(Succeed())
-		b.reconcile(machine)
+		b.Expect(b.Events()).To(ConsistOf(ContainSubstring("The disruption budget web ")), "the event names the budget")
+		b.ExpectDeleted(budget)
+		b.ExpectReconciled(machine)
 		b.Expect([]bool{b.leaving(one), b.leaving(two)}).To(ConsistOf(true, true))
 	})
 	t.Run("should evict what can be evicted, however many pods before it a budget holds", func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestDrain(t *testing.T) {
 		b.budget(func(s *policyv1.PodDisruptionBudgetSpec) { s.MaxUnavailable = ptr.To(intstr.FromInt32(0)) })
 		free := b.pod(machine.Name, "z", func(p *corev1.Pod) { p.Labels = nil })
 		b.delete(machine)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.leaving(free)).To(BeTrue(), "it comes after 51 that a budget holds")
 		b.Expect(b.leaving(held[50])).To(BeFalse(), "the budget is kept")
 	})
@@ -189,22 +189,22 @@ func TestDrain(t *testing.T) {
 		b.budget(func(s *policyv1.PodDisruptionBudgetSpec) { s.MaxUnavailable = ptr.To(intstr.FromInt32(0)) })
 		b.delete(machine)
 		b.writes()
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonMisconfiguredBudget))
 		warning := And(ContainSubstring("Warning MisconfiguredBudget"), ContainSubstring("PodDisruptionBudget "+b.namespace+"/web allows no disruption at all (maxUnavailable: 0)"))
-		b.Expect(b.events()).To(ConsistOf(warning))
+		b.Expect(b.Events()).To(ConsistOf(warning))
 		b.Expect(b.writes()).To(Equal([]string{"patch/status"}), "it is written at once")
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.writes()).To(BeEmpty())
-		b.Expect(b.events()).To(BeEmpty(), "the event comes once")
+		b.Expect(b.Events()).To(BeEmpty(), "the event comes once")
 
-		b.clock.Step(2*time.Hour - time.Minute)
-		b.Expect(b.reconcile(machine).RequeueAfter).To(BeNumerically("<=", 15*time.Second))
+		b.Clock.Step(2*time.Hour - time.Minute)
+		b.Expect(b.ExpectReconciled(machine).RequeueAfter).To(BeNumerically("<=", 15*time.Second))
 		b.Expect(b.instances()).To(HaveLen(1))
-		b.clock.Step(2 * time.Minute)
-		b.reconcile(machine)
+		b.Clock.Step(2 * time.Minute)
+		b.ExpectReconciled(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut))
-		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Warning DrainTimedOut")))
+		b.Expect(b.Events()).To(ConsistOf(ContainSubstring("Warning DrainTimedOut")))
 		b.Expect(b.instances()).To(BeEmpty())
 		b.Expect(b.leaving(pod)).To(BeFalse(), "the budget was kept to the end")
 		b.remove(machine)
@@ -219,13 +219,13 @@ func TestDrain(t *testing.T) {
 		b.setReady(node, corev1.ConditionUnknown)
 		b.pod(machine.Name, "web")
 		b.delete(machine)
-		b.clock.SetTime(machine.DeletionTimestamp.Time)
-		b.reconcile(machine)
-		b.clock.Step(3 * time.Minute)
-		b.reconcile(machine)
+		b.Clock.SetTime(machine.DeletionTimestamp.Time)
+		b.ExpectReconciled(machine)
+		b.Clock.Step(3 * time.Minute)
+		b.ExpectReconciled(machine)
 		b.Expect(b.instances()).To(HaveLen(1))
-		b.clock.Step(time.Minute + time.Second)
-		b.reconcile(machine)
+		b.Clock.Step(time.Minute + time.Second)
+		b.ExpectReconciled(machine)
 		b.Expect(b.instances()).To(BeEmpty())
 	})
 	t.Run("CAPI #13508: should end by default although a budget allows nothing on a node whose kubelet is silent", func(t *testing.T) {
@@ -236,14 +236,14 @@ func TestDrain(t *testing.T) {
 		b.budget(func(s *policyv1.PodDisruptionBudgetSpec) { s.MaxUnavailable = ptr.To(intstr.FromInt32(0)) })
 		b.setReady(node, corev1.ConditionUnknown)
 		b.delete(machine)
-		b.clock.SetTime(machine.DeletionTimestamp.Time)
-		b.reconcile(machine)
+		b.Clock.SetTime(machine.DeletionTimestamp.Time)
+		b.ExpectReconciled(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonMisconfiguredBudget))
-		b.clock.Step(2*time.Hour - time.Second)
-		b.reconcile(machine)
+		b.Clock.Step(2*time.Hour - time.Second)
+		b.ExpectReconciled(machine)
 		b.Expect(b.instances()).To(HaveLen(1), "no timeout is set, so it is two hours")
-		b.clock.Step(time.Second)
-		b.reconcile(machine)
+		b.Clock.Step(time.Second)
+		b.ExpectReconciled(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut))
 		b.Expect(b.instances()).To(BeEmpty())
 		b.Expect(b.leaving(pod)).To(BeFalse(), "the budget was kept to the end")
@@ -259,18 +259,18 @@ func TestDrainDeadline(t *testing.T) {
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
 		b.delete(machine)
-		b.clock.SetTime(machine.DeletionTimestamp.Add(3 * time.Hour))
-		b.reconcile(machine)
+		b.Clock.SetTime(machine.DeletionTimestamp.Add(3 * time.Hour))
+		b.ExpectReconciled(machine)
 		b.Expect(b.leaving(pod)).To(BeTrue())
 		b.Expect(b.instances()).To(HaveLen(1), "the agent has just started, whatever its clock says")
-		b.clock.Step(time.Hour)
-		b.reconcile(machine)
+		b.Clock.Step(time.Hour)
+		b.ExpectReconciled(machine)
 		b.start()
-		b.clock.Step(time.Hour - time.Minute)
-		b.reconcile(machine)
+		b.Clock.Step(time.Hour - time.Minute)
+		b.ExpectReconciled(machine)
 		b.Expect(b.instances()).To(HaveLen(1))
-		b.clock.Step(time.Minute + time.Second)
-		b.reconcile(machine)
+		b.Clock.Step(time.Minute + time.Second)
+		b.ExpectReconciled(machine)
 		b.Expect(b.instances()).To(BeEmpty(), "the time before the restart counts")
 		b.remove(machine)
 	})
@@ -281,9 +281,9 @@ func TestDrainDeadline(t *testing.T) {
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
 		b.delete(machine)
-		b.clock.SetTime(machine.DeletionTimestamp.Time)
-		b.reconcile(machine)
-		b.clock.Step(3 * time.Hour)
+		b.Clock.SetTime(machine.DeletionTimestamp.Time)
+		b.ExpectReconciled(machine)
+		b.Clock.Step(3 * time.Hour)
 		b.listing = func() error { return errors.New("a fault of the test: listing pods") }
 		_, err := b.tryReconcile(machine)
 		b.Expect(err).To(MatchError(ContainSubstring("listing pods")))
@@ -300,14 +300,14 @@ func TestDrainDeadline(t *testing.T) {
 		b.pod(machine.Name, "web")
 		b.delete(machine)
 		// The API server's clock wrote the deletion; the fake one must not be behind it.
-		b.clock.SetTime(machine.DeletionTimestamp.Time)
-		b.reconcile(machine)
-		b.clock.Step(5 * time.Hour)
+		b.Clock.SetTime(machine.DeletionTimestamp.Time)
+		b.ExpectReconciled(machine)
+		b.Clock.Step(5 * time.Hour)
 		b.frozenFor = 4 * time.Hour
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.instances()).To(HaveLen(1), "four of five hours were frozen")
-		b.clock.Step(time.Hour + time.Second)
-		b.reconcile(machine)
+		b.Clock.Step(time.Hour + time.Second)
+		b.ExpectReconciled(machine)
 		b.Expect(b.instances()).To(BeEmpty())
 	})
 }
@@ -316,13 +316,13 @@ var daemonSetKind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 
 // daemonSet makes a DaemonSet whose controller leaves a pod alone that a test put there for it.
 func (b *env) daemonSet() *appsv1.DaemonSet {
-	b.t.Helper()
+	b.T.Helper()
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "daemon"}}
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "daemon"}}
 	set.Spec.Template.Labels = set.Spec.Selector.MatchLabels
 	set.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
 	set.Spec.Template.Spec.NodeSelector = map[string]string{v1alpha1.HollowNodeLabel: "true"}
 	set.Spec.Template.Spec.Containers = []corev1.Container{{Name: "c", Image: "c"}}
-	b.Expect(b.admin.Create(b.t.Context(), set)).To(Succeed())
+	b.ExpectApplied(set)
 	return set
 }

@@ -17,8 +17,8 @@ import (
 
 // delete asks the hub to delete a Machine.
 func (b *env) delete(machine *v1alpha1.Machine) {
-	b.t.Helper()
-	b.Expect(b.admin.Delete(b.t.Context(), machine)).To(Succeed())
+	b.T.Helper()
+	b.ExpectDeleted(machine)
 	b.read(machine)
 	b.Expect(machine.DeletionTimestamp).NotTo(BeNil())
 }
@@ -32,11 +32,11 @@ func TestDeletion(t *testing.T) {
 		node := b.ready(machine)
 		b.writes()
 		b.delete(machine)
-		b.reconcile(machine)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.gone(machine)).To(BeTrue())
 		b.Expect(b.gone(node)).To(BeTrue())
-		b.Expect(b.driver.List(b.t.Context())).To(BeEmpty())
+		b.Expect(b.driver.List(b.T.Context())).To(BeEmpty())
 		b.Expect(b.requests.removed).To(ConsistOf(machine.Name))
 		b.Expect(b.writes()).To(Equal([]string{"patch"}), "only the finalizer's removal")
 	})
@@ -47,57 +47,57 @@ func TestDeletion(t *testing.T) {
 		node := b.ready(machine)
 		b.writes()
 		b.delete(machine)
-		b.reconcile(machine)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.gone(node)).To(BeFalse(), "its kubelet would register it again")
 		b.Expect(b.driver.Calls()).To(HaveLen(2), "deleted once")
 		b.Expect(b.writes()).To(BeEmpty())
-		b.clock.Step(DefaultStallAfter)
-		b.reconcile(machine)
+		b.Clock.Step(DefaultStallAfter)
+		b.ExpectReconciled(machine)
 		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineTerminating))
 		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonDeleting))
 		b.driver.Finish(machine.Name)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.gone(machine)).To(BeTrue())
 		b.Expect(b.gone(node)).To(BeTrue())
 	})
 	t.Run("should delete the node of a machine that had not joined yet", func(t *testing.T) {
 		b := newEnv(t)
 		machine := b.create("del-early")
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		node := b.join(machine)
 		b.delete(machine)
-		b.reconcile(machine)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.gone(machine)).To(BeTrue())
 		b.Expect(b.gone(node)).To(BeTrue(), "the node is orphaned")
 	})
 	t.Run("should delete a machine whose class and provider are gone", func(t *testing.T) {
 		b := newEnv(t)
 		class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "going"}, Spec: v1alpha1.MachineClassSpec{Provider: "fake"}}
-		b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
+		b.ExpectApplied(class)
 		machine := b.create("del-noclass", func(m *v1alpha1.Machine) {
 			m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "going"}}
 		})
 		node := b.ready(machine)
-		b.Expect(b.admin.Delete(b.t.Context(), class)).To(Succeed())
+		b.ExpectDeleted(class)
 		b.delete(machine)
-		b.reconcile(machine)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.gone(machine)).To(BeTrue())
 		b.Expect(b.gone(node)).To(BeTrue())
-		b.Expect(b.driver.List(b.t.Context())).To(BeEmpty())
+		b.Expect(b.driver.List(b.T.Context())).To(BeEmpty())
 	})
 	t.Run("should leave a node of its name that is another's", func(t *testing.T) {
 		b := newEnv(t)
 		machine := b.create("del-foreign")
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Name}, Spec: corev1.NodeSpec{ProviderID: "aws:///i-1"}}
-		b.Expect(b.admin.Create(b.t.Context(), node)).To(Succeed())
-		t.Cleanup(func() { _ = b.admin.Delete(b.t.Context(), node) })
-		b.reconcile(machine)
+		b.ExpectApplied(node)
+		t.Cleanup(func() { _ = b.Client.Delete(b.T.Context(), node) })
+		b.ExpectReconciled(machine)
 		b.delete(machine)
-		b.reconcile(machine)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.gone(machine)).To(BeTrue())
 		b.Expect(b.gone(node)).To(BeFalse())
 	})
@@ -106,13 +106,13 @@ func TestDeletion(t *testing.T) {
 		machine := b.create("del-held")
 		node := b.ready(machine)
 		held := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/hold"]}}`))
-		b.Expect(b.admin.Patch(b.t.Context(), node, held)).To(Succeed())
+		b.Expect(b.Client.Patch(b.T.Context(), node, held)).To(Succeed())
 		b.delete(machine)
-		b.reconcile(machine)
-		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(nodeDeletionRetry))
+		b.ExpectReconciled(machine)
+		b.Expect(b.ExpectReconciled(machine).RequeueAfter).To(Equal(nodeDeletionRetry))
 		b.Expect(machine.Finalizers).To(ContainElement(v1alpha1.MachineFinalizer), "the node is orphaned")
-		b.Expect(b.admin.Patch(b.t.Context(), node, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
-		b.reconcile(machine)
+		b.Expect(b.Client.Patch(b.T.Context(), node, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		b.ExpectReconciled(machine)
 		b.Expect(b.gone(machine)).To(BeTrue())
 	})
 }
@@ -142,18 +142,18 @@ func TestDeletionGoesOnAfterACrashAtEachStep(t *testing.T) {
 					crashes++
 					b.start()
 				}
-				b.clock.Step(DefaultStallAfter)
+				b.Clock.Step(DefaultStallAfter)
 				if b.gone(machine) {
 					break
 				}
-				b.Expect(b.gone(node) && len(must(b.driver.List(b.t.Context()))) > 0).To(BeFalse(), "the node went before the instance")
+				b.Expect(b.gone(node) && len(must(b.driver.List(b.T.Context()))) > 0).To(BeFalse(), "the node went before the instance")
 			}
 			if name != "writing the status, thrice" {
 				b.Expect(crashes).To(Equal(1), "the fault was met")
 			}
 			b.Expect(b.gone(machine)).To(BeTrue())
 			b.Expect(b.gone(node)).To(BeTrue(), "the node is orphaned")
-			b.Expect(b.driver.List(b.t.Context())).To(BeEmpty(), "the instance is orphaned")
+			b.Expect(b.driver.List(b.T.Context())).To(BeEmpty(), "the instance is orphaned")
 		})
 	}
 }
@@ -172,12 +172,12 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		machine := b.create("absent")
 		node := b.ready(machine)
 		// The hub loses the Machine without the agent having done its part.
-		b.Expect(b.admin.Patch(b.t.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
-		b.Expect(b.admin.Delete(b.t.Context(), machine)).To(Succeed())
+		b.Expect(b.Client.Patch(b.T.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		b.ExpectDeleted(machine)
 		b.Expect(b.gone(machine)).To(BeTrue())
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.gone(node)).To(BeFalse())
-		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
+		b.Expect(b.driver.List(b.T.Context())).To(HaveLen(1))
 	})
 	t.Run("should remove nothing when it is being deleted in the cache and missing on the hub", func(t *testing.T) {
 		b := newEnv(t)
@@ -185,12 +185,12 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		node := b.ready(machine)
 		cached := machine.DeepCopy()
 		cached.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-		b.Expect(b.admin.Patch(b.t.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
-		b.Expect(b.admin.Delete(b.t.Context(), machine)).To(Succeed())
-		_, err := b.controller.Reconcile(b.t.Context(), cached)
+		b.Expect(b.Client.Patch(b.T.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		b.ExpectDeleted(machine)
+		_, err := b.controller.Reconcile(b.T.Context(), cached)
 		b.Expect(err).NotTo(HaveOccurred())
 		b.Expect(b.gone(node)).To(BeFalse())
-		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
+		b.Expect(b.driver.List(b.T.Context())).To(HaveLen(1))
 	})
 	t.Run("should remove nothing when only the cache says that it is to be deleted", func(t *testing.T) {
 		b := newEnv(t)
@@ -198,10 +198,10 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		node := b.ready(machine)
 		cached := machine.DeepCopy()
 		cached.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-		_, err := b.controller.Reconcile(b.t.Context(), cached)
+		_, err := b.controller.Reconcile(b.T.Context(), cached)
 		b.Expect(err).NotTo(HaveOccurred())
 		b.Expect(b.gone(node)).To(BeFalse())
-		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
+		b.Expect(b.driver.List(b.T.Context())).To(HaveLen(1))
 	})
 	t.Run("should remove nothing when the cache is of an earlier machine of the name", func(t *testing.T) {
 		b := newEnv(t)
@@ -210,7 +210,7 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		b.delete(machine)
 		cached := machine.DeepCopy()
 		cached.UID = "another"
-		_, err := b.controller.Reconcile(b.t.Context(), cached)
+		_, err := b.controller.Reconcile(b.T.Context(), cached)
 		b.Expect(err).NotTo(HaveOccurred())
 		b.Expect(b.gone(node)).To(BeFalse())
 	})
@@ -222,16 +222,16 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		b.driver.Add("known")
 		b.driver.Add("orphan-1")
 		b.requests.nodes = []string{"known", "orphan-2"}
-		b.Expect(b.admin.Patch(b.t.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
-		b.Expect(b.admin.Delete(b.t.Context(), machine)).To(Succeed())
+		b.Expect(b.Client.Patch(b.T.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		b.ExpectDeleted(machine)
 		finder := b.controller.OrphanFinder()
 		_, known := finder.Orphans()
 		b.Expect(known).To(BeFalse(), "the driver has not been asked")
-		b.Expect(finder.Find(b.t.Context())).To(BeTrue(), "there is news")
+		b.Expect(finder.Find(b.T.Context())).To(BeTrue(), "there is news")
 		orphans, known := finder.Orphans()
 		b.Expect(orphans).To(BeNil(), "it may have a machine that the agent has yet to hear of")
 		b.Expect(known).To(BeTrue())
-		b.Expect(finder.Find(b.t.Context())).To(BeFalse(), "there is no more news")
+		b.Expect(finder.Find(b.T.Context())).To(BeFalse(), "there is no more news")
 		orphans, _ = finder.Orphans()
 		b.Expect(orphans).To(HaveValue(Equal(v1alpha1.Orphans{
 			Instances: 2, Nodes: 1, CertificateRequests: 1,
@@ -245,12 +245,12 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		for i := range 20 {
 			b.driver.Add(fmt.Sprintf("orphan-more-%02d", i))
 		}
-		b.Expect(finder.Find(b.t.Context())).To(BeTrue())
-		b.Expect(finder.Find(b.t.Context())).To(BeFalse(), "there is no more news")
+		b.Expect(finder.Find(b.T.Context())).To(BeTrue())
+		b.Expect(finder.Find(b.T.Context())).To(BeFalse(), "there is no more news")
 		orphans, _ = finder.Orphans()
 		b.Expect(orphans.Instances).To(BeEquivalentTo(22))
 		b.Expect(orphans.Names).To(HaveLen(10))
-		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(23))
+		b.Expect(b.driver.List(b.T.Context())).To(HaveLen(23))
 		b.Expect(b.gone(node)).To(BeFalse())
 		b.Expect(b.requests.removed).To(BeEmpty())
 	})
@@ -260,8 +260,8 @@ func TestANodeThatLostItsMachineBeforeItsFirstLookIsAnOrphan(t *testing.T) {
 	b := newEnv(t)
 	register := func(name, providerID string, labels map[string]string) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: corev1.NodeSpec{ProviderID: providerID}}
-		b.Expect(b.admin.Create(t.Context(), node)).To(Succeed())
-		t.Cleanup(func() { _ = b.admin.Delete(context.Background(), node) })
+		b.ExpectApplied(node)
+		t.Cleanup(func() { _ = b.Client.Delete(context.Background(), node) })
 	}
 	hollow := map[string]string{v1alpha1.HollowNodeLabel: "true"}
 	register("orphan-registered", "hollowfleet://"+b.namespace+"/orphan-registered", hollow)

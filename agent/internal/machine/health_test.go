@@ -15,28 +15,28 @@ func TestHealth(t *testing.T) {
 	t.Run("should fail what is not Ready in time, exactly then, and forgive it when it is", func(t *testing.T) {
 		b := newEnv(t)
 		machine := b.create("health-creation")
-		b.clock.SetTime(machine.CreationTimestamp.Time)
-		b.reconcile(machine)
+		b.Clock.SetTime(machine.CreationTimestamp.Time)
+		b.ExpectReconciled(machine)
 		node := b.join(machine)
-		b.reconcile(machine)
-		b.clock.Step(19 * time.Minute)
-		b.reconcile(machine)
-		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(time.Minute), "it wakes exactly at the deadline")
+		b.ExpectReconciled(machine)
+		b.Clock.Step(19 * time.Minute)
+		b.ExpectReconciled(machine)
+		b.Expect(b.ExpectReconciled(machine).RequeueAfter).To(Equal(time.Minute), "it wakes exactly at the deadline")
 		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineProvisioning))
-		b.events()
-		b.clock.Step(time.Minute)
-		b.reconcile(machine)
+		b.Events()
+		b.Clock.Step(time.Minute)
+		b.ExpectReconciled(machine)
 		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineFailed))
 		b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorCreationTimeout))
 		b.Expect(machine.Status.FailureMessage).To(ContainSubstring("was not Ready within 20m0s"))
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineConfigurationValidCondition, metav1.ConditionTrue, v1alpha1.ReasonValid))
-		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Warning CreationTimeout")))
+		b.Expect(b.Events()).To(ConsistOf(ContainSubstring("Warning CreationTimeout")))
 
 		b.setReady(node, corev1.ConditionTrue)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineRunning))
 		b.Expect(machine.Status.ErrorReason).To(BeEmpty())
-		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Normal Recovered")))
+		b.Expect(b.Events()).To(ConsistOf(ContainSubstring("Normal Recovered")))
 	})
 	t.Run("should fail what stays unhealthy, not counting frozen time", func(t *testing.T) {
 		b := newEnv(t)
@@ -45,25 +45,25 @@ func TestHealth(t *testing.T) {
 		})
 		node := b.ready(machine)
 		b.setReady(node, corev1.ConditionUnknown)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineHealthyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeStatusUnknown))
-		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Warning NodeStatusUnknown The machine is no longer healthy")))
-		b.clock.Step(time.Hour)
+		b.Expect(b.Events()).To(ConsistOf(ContainSubstring("Warning NodeStatusUnknown The machine is no longer healthy")))
+		b.Clock.Step(time.Hour)
 		b.frozenFor = 58 * time.Minute
-		b.Expect(b.reconcile(machine).RequeueAfter).To(BeNumerically("~", 3*time.Minute, time.Second))
+		b.Expect(b.ExpectReconciled(machine).RequeueAfter).To(BeNumerically("~", 3*time.Minute, time.Second))
 		b.Expect(machine.Status.ErrorReason).To(BeEmpty())
-		b.clock.Step(3 * time.Minute)
-		b.reconcile(machine)
+		b.Clock.Step(3 * time.Minute)
+		b.ExpectReconciled(machine)
 		b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorHealthTimeout))
 		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineFailed))
 
 		// An agent that starts over counts what was before as frozen, and takes nothing back.
 		b.start()
 		b.frozenFor = 100 * time.Hour
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorHealthTimeout))
 		b.setReady(node, corev1.ConditionTrue)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(machine.Status.ErrorReason).To(BeEmpty(), "it has recovered before it was replaced")
 		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineRunning))
 	})
@@ -72,7 +72,7 @@ func TestHealth(t *testing.T) {
 		for name, befall := range map[string]func(*env, *corev1.Node){
 			"not-ready": func(b *env, node *corev1.Node) { b.setReady(node, corev1.ConditionFalse) },
 			"silent":    func(b *env, node *corev1.Node) { b.setReady(node, corev1.ConditionUnknown) },
-			"gone":      func(b *env, node *corev1.Node) { b.Expect(b.admin.Delete(b.t.Context(), node)).To(Succeed()) },
+			"gone":      func(b *env, node *corev1.Node) { b.ExpectDeleted(node) },
 		} {
 			t.Run(name, func(t *testing.T) {
 				b := newEnv(t)
@@ -80,12 +80,12 @@ func TestHealth(t *testing.T) {
 				b.Expect(machine.Spec.Timeouts).To(BeNil())
 				b.Expect(machine.Spec.UnhealthyNodeConditions).To(BeEmpty())
 				befall(b, b.ready(machine))
-				b.reconcile(machine)
-				b.clock.Step(9 * time.Minute)
-				b.reconcile(machine)
+				b.ExpectReconciled(machine)
+				b.Clock.Step(9 * time.Minute)
+				b.ExpectReconciled(machine)
 				b.Expect(machine.Status.ErrorReason).To(BeEmpty())
-				b.clock.Step(2 * time.Minute)
-				b.reconcile(machine)
+				b.Clock.Step(2 * time.Minute)
+				b.ExpectReconciled(machine)
 				b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorHealthTimeout), "its MachineSet replaces it for that")
 				b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineFailed))
 			})
@@ -95,7 +95,7 @@ func TestHealth(t *testing.T) {
 		b := newEnv(t)
 		class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "watched"}}
 		class.Spec.Provider, class.Spec.UnhealthyNodeConditions = "fake", []string{"KernelDeadlock"}
-		b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
+		b.ExpectApplied(class)
 		machine := b.create("health-listed", func(m *v1alpha1.Machine) {
 			m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: class.Name}}
 		})
@@ -104,29 +104,29 @@ func TestHealth(t *testing.T) {
 		b.Eventually(func() error {
 			live := b.node(node.Name)
 			live.Status.Conditions = node.Status.Conditions
-			return b.admin.Status().Update(b.t.Context(), live)
+			return b.Client.Status().Update(b.T.Context(), live)
 		}).Should(Succeed())
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineHealthyCondition, metav1.ConditionFalse, v1alpha1.ReasonUnhealthyNodeCondition))
 		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonUnhealthyNodeCondition))
-		b.Expect(b.events()).To(ConsistOf(And(ContainSubstring("Warning UnhealthyNodeCondition"), ContainSubstring("task hung"))))
-		b.reconcile(machine)
-		b.Expect(b.events()).To(BeEmpty(), "told once")
+		b.Expect(b.Events()).To(ConsistOf(And(ContainSubstring("Warning UnhealthyNodeCondition"), ContainSubstring("task hung"))))
+		b.ExpectReconciled(machine)
+		b.Expect(b.Events()).To(BeEmpty(), "told once")
 		b.setReady(node, corev1.ConditionTrue)
-		b.reconcile(machine)
-		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Normal Healthy The machine is healthy again after UnhealthyNodeCondition")))
+		b.ExpectReconciled(machine)
+		b.Expect(b.Events()).To(ConsistOf(ContainSubstring("Normal Healthy The machine is healthy again after UnhealthyNodeCondition")))
 	})
 	t.Run("should count the creation again when the user has put the configuration right", func(t *testing.T) {
 		b := newEnv(t)
 		machine := b.create("health-fixed", func(m *v1alpha1.Machine) {
 			m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "fixed"}}
 		})
-		b.reconcile(machine)
-		b.clock.Step(time.Hour)
+		b.ExpectReconciled(machine)
+		b.Clock.Step(time.Hour)
 		class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "fixed"}, Spec: v1alpha1.MachineClassSpec{Provider: "fake"}}
-		b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
+		b.ExpectApplied(class)
 		for range 2 {
-			b.reconcile(machine)
+			b.ExpectReconciled(machine)
 		}
 		b.Expect(machine.Status.ErrorReason).To(BeEmpty())
 	})
@@ -136,13 +136,13 @@ func TestHealth(t *testing.T) {
 func TestVersionSkew(t *testing.T) {
 	b := newEnv(t)
 	machine := b.create("skew", func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "v1.33.0" })
-	b.reconcile(machine)
+	b.ExpectReconciled(machine)
 	b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineFailed))
 	b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorUnsupportedKubeletVersion))
 	b.Expect(b.driver.Calls()).To(BeEmpty(), "something was made of it")
 	machine.Annotations = map[string]string{v1alpha1.AllowKubeletVersionSkewAnnotation: "true"}
-	b.Expect(b.admin.Update(b.t.Context(), machine)).To(Succeed())
-	b.reconcile(machine)
+	b.ExpectApplied(machine)
+	b.ExpectReconciled(machine)
 	b.Expect(b.driver.Calls()).To(HaveLen(1), "the user allows it")
 
 	older := b.create("skew-server")
@@ -150,9 +150,9 @@ func TestVersionSkew(t *testing.T) {
 	b.ready(older)
 	b.read(older)
 	older.Spec.Versions.Kubelet = "v1.34.0"
-	b.Expect(b.admin.Update(b.t.Context(), older)).To(Succeed())
+	b.ExpectApplied(older)
 	b.serverVersion = "v1.38.0"
-	b.reconcile(older)
+	b.ExpectReconciled(older)
 	b.Expect(older.Status.ErrorReason).To(BeEmpty(), "a node that runs is not failed by an upgrade of its API server")
 
 	b.serverVersion = "v1.37.1"
@@ -161,13 +161,13 @@ func TestVersionSkew(t *testing.T) {
 	b.serverVersion = "v1.41.0"
 	b.driver.Finish(old.Name)
 	made := len(b.driver.Calls())
-	b.reconcile(old)
+	b.ExpectReconciled(old)
 	b.Expect(old.Status.ErrorReason).To(BeEmpty(), "a node that ran is not lost to an upgrade of its API server")
 	b.Expect(b.driver.Calls()).To(HaveLen(made+1), "its instance is recreated")
 	b.read(old)
 	old.Spec.Versions.Kubelet = "v1.36.0"
-	b.Expect(b.admin.Update(b.t.Context(), old)).To(Succeed())
+	b.ExpectApplied(old)
 	b.driver.Finish(old.Name)
-	b.reconcile(old)
+	b.ExpectReconciled(old)
 	b.Expect(old.Status.ErrorReason).To(Equal(v1alpha1.ErrorUnsupportedKubeletVersion), "one that it never ran is refused")
 }

@@ -17,9 +17,9 @@ const keeper = "example.com/keep"
 
 // hold puts the finalizer of another owner on an object until the test ends.
 func (b *env) hold(object client.Object) {
-	b.t.Helper()
+	b.T.Helper()
 	patch := func(finalizers string) error {
-		return b.admin.Patch(b.t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":`+finalizers+`}}`)))
+		return b.Client.Patch(b.T.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":`+finalizers+`}}`)))
 	}
 	own := ""
 	for _, finalizer := range object.GetFinalizers() {
@@ -29,8 +29,8 @@ func (b *env) hold(object client.Object) {
 }
 
 func (b *env) release(object client.Object) {
-	b.t.Helper()
-	b.Expect(client.IgnoreNotFound(b.admin.Patch(b.t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
+	b.T.Helper()
+	b.Expect(client.IgnoreNotFound(b.Client.Patch(b.T.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
 }
 
 // Claim: A deletion names others' finalizers; the Machine is not Ready. Broken: the finalizers of Machine, Node and pod not told, one by one; a Node that is being deleted is Ready; an error that keeps it not told; no reason.
@@ -44,7 +44,7 @@ func TestADeletionNamesWhoHoldsIt(t *testing.T) {
 		b.delete(machine)
 		defer b.release(machine)
 		for range 3 {
-			b.reconcile(machine)
+			b.ExpectReconciled(machine)
 			if b.read(machine); len(machine.Finalizers) == 1 { // It is said as soon as the agent is done, not with the next look.
 				break
 			}
@@ -56,7 +56,7 @@ func TestADeletionNamesWhoHoldsIt(t *testing.T) {
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineNodeReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNotFound))
 		b.Expect(b.message(machine, v1alpha1.ReadyCondition)).To(ContainSubstring(keeper))
 		b.writes()
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.writes()).To(BeEmpty(), "it is said once")
 	})
 	t.Run("should say so also when the agent's finalizer was taken away by hand, and not that pod and Node are gone", func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestADeletionNamesWhoHoldsIt(t *testing.T) {
 		b.hold(machine)
 		b.delete(machine)
 		defer b.release(machine)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.read(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonHeldByFinalizers))
 		b.Expect(machine).To(haveCondition(v1alpha1.MachinePodRunningCondition, metav1.ConditionTrue, v1alpha1.ReasonPodRunning))
@@ -81,14 +81,14 @@ func TestADeletionNamesWhoHoldsIt(t *testing.T) {
 		defer b.release(node)
 		b.delete(machine)
 		for range 3 {
-			b.reconcile(machine)
+			b.ExpectReconciled(machine)
 		}
 		b.read(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonHeldByFinalizers))
 		b.Expect(b.message(machine, v1alpha1.ReadyCondition)).To(And(ContainSubstring("Node held-node"), ContainSubstring(keeper)))
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineNodeReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeDeleting))
 		b.release(node)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.gone(machine)).To(BeTrue(), "it continues when the holder has let go")
 	})
 	t.Run("should name the finalizers of the pod, as the driver tells them", func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestADeletionNamesWhoHoldsIt(t *testing.T) {
 		node := b.ready(machine)
 		b.hold(node)
 		defer b.release(node)
-		b.Expect(b.admin.Delete(t.Context(), node)).To(Succeed())
-		b.reconcile(machine)
+		b.ExpectDeleted(node)
+		b.ExpectReconciled(machine)
 		b.read(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeDeleting))
 		b.Expect(b.message(machine, v1alpha1.ReadyCondition)).To(ContainSubstring(keeper))
@@ -136,22 +136,22 @@ func TestANameThatIsTakenIsSaidAtOnceAndIsNoError(t *testing.T) {
 	b.read(machine)
 	b.Expect(machine).To(haveCondition(v1alpha1.MachinePodRunningCondition, metav1.ConditionFalse, v1alpha1.ReasonNameConflict))
 	b.Expect(b.message(machine, v1alpha1.ReadyCondition)).To(ContainSubstring("exists and was not created by an agent"))
-	b.reconcile(machine)
+	b.ExpectReconciled(machine)
 	b.Expect(b.instances()).To(HaveLen(1), "it continues when the name is free")
 }
 
 // stall reconciles a Machine that makes no progress until that is written, also if one of the reconciliations meets a conflict.
 func (b *env) stall(machine *v1alpha1.Machine) {
-	b.t.Helper()
+	b.T.Helper()
 	for range 3 {
 		_, _ = b.tryReconcile(machine)
-		b.clock.Step(DefaultStallAfter)
+		b.Clock.Step(DefaultStallAfter)
 	}
 	b.read(machine)
 }
 
 func (b *env) message(machine *v1alpha1.Machine, conditionType string) string {
-	b.t.Helper()
+	b.T.Helper()
 	condition := meta.FindStatusCondition(machine.Status.Conditions, conditionType)
 	b.Expect(condition).NotTo(BeNil(), conditionType)
 	return condition.Message

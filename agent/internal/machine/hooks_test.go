@@ -19,7 +19,7 @@ func TestHooksAndForce(t *testing.T) {
 		return func(m *v1alpha1.Machine) { m.Annotations = map[string]string{key: "backup-controller"} }
 	}
 	lift := func(b *env, machine *v1alpha1.Machine) {
-		b.Expect(b.admin.Patch(b.t.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":null}}`)))).To(Succeed())
+		b.Expect(b.Client.Patch(b.T.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":null}}`)))).To(Succeed())
 	}
 	t.Run("should wait for a pre-drain hook, and name it", func(t *testing.T) {
 		b := newEnv(t)
@@ -27,15 +27,15 @@ func TestHooksAndForce(t *testing.T) {
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
 		b.delete(machine)
-		b.reconcile(machine)
-		b.clock.Step(DefaultStallAfter)
-		b.Expect(b.reconcile(machine).RequeueAfter).To(BeZero(), "it waits for the annotation's removal")
+		b.ExpectReconciled(machine)
+		b.Clock.Step(DefaultStallAfter)
+		b.Expect(b.ExpectReconciled(machine).RequeueAfter).To(BeZero(), "it waits for the annotation's removal")
 		b.Expect(b.leaving(pod)).To(BeFalse())
 		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeFalse())
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingHook))
-		b.Expect(b.events()).To(ConsistOf(ContainSubstring(preDrain)))
+		b.Expect(b.Events()).To(ConsistOf(ContainSubstring(preDrain)))
 		lift(b, machine)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.leaving(pod)).To(BeTrue())
 	})
 	t.Run("should evict each pod once when a pre-drain hook was held for longer than the drain may take", func(t *testing.T) {
@@ -47,14 +47,14 @@ func TestHooksAndForce(t *testing.T) {
 			pods = append(pods, b.pod(machine.Name, fmt.Sprintf("web-%02d", i)))
 		}
 		b.delete(machine)
-		b.reconcile(machine)
-		b.clock.Step(3 * time.Hour)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
+		b.Clock.Step(3 * time.Hour)
+		b.ExpectReconciled(machine)
 		b.Expect(b.leaving(pods[0])).To(BeFalse())
 		lift(b, machine)
-		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(time.Second), "one round does not evict so many")
+		b.Expect(b.ExpectReconciled(machine).RequeueAfter).To(Equal(time.Second), "one round does not evict so many")
 		b.Expect(b.instances()).To(HaveLen(1))
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		for _, pod := range pods {
 			b.Expect(b.leaving(pod)).To(BeTrue())
 		}
@@ -67,12 +67,12 @@ func TestHooksAndForce(t *testing.T) {
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
 		b.delete(machine)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.leaving(pod)).To(BeTrue())
 		b.end(pod)
-		b.reconcile(machine)
-		b.clock.Step(DefaultStallAfter)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
+		b.Clock.Step(DefaultStallAfter)
+		b.ExpectReconciled(machine)
 		b.Expect(b.instances()).To(HaveLen(1))
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionTrue, v1alpha1.ReasonAwaitingHook))
 		lift(b, machine)
@@ -92,14 +92,14 @@ func TestHooksAndForce(t *testing.T) {
 		b := newEnv(t)
 		class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "cattle"}}
 		class.Spec.Provider, class.Spec.DrainPolicy = "fake", v1alpha1.SkipDrain
-		b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
+		b.ExpectApplied(class)
 		machine := b.create("drain-skip", func(m *v1alpha1.Machine) {
 			m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: class.Name}}
 		})
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
 		b.delete(machine)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.instances()).To(BeEmpty())
 		b.Expect(b.leaving(pod)).To(BeFalse())
 		b.remove(machine)

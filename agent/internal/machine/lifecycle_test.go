@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -29,11 +28,11 @@ func TestLifecycle(t *testing.T) {
 		b.Expect(machine.Status.NodeRef).To(HaveValue(Equal(v1alpha1.NodeReference{Kind: "Node", Name: node.Name, UID: node.UID})))
 		b.Expect(machine.Status.Versions.Kubelet).To(Equal("v1.37.1"))
 		b.Expect(machine.Status.ObservedGeneration).To(Equal(machine.Generation))
-		b.Expect(b.events()).To(BeEmpty(), "success makes no events")
+		b.Expect(b.Events()).To(BeEmpty(), "success makes no events")
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create life-ready"}))
 
-		b.clock.Step(time.Hour)
-		b.reconcile(machine)
+		b.Clock.Step(time.Hour)
+		b.ExpectReconciled(machine)
 		b.Expect(b.writes()).To(BeEmpty(), "at rest nothing is written")
 	})
 	t.Run("should add its finalizer to a machine that has none, before it makes anything", func(t *testing.T) {
@@ -43,22 +42,22 @@ func TestLifecycle(t *testing.T) {
 		_, err := b.tryReconcile(machine)
 		b.Expect(err).To(MatchError(ContainSubstring("adding the finalizer")))
 		b.Expect(b.driver.Calls()).To(BeEmpty(), "an instance was made without the finalizer that guards it")
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(machine.Finalizers).To(ConsistOf(v1alpha1.MachineFinalizer))
 		b.Expect(b.driver.Calls()).To(HaveLen(1))
 	})
 	t.Run("should write what hangs when no step was made for a while, counted from the last one", func(t *testing.T) {
 		b := newEnv(t)
 		machine := b.create("life-stall")
-		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(DefaultStallAfter), "it looks again just when the wait is over")
-		b.clock.Step(10 * time.Second)
+		b.Expect(b.ExpectReconciled(machine).RequeueAfter).To(Equal(DefaultStallAfter), "it looks again just when the wait is over")
+		b.Clock.Step(10 * time.Second)
 		b.Expect(b.driver.Set(machine.Name, driver.Pending, "waiting for a host")).To(Succeed())
-		b.reconcile(machine)
-		b.clock.Step(10 * time.Second)
-		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(5 * time.Second))
+		b.ExpectReconciled(machine)
+		b.Clock.Step(10 * time.Second)
+		b.Expect(b.ExpectReconciled(machine).RequeueAfter).To(Equal(5 * time.Second))
 		b.Expect(b.writes()).To(BeEmpty(), "a step was made ten seconds ago")
-		b.clock.Step(5 * time.Second)
-		b.reconcile(machine)
+		b.Clock.Step(5 * time.Second)
+		b.ExpectReconciled(machine)
 		b.Expect(b.writes()).To(Equal([]string{"patch/status"}))
 		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineProvisioning))
 		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonPodPending))
@@ -66,9 +65,9 @@ func TestLifecycle(t *testing.T) {
 	t.Run("should write a failing instance at once", func(t *testing.T) {
 		b := newEnv(t)
 		machine := b.create("life-crash")
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.driver.Set(machine.Name, driver.Failing, "crashes")).To(Succeed())
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachinePodRunningCondition, metav1.ConditionFalse, v1alpha1.ReasonPodFailed))
 	})
 	t.Run("should report lost and regained readiness at once", func(t *testing.T) {
@@ -86,7 +85,7 @@ func TestLifecycle(t *testing.T) {
 			{corev1.ConditionUnknown, metav1.ConditionUnknown, v1alpha1.ReasonNodeStatusUnknown, v1alpha1.MachineUnknown},
 		} {
 			b.setReady(node, step.node)
-			b.reconcile(machine)
+			b.ExpectReconciled(machine)
 			b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, step.ready, step.reason))
 			b.Expect(machine.Status.Phase).To(Equal(step.phase))
 		}
@@ -95,8 +94,8 @@ func TestLifecycle(t *testing.T) {
 		b := newEnv(t)
 		machine := b.create("life-nonode")
 		node := b.ready(machine)
-		b.Expect(b.admin.Delete(b.t.Context(), node)).To(Succeed())
-		b.reconcile(machine)
+		b.ExpectDeleted(node)
+		b.ExpectReconciled(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineNodeReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNotFound))
 		b.Expect(b.driver.Calls()).To(HaveLen(1), "the kubelet registers again by itself")
 	})
@@ -105,25 +104,25 @@ func TestLifecycle(t *testing.T) {
 		machine := b.create("life-lost")
 		b.ready(machine)
 		b.driver.Finish(machine.Name)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create life-lost", "Create life-lost"}))
-		b.Expect(b.events()).To(ConsistOf(ContainSubstring("InstanceReplaced")))
+		b.Expect(b.Events()).To(ConsistOf(ContainSubstring("InstanceReplaced")))
 	})
 	t.Run("should replace an instance that has ended, slower each time", func(t *testing.T) {
 		b := newEnv(t)
 		machine := b.create("life-ended")
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		end := func() { b.Expect(b.driver.Set(machine.Name, driver.Failed, "evicted")).To(Succeed()) }
 		end()
-		b.reconcile(machine)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create life-ended", "Delete life-ended", "Create life-ended"}))
 		end()
-		result := b.reconcile(machine)
+		result := b.ExpectReconciled(machine)
 		b.Expect(b.driver.Calls()).To(HaveLen(3), "replaced again at once")
 		b.Expect(result.RequeueAfter).To(Equal(repairBackoffStart))
-		b.clock.Step(repairBackoffStart + time.Second)
-		b.reconcile(machine)
+		b.Clock.Step(repairBackoffStart + time.Second)
+		b.ExpectReconciled(machine)
 		b.Expect(b.driver.Calls()).To(HaveLen(4))
 	})
 	t.Run("should update an instance whose configuration changed", func(t *testing.T) {
@@ -131,8 +130,8 @@ func TestLifecycle(t *testing.T) {
 		machine := b.create("life-update")
 		b.ready(machine)
 		machine.Spec.ProviderConfig.Value = &runtime.RawExtension{Raw: []byte(`{"size":2}`)}
-		b.Expect(b.admin.Update(b.t.Context(), machine)).To(Succeed())
-		b.reconcile(machine)
+		b.ExpectApplied(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create life-update", "Update life-update"}))
 		b.Expect(machine.Status.ObservedGeneration).To(Equal(machine.Generation))
 	})
@@ -144,15 +143,15 @@ func TestLifecycle(t *testing.T) {
 			m.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}
 		})
 		node := b.ready(machine)
-		b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(node), node)).To(Succeed())
+		b.ExpectExists(node)
 		b.Expect(node.Labels).To(And(HaveKeyWithValue("tier", "gold"), HaveKey("node-role.kubernetes.io/worker")))
 		b.Expect(node.Spec.Taints).To(ContainElement(HaveField("Key", "a")))
 		b.Expect(node.Annotations).To(HaveKeyWithValue(v1alpha1.NodeMachineAnnotation, machine.Name))
 
 		machine.Spec.NodeMetadata.Labels, machine.Spec.Roles, machine.Spec.Taints = nil, nil, nil
-		b.Expect(b.admin.Update(b.t.Context(), machine)).To(Succeed())
-		b.reconcile(machine)
-		b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(node), node)).To(Succeed())
+		b.ExpectApplied(machine)
+		b.ExpectReconciled(machine)
+		b.ExpectExists(node)
 		b.Expect(node.Labels).NotTo(Or(HaveKey("tier"), HaveKey("node-role.kubernetes.io/worker")))
 		b.Expect(node.Spec.Taints).NotTo(ContainElement(HaveField("Key", "a")))
 	})
@@ -160,15 +159,15 @@ func TestLifecycle(t *testing.T) {
 		b := newEnv(t)
 		machine := b.create("life-foreign")
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Name}, Spec: corev1.NodeSpec{ProviderID: "aws:///i-1"}}
-		b.Expect(b.admin.Create(b.t.Context(), node)).To(Succeed())
-		t.Cleanup(func() { _ = b.admin.Delete(b.t.Context(), node) })
-		b.reconcile(machine)
-		b.clock.Step(DefaultStallAfter)
-		b.reconcile(machine)
+		b.ExpectApplied(node)
+		t.Cleanup(func() { _ = b.Client.Delete(b.T.Context(), node) })
+		b.ExpectReconciled(machine)
+		b.Clock.Step(DefaultStallAfter)
+		b.ExpectReconciled(machine)
 		b.Expect(machine.Spec.ProviderID).To(BeNil())
 		b.Expect(machine.Status.NodeRef).To(BeNil())
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineNodeReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNameConflict))
-		b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(node), node)).To(Succeed())
+		b.ExpectExists(node)
 		b.Expect(node.Annotations).NotTo(HaveKey(v1alpha1.NodeMachineAnnotation))
 	})
 }
@@ -216,11 +215,11 @@ func TestTerminalErrors(t *testing.T) {
 		n++
 		t.Run(name, func(t *testing.T) {
 			b := newEnv(t)
-			b.Expect(b.admin.Create(b.t.Context(), &v1alpha1.MachineClass{
+			b.ExpectApplied(&v1alpha1.MachineClass{
 				ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "mistyped"}, Spec: v1alpha1.MachineClassSpec{Provider: "fakee"},
-			})).To(Succeed())
+			})
 			machine := b.create("terminal", test.change)
-			b.reconcile(machine)
+			b.ExpectReconciled(machine)
 			s := machine.Status
 			b.Expect(s.Phase).To(Equal(v1alpha1.MachineFailed))
 			b.Expect(s.ErrorReason).To(Equal(test.reason))
@@ -228,17 +227,17 @@ func TestTerminalErrors(t *testing.T) {
 			b.Expect(s.FailureMessage).To(Equal(s.ErrorMessage))
 			b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, test.reason))
 			b.Expect(machine).To(haveCondition(v1alpha1.MachineConfigurationValidCondition, metav1.ConditionFalse, test.reason))
-			b.Expect(b.driver.List(b.t.Context())).To(BeEmpty(), "something was made of it")
-			b.Expect(b.events()).To(ConsistOf(And(ContainSubstring("Warning"), ContainSubstring(test.reason))))
+			b.Expect(b.driver.List(b.T.Context())).To(BeEmpty(), "something was made of it")
+			b.Expect(b.Events()).To(ConsistOf(And(ContainSubstring("Warning"), ContainSubstring(test.reason))))
 
-			b.Expect(b.reconcile(machine).RequeueAfter).To(BeZero(), "a terminal error is not retried")
-			b.Expect(b.events()).To(BeEmpty(), "the event comes once")
+			b.Expect(b.ExpectReconciled(machine).RequeueAfter).To(BeZero(), "a terminal error is not retried")
+			b.Expect(b.Events()).To(BeEmpty(), "the event comes once")
 
 			machine.Spec.ProviderConfig, machine.Spec.NodeMetadata.Labels = value(`{}`), nil
 			if machine.Spec.ClusterName == b.namespace {
-				b.Expect(b.admin.Update(b.t.Context(), machine)).To(Succeed())
-				b.reconcile(machine)
-				b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1), "the user has put it right")
+				b.ExpectApplied(machine)
+				b.ExpectReconciled(machine)
+				b.Expect(b.driver.List(b.T.Context())).To(HaveLen(1), "the user has put it right")
 			}
 		})
 	}
@@ -249,10 +248,10 @@ func TestAClassThatAppearsEndsTheError(t *testing.T) {
 	machine := b.create("class-late", func(m *v1alpha1.Machine) {
 		m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "late"}}
 	})
-	b.reconcile(machine)
+	b.ExpectReconciled(machine)
 	b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorMachineClassNotFound))
 	class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "late"}, Spec: v1alpha1.MachineClassSpec{Provider: "fake"}}
-	b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
+	b.ExpectApplied(class)
 	b.ready(machine)
 	b.Expect(machine.Status.ErrorReason).To(BeEmpty())
 	b.Expect(machine.Status.FailureMessage).To(BeEmpty())
@@ -261,16 +260,16 @@ func TestAClassThatAppearsEndsTheError(t *testing.T) {
 func TestAClassThatGoesTakesNothingFromARunningMachine(t *testing.T) {
 	b := newEnv(t)
 	class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "going"}, Spec: v1alpha1.MachineClassSpec{Provider: "fake"}}
-	b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
+	b.ExpectApplied(class)
 	machine := b.create("class-gone", func(m *v1alpha1.Machine) {
 		m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "going"}}
 	})
 	b.ready(machine)
-	b.Expect(b.admin.Delete(b.t.Context(), class)).To(Succeed())
-	b.reconcile(machine)
+	b.ExpectDeleted(class)
+	b.ExpectReconciled(machine)
 	b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorMachineClassNotFound))
 	b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady))
-	b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
+	b.Expect(b.driver.List(b.T.Context())).To(HaveLen(1))
 }
 
 // listener is a driver that notes what each Create was told of the creation timeout.
@@ -289,15 +288,15 @@ func TestTheDriverIsToldTheCreationTimeout(t *testing.T) {
 	class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "patient"}, Spec: v1alpha1.MachineClassSpec{
 		Provider: "fake", Timeouts: &v1alpha1.MachineTimeouts{Creation: &metav1.Duration{Duration: time.Hour}},
 	}}
-	b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
+	b.ExpectApplied(class)
 	heard := &listener{Driver: b.driver}
 	b.controller.creation.drivers["fake"] = heard
 	patient := func(m *v1alpha1.Machine) {
 		m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "patient"}}
 	}
-	b.reconcile(b.create("timeout-default"))
-	b.reconcile(b.create("timeout-class", patient))
-	b.reconcile(b.create("timeout-machine", patient, func(m *v1alpha1.Machine) {
+	b.ExpectReconciled(b.create("timeout-default"))
+	b.ExpectReconciled(b.create("timeout-class", patient))
+	b.ExpectReconciled(b.create("timeout-machine", patient, func(m *v1alpha1.Machine) {
 		m.Spec.Timeouts = &v1alpha1.MachineTimeouts{Creation: &metav1.Duration{Duration: time.Minute}}
 	}))
 	b.Expect(heard.timeouts).To(Equal([]time.Duration{DefaultCreationTimeout, time.Hour, time.Minute}))
@@ -308,19 +307,19 @@ func TestDriverErrorsThatPass(t *testing.T) {
 		b := newEnv(t)
 		machine := b.create("err-retry")
 		b.driver.Fail("Create", &driver.RetryableError{After: 7 * time.Second, Err: trouble("busy")})
-		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(7 * time.Second))
+		b.Expect(b.ExpectReconciled(machine).RequeueAfter).To(Equal(7 * time.Second))
 		b.Expect(b.writes()).To(BeEmpty(), "passing trouble is not written at once")
-		b.reconcile(machine)
-		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
+		b.ExpectReconciled(machine)
+		b.Expect(b.driver.List(b.T.Context())).To(HaveLen(1))
 	})
 	t.Run("should wait when the provider has no room, and say so when it lasts", func(t *testing.T) {
 		b := newEnv(t)
 		machine := b.create("err-full")
 		b.driver.Fail("Create", &driver.ExhaustedError{Resource: "hosts"})
 		b.driver.Fail("Create", &driver.ExhaustedError{Resource: "hosts"})
-		b.reconcile(machine)
-		b.clock.Step(DefaultStallAfter)
-		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(exhaustedRetry))
+		b.ExpectReconciled(machine)
+		b.Clock.Step(DefaultStallAfter)
+		b.Expect(b.ExpectReconciled(machine).RequeueAfter).To(Equal(exhaustedRetry))
 		b.Expect(machine.Status.ErrorReason).To(BeEmpty(), "it is not terminal")
 		b.Expect(machine.Status.Conditions).To(ContainElement(And(
 			HaveField("Type", v1alpha1.MachinePodRunningCondition), HaveField("Message", ContainSubstring("no more hosts at the provider")),

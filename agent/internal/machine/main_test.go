@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	machineevent "sigs.k8s.io/controller-runtime/pkg/event"
@@ -44,15 +43,11 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 // env is a controller of a namespace of its own. The test calls reconcile by hand and turns the clock.
 type env struct {
-	t *testing.T
-	*WithT
-	admin      client.WithWatch
+	*testenv.Env
 	namespace  string
 	driver     *fake.Driver
-	clock      *clocktesting.FakeClock
 	frozen     *freezer
 	requests   *requestLog
-	recorder   *events.FakeRecorder
 	controller *Controller
 	// frozenFor is how much of every time was frozen, if there is no downtime that knows it.
 	frozenFor time.Duration
@@ -126,16 +121,8 @@ func (r *requestLog) Remove(_ context.Context, node string) error {
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	environment := agenttest.Environment(t)
-	admin, err := client.NewWithWatch(environment.Config, client.Options{Scheme: scheme.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &env{
-		t: t, WithT: NewWithT(t), admin: admin, namespace: agenttest.Namespace(t, admin),
-		clock: clocktesting.NewFakeClock(time.Now()), frozen: &freezer{}, requests: &requestLog{},
-		faults: map[string]int{}, serverVersion: "v1.37.1",
-	}
+	b := &env{Env: agenttest.NewEnv(t), frozen: &freezer{}, requests: &requestLog{}, faults: map[string]int{}, serverVersion: "v1.37.1"}
+	b.namespace = agenttest.Namespace(t, b.Client)
 	b.driver = fake.New(b.namespace)
 	b.start()
 	return b
@@ -145,8 +132,8 @@ func newEnv(t *testing.T) *env {
 func (b *env) start() {
 	gate := freeze.NewGate(b.frozen, freeze.NewMetrics(prometheus.NewRegistry()))
 	hub, target := b.intercepted(gate.HubRoundTripper), b.intercepted(gate.RoundTripper)
-	b.recorder = events.NewFakeRecorder(100)
-	config := clients.Gated(agenttest.Environment(b.t).Config, func(inner http.RoundTripper) http.RoundTripper {
+	b.Recorder = events.NewFakeRecorder(100)
+	config := clients.Gated(b.Server.Config, func(inner http.RoundTripper) http.RoundTripper {
 		return gate.RoundTripper(roundTripper(func(request *http.Request) (*http.Response, error) {
 			if b.evicting != nil && strings.HasSuffix(request.URL.Path, "/eviction") {
 				b.evicting()
@@ -164,15 +151,15 @@ func (b *env) start() {
 	b.refresh = func() error { return nil }
 	b.controller, err = New(Deps{
 		Hub: Hub{
-			ClusterName: b.namespace, Client: hub, Reader: undecodable.Reader(b.admin), Refresh: func(context.Context) error { return b.refresh() },
+			ClusterName: b.namespace, Client: hub, Reader: undecodable.Reader(b.Client), Refresh: func(context.Context) error { return b.refresh() },
 		},
 		Target: Target{
-			Client: target, Reader: b.admin, Drain: drain.New(clientset, b.clock, b), Requests: b.requests, Version: func() string { return b.serverVersion },
+			Client: target, Reader: b.Client, Drain: drain.New(clientset, b.Clock, b), Requests: b.requests, Version: func() string { return b.serverVersion },
 		},
 		Drivers: map[string]driver.Driver{"fake": gate.Driver(b.driver)}, Freeze: Freeze{Checker: b.frozen, Downtime: b, ThawLimiter: &b.pace},
 		Wake:      func(machine string) { b.woken = append(b.woken, machine) },
-		Reporting: Reporting{Recorder: b.recorder, Metrics: NewMetrics(prometheus.NewRegistry()), Tracing: b.tracers},
-		Clock:     b.clock,
+		Reporting: Reporting{Recorder: b.Recorder, Metrics: NewMetrics(prometheus.NewRegistry()), Tracing: b.tracers},
+		Clock:     b.Clock,
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 }
@@ -191,7 +178,7 @@ func (b *env) FrozenSince(t time.Time) time.Duration {
 
 // intercepted is a client of the agent: it counts writes to Machines and fails where a test wants it to.
 func (b *env) intercepted(gate func(http.RoundTripper) http.RoundTripper) client.Client {
-	gated, err := client.NewWithWatch(clients.Gated(agenttest.Environment(b.t).Config, gate), client.Options{Scheme: scheme.New()})
+	gated, err := client.NewWithWatch(clients.Gated(b.Server.Config, gate), client.Options{Scheme: scheme.New()})
 	b.Expect(err).NotTo(HaveOccurred())
 	return interceptor.NewClient(undecodable.WithWatch(gated), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
@@ -264,18 +251,18 @@ func (b *env) create(name string, changes ...func(*v1alpha1.Machine)) *v1alpha1.
 	for _, change := range changes {
 		change(machine)
 	}
-	b.Expect(b.admin.Create(b.t.Context(), machine)).To(Succeed())
+	b.ExpectApplied(machine)
 	return machine
 }
 
 func (b *env) tryReconcile(machine *v1alpha1.Machine) (reconcile.Result, error) {
-	return b.controller.Reconciler().Reconcile(b.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(machine)})
+	return b.controller.Reconciler().Reconcile(b.T.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(machine)})
 }
 
-// reconcile reconciles once, and again after a conflict with the control plane's own writers, and reads the Machine
+// ExpectReconciled reconciles once, and again after a conflict with the control plane's own writers, and reads the Machine
 // if it is still there.
-func (b *env) reconcile(machine *v1alpha1.Machine) (result reconcile.Result) {
-	b.t.Helper()
+func (b *env) ExpectReconciled(machine *v1alpha1.Machine) (result reconcile.Result) {
+	b.T.Helper()
 	b.Eventually(func() (bool, error) {
 		b.conflicts = 0
 		var err error
@@ -290,51 +277,51 @@ func (b *env) reconcile(machine *v1alpha1.Machine) (result reconcile.Result) {
 }
 
 func (b *env) read(machine *v1alpha1.Machine) {
-	b.t.Helper()
-	err := b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(machine), machine)
+	b.T.Helper()
+	err := b.Client.Get(b.T.Context(), client.ObjectKeyFromObject(machine), machine)
 	b.Expect(client.IgnoreNotFound(err)).To(Succeed())
 	if err != nil {
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer queue.ShutDown()
-		b.controller.Handler().Delete(b.t.Context(), machineevent.TypedDeleteEvent[*v1alpha1.Machine]{Object: machine}, queue)
+		b.controller.Handler().Delete(b.T.Context(), machineevent.TypedDeleteEvent[*v1alpha1.Machine]{Object: machine}, queue)
 	}
 }
 
 func (b *env) gone(o client.Object) bool {
-	return apierrors.IsNotFound(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(o), o.DeepCopyObject().(client.Object)))
+	return apierrors.IsNotFound(b.Client.Get(b.T.Context(), client.ObjectKeyFromObject(o), o.DeepCopyObject().(client.Object)))
 }
 
 // join registers a Node as a kubelet does, not ready yet.
 func (b *env) join(machine *v1alpha1.Machine) *corev1.Node {
-	b.t.Helper()
+	b.T.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Name, Labels: map[string]string{v1alpha1.HollowNodeLabel: "true"}}}
 	node.Spec.ProviderID = b.driver.ProviderID(machine.Name)
-	b.Expect(b.admin.Create(b.t.Context(), node)).To(Succeed())
-	b.t.Cleanup(func() { _ = client.IgnoreNotFound(b.admin.Delete(context.Background(), node)) })
+	b.ExpectApplied(node)
+	b.T.Cleanup(func() { _ = client.IgnoreNotFound(b.Client.Delete(context.Background(), node)) })
 	b.setReady(node, corev1.ConditionFalse)
 	return node
 }
 
 func (b *env) setReady(node *corev1.Node, ready corev1.ConditionStatus) {
-	b.t.Helper()
+	b.T.Helper()
 	b.Eventually(func() error {
-		if err := b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+		if err := b.Client.Get(b.T.Context(), client.ObjectKeyFromObject(node), node); err != nil {
 			return err
 		}
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}
 		node.Status.NodeInfo.KubeletVersion = "v1.37.1"
-		return b.admin.Status().Update(b.t.Context(), node)
+		return b.Client.Status().Update(b.T.Context(), node)
 	}).WithTimeout(agenttest.Wait).Should(Succeed(), "the node's status")
 }
 
 // ready brings a Machine to Ready.
 func (b *env) ready(machine *v1alpha1.Machine) *corev1.Node {
-	b.t.Helper()
-	b.reconcile(machine)
+	b.T.Helper()
+	b.ExpectReconciled(machine)
 	node := b.join(machine)
-	b.reconcile(machine)
+	b.ExpectReconciled(machine)
 	b.setReady(node, corev1.ConditionTrue)
-	b.reconcile(machine)
+	b.ExpectReconciled(machine)
 	b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady))
 	return node
 }
@@ -348,18 +335,6 @@ func (b *env) writes() []string {
 }
 
 // events returns the events so far.
-func (b *env) events() []string {
-	var all []string
-	for {
-		select {
-		case event := <-b.recorder.Events:
-			all = append(all, event)
-		default:
-			return all
-		}
-	}
-}
-
 func haveCondition(conditionType string, status metav1.ConditionStatus, reason string) OmegaMatcher {
 	return WithTransform(func(machine *v1alpha1.Machine) string {
 		c := meta.FindStatusCondition(machine.Status.Conditions, conditionType)

@@ -24,23 +24,23 @@ func TestAfterAThaw(t *testing.T) {
 		b.writes()
 		b.delete(machine)
 		b.pace.wait = 40 * time.Second
-		b.Expect(b.reconcile(machine).RequeueAfter).To(BeNumerically("<=", DefaultStallAfter), "the status is written when nothing moves")
-		b.clock.Step(20 * time.Second)
+		b.Expect(b.ExpectReconciled(machine).RequeueAfter).To(BeNumerically("<=", DefaultStallAfter), "the status is written when nothing moves")
+		b.Clock.Step(20 * time.Second)
 		b.pace.wait = 20 * time.Second
-		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(20*time.Second), "back just when its turn comes")
-		b.clock.Step(time.Second)
-		b.reconcile(machine)
+		b.Expect(b.ExpectReconciled(machine).RequeueAfter).To(Equal(20*time.Second), "back just when its turn comes")
+		b.Clock.Step(time.Second)
+		b.ExpectReconciled(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonThawLimited))
 		b.Expect(b.writes()).To(Equal([]string{"patch/status"}))
-		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Normal ThawLimited")))
+		b.Expect(b.Events()).To(ConsistOf(ContainSubstring("Normal ThawLimited")))
 		b.Expect(b.leaving(pod)).To(BeFalse())
 		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeFalse(), "cordoned before its turn")
 		b.Expect(b.instances()).To(HaveLen(1))
 
 		// The drain's minute would be over long ago.
-		b.clock.Step(10 * time.Minute)
+		b.Clock.Step(10 * time.Minute)
 		b.pace.wait, b.pace.waited = 0, 10*time.Minute
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.leaving(pod)).To(BeTrue())
 		b.Expect(b.instances()).To(HaveLen(1), "given up for the time that it had to wait")
 		b.end(pod)
@@ -53,7 +53,7 @@ func TestAfterAThaw(t *testing.T) {
 		b.ready(machine)
 		b.delete(machine)
 		b.pace.wait = time.Minute
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.instances()).To(HaveLen(1))
 		b.pace.wait = 0
 		b.remove(machine)
@@ -65,7 +65,7 @@ func TestAfterAThaw(t *testing.T) {
 		b.delete(machine)
 		b.Expect(b.driver.Set(machine.Name, driver.Deleting, "")).To(Succeed())
 		b.pace.wait = time.Minute
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.driver.Finish(machine.Name)
 		b.remove(machine)
 
@@ -75,7 +75,7 @@ func TestAfterAThaw(t *testing.T) {
 		b.ready(held)
 		b.delete(held)
 		b.pace.asked = 0
-		b.reconcile(held)
+		b.ExpectReconciled(held)
 		b.Expect(b.pace.asked).To(BeZero())
 	})
 	t.Run("should let an update wait that has not started", func(t *testing.T) {
@@ -85,13 +85,13 @@ func TestAfterAThaw(t *testing.T) {
 		pod := b.pod(machine.Name, "web")
 		b.change(machine, `{"size":2}`)
 		b.pace.wait = time.Minute
-		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(time.Minute))
+		b.Expect(b.ExpectReconciled(machine).RequeueAfter).To(Equal(time.Minute))
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate))
 		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineRunning))
 		b.Expect(b.leaving(pod)).To(BeFalse())
 		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeFalse())
 		b.pace.wait = 0
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.end(pod)
 		b.updated(machine)
 	})
@@ -101,16 +101,16 @@ func TestAfterAThaw(t *testing.T) {
 		b.ready(machine)
 		first, second := b.pod(machine.Name, "first"), b.pod(machine.Name, "second")
 		b.change(machine, `{"size":2}`)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonDraining))
 		b.end(first)
 		b.end(second)
 		b.pace.wait = time.Minute
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create pace-started"}), "updated before its turn")
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonThawLimited))
 		b.pace.wait = 0
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.updated(machine)
 	})
 	t.Run("should not take an instance away before its turn that has ended", func(t *testing.T) {
@@ -119,10 +119,10 @@ func TestAfterAThaw(t *testing.T) {
 		b.ready(machine)
 		b.Expect(b.driver.Set(machine.Name, driver.Failed, "evicted")).To(Succeed())
 		b.pace.wait = time.Minute
-		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(time.Minute))
+		b.Expect(b.ExpectReconciled(machine).RequeueAfter).To(Equal(time.Minute))
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create pace-repair"}))
 		b.pace.wait = 0
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create pace-repair", "Delete pace-repair"}))
 	})
 	t.Run("should tell of a machine that is made, and not of one that is made again", func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestAfterAThaw(t *testing.T) {
 		b.ready(machine)
 		b.Expect(b.pace.made).To(Equal([]types.UID{machine.UID}))
 		b.driver.Finish(machine.Name)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create pace-made", "Create pace-made"}))
 		b.Expect(b.pace.made).To(HaveLen(1), "its second instance is already known to the pace")
 	})
@@ -140,7 +140,7 @@ func TestAfterAThaw(t *testing.T) {
 		machine := b.create("pace-rest")
 		node := b.ready(machine)
 		b.setReady(node, corev1.ConditionFalse)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.pace.asked).To(BeZero())
 	})
 }

@@ -35,7 +35,7 @@ func newCaller(t *testing.T) *caller {
 	c := &caller{env: b, clock: clocktesting.NewFakePassiveClock(time.Now())}
 	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(c.queue.ShutDown)
-	waker := NewWaker(b.namespace, b.admin, nil, nil)
+	waker := NewWaker(b.namespace, b.Client, nil, nil)
 	b.Expect(waker.Start(t.Context(), c.queue)).To(Succeed())
 	c.PreThawSync = NewPreThawSync(waker, c.clock)
 	return c
@@ -43,15 +43,15 @@ func newCaller(t *testing.T) *caller {
 
 // left is of how many the hub is still to be told.
 func (c *caller) left(freeze uint64) int {
-	c.t.Helper()
-	left, err := c.Run(c.t.Context(), freeze)
+	c.T.Helper()
+	left, err := c.Run(c.T.Context(), freeze)
 	c.Expect(err).NotTo(HaveOccurred())
 	return left
 }
 
 // look lets one worker take what is queued, and returns the names.
 func (c *caller) look() (names []string) {
-	c.t.Helper()
+	c.T.Helper()
 	inner := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 		if c.during != nil {
 			c.during()
@@ -60,7 +60,7 @@ func (c *caller) look() (names []string) {
 	})
 	for c.queue.Len() > 0 {
 		request, _ := c.queue.Get()
-		_, _ = c.Wrap(inner).Reconcile(c.t.Context(), request)
+		_, _ = c.Wrap(inner).Reconcile(c.T.Context(), request)
 		c.queue.Done(request)
 		names = append(names, request.Name)
 	}

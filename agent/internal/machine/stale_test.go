@@ -13,27 +13,27 @@ import (
 func TestReadinessIsNotLostToACacheThatIsBehind(t *testing.T) {
 	b := newEnv(t)
 	machine := b.create("behind")
-	b.reconcile(machine)
+	b.ExpectReconciled(machine)
 	node := b.join(machine)
-	b.reconcile(machine)
+	b.ExpectReconciled(machine)
 	b.Expect(machine.Spec.ProviderID).NotTo(BeNil())
 	registered := b.node(machine.Name)
 	b.cachedNodes = map[string]*corev1.Node{node.Name: nil}
 	b.setReady(node, corev1.ConditionTrue)
-	b.reconcile(machine)
+	b.ExpectReconciled(machine)
 	b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady), "what the cache lacks is asked of the API server")
 	b.writes()
 
 	b.cachedNodes[node.Name] = registered
 	for range 2 {
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady), "the cache goes through what has been")
 	}
 	b.Expect(b.writes()).To(BeEmpty())
 
 	b.cachedNodes = nil
 	b.setReady(node, corev1.ConditionFalse)
-	b.reconcile(machine)
+	b.ExpectReconciled(machine)
 	b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNotReady), "the cache has come as far")
 }
 
@@ -45,7 +45,7 @@ func TestAStaleCacheIsNotActedOn(t *testing.T) {
 	calls := len(b.driver.Calls())
 	b.writes()
 	b.driver.Finish(machine.Name)
-	next, err := b.controller.Reconcile(b.t.Context(), before)
+	next, err := b.controller.Reconcile(b.T.Context(), before)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(next.After).To(Equal(conflictRetry))
 	b.Expect(b.driver.Calls()).To(HaveLen(calls))
@@ -58,7 +58,7 @@ func TestAHubThatWentBackIsNotWaitedFor(t *testing.T) {
 	lost := machine.DeepCopy()
 	lost.ResourceVersion += "0"
 	b.controller.orders.machines.Observed(lost)
-	next, err := b.controller.Reconcile(b.t.Context(), machine)
+	next, err := b.controller.Reconcile(b.T.Context(), machine)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(next.After).NotTo(Equal(conflictRetry))
 	b.Expect(b.driver.Calls()).NotTo(BeEmpty(), "the hub has nothing newer that could come")
@@ -69,9 +69,9 @@ func TestANodeIsNotWrittenAgainBecauseTheCacheIsBehind(t *testing.T) {
 	machine := b.create("behind-itself", func(machine *v1alpha1.Machine) {
 		machine.Spec.Taints = []corev1.Taint{{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}}
 	})
-	b.reconcile(machine)
+	b.ExpectReconciled(machine)
 	registered := b.join(machine)
-	b.reconcile(machine)
+	b.ExpectReconciled(machine)
 	b.Expect(b.node(machine.Name).Spec.Taints).To(ContainElement(HaveField("Key", "example.com/a")))
 	b.cachedNodes = map[string]*corev1.Node{machine.Name: registered}
 	_, err := b.tryReconcile(machine)

@@ -23,8 +23,8 @@ func (b *env) failing(failure error) {
 }
 
 func (b *env) drive(machine *v1alpha1.Machine, done func() bool) reconcilertest.History {
-	b.t.Helper()
-	return reconcilertest.Drive(b.t, b.controller.Reconciler(), machine, 0, b.clock.Step, func() bool { b.read(machine); return done() })
+	b.T.Helper()
+	return reconcilertest.Drive(b.T, b.controller.Reconciler(), machine, 0, b.Clock.Step, func() bool { b.read(machine); return done() })
 }
 
 func TestStatusWritesThatFailFiftyTimesInARow(t *testing.T) {
@@ -44,14 +44,14 @@ func TestStatusWritesThatFailFiftyTimesInARow(t *testing.T) {
 			b.Expect(machine.Status.ErrorReason).To(BeEmpty(), "the health timeout counts from when the hub knows")
 			b.Expect(b.writes()).To(Equal([]string{"patch/status"}))
 			b.Expect(b.driver.Calls()).To(HaveLen(1), "the instance was touched")
-			b.Expect(b.reconcile(machine).RequeueAfter).To(BeNumerically(">", 0), "its health timeout")
+			b.Expect(b.ExpectReconciled(machine).RequeueAfter).To(BeNumerically(">", 0), "its health timeout")
 			b.Expect(b.writes()).To(BeEmpty())
 		})
 		t.Run("should make one instance and bring it to Ready: "+name, func(t *testing.T) {
 			b := newEnv(t)
 			machine := b.create("failing-new-" + name)
 			b.failing(failure)
-			b.reconcile(machine)
+			b.ExpectReconciled(machine)
 			node := b.join(machine)
 			b.setReady(node, corev1.ConditionTrue)
 			history := b.drive(machine, func() bool { return machine.Status.Phase == v1alpha1.MachineRunning })
@@ -68,8 +68,8 @@ func TestStatusWritesThatFailFiftyTimesInARow(t *testing.T) {
 			b.delete(machine)
 			b.failing(failure)
 			ended := time.Duration(0)
-			history := reconcilertest.Drive(b.t, b.controller.Reconciler(), machine, 0, func(wait time.Duration) {
-				b.clock.Step(wait)
+			history := reconcilertest.Drive(b.T, b.controller.Reconciler(), machine, 0, func(wait time.Duration) {
+				b.Clock.Step(wait)
 				if ended += wait; ended > 5*time.Minute {
 					b.end(pod)
 				}

@@ -49,17 +49,17 @@ func TestTheAgentGoesOnWithTheTraceOfTheMachine(t *testing.T) {
 		b.Expect(span.SpanContext().TraceID().String()).To(Equal(givenT), span.Name())
 		b.Expect(span.Parent().SpanID().String()).To(Equal(givenS), span.Name())
 	}
-	b.reconcile(machine)
+	b.ExpectReconciled(machine)
 	b.Expect(spans.Ended()).To(HaveLen(5), "what changes nothing has no span")
 
 	// The order was carried out. What breaks and is mended now, also by an agent that has started meanwhile, is another story.
 	spans = b.trace()
 	b.setReady(node, corev1.ConditionFalse)
-	b.reconcile(machine)
+	b.ExpectReconciled(machine)
 	b.Expect(b.driver.Set(machine.Name, driver.Failed, "a test")).To(Succeed())
-	b.reconcile(machine)
+	b.ExpectReconciled(machine)
 	b.setReady(node, corev1.ConditionTrue)
-	b.reconcile(machine)
+	b.ExpectReconciled(machine)
 	b.Expect(names(spans.Ended())).To(ContainElement("Machine.RemoveInstance"))
 	for _, span := range spans.Ended() {
 		b.Expect(span.Parent().IsValid()).To(BeFalse(), span.Name())
@@ -72,7 +72,7 @@ func TestAMachineWithoutATraceBeginsOne(t *testing.T) {
 	b := newEnv(t)
 	spans := b.trace()
 	for name, value := range map[string]string{"trace-none": "", "trace-bad": "00-0af7651916cd43dd8448eb211c80319c-zz-01"} {
-		b.reconcile(b.create(name, func(machine *v1alpha1.Machine) {
+		b.ExpectReconciled(b.create(name, func(machine *v1alpha1.Machine) {
 			machine.Annotations = map[string]string{v1alpha1.TraceparentAnnotation: value}
 		}))
 	}

@@ -22,10 +22,10 @@ import (
 // drainTimeout sets the drain timeout of a Machine or MachineClass past all validation, as an older definition would have
 // accepted it.
 func (b *env) drainTimeout(object client.Object, definition, timeout string) {
-	b.t.Helper()
+	b.T.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timeouts":{"drain":"`+timeout+`"}}}`))
-	b.Expect(agenttest.Environment(b.t).Loosely(b.t.Context(), func(ctx context.Context) error {
-		return b.admin.Patch(ctx, object.DeepCopyObject().(client.Object), patch)
+	b.Expect(b.Server.Loosely(b.T.Context(), func(ctx context.Context) error {
+		return b.Client.Patch(ctx, object.DeepCopyObject().(client.Object), patch)
 	}, definition)).To(Succeed())
 }
 
@@ -58,11 +58,11 @@ func TestAMachineThatCannotBeDecodedKeepsWhatItHas(t *testing.T) {
 	b.Expect(known).To(BeTrue())
 	b.Expect(orphans).To(BeNil(), "its instance and its Node are no orphans")
 
-	b.Expect(b.admin.Delete(t.Context(), good)).To(Succeed())
-	b.Eventually(func() bool { b.reconcile(good); return b.gone(good) }).WithTimeout(agenttest.Wait).Should(BeTrue(), "the other one goes")
+	b.ExpectDeleted(good)
+	b.Eventually(func() bool { b.ExpectReconciled(good); return b.gone(good) }).WithTimeout(agenttest.Wait).Should(BeTrue(), "the other one goes")
 
 	b.drainTimeout(bad, machinesDefinition, "2h")
-	b.Eventually(func() bool { b.reconcile(bad); return b.gone(bad) }).WithTimeout(agenttest.Wait).Should(BeTrue(), "repaired, it is a Machine like all others")
+	b.Eventually(func() bool { b.ExpectReconciled(bad); return b.gone(bad) }).WithTimeout(agenttest.Wait).Should(BeTrue(), "repaired, it is a Machine like all others")
 	b.Expect(b.driver.List(t.Context())).To(BeEmpty())
 	b.Expect(b.gone(node)).To(BeTrue())
 }
@@ -74,9 +74,9 @@ func TestTheRollCallDoesNotWaitForAMachineThatCannotBeDecoded(t *testing.T) {
 	b.drainTimeout(bad, machinesDefinition, "1 week")
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(queue.ShutDown)
-	waker := NewWaker(b.namespace, b.admin, nil, nil)
+	waker := NewWaker(b.namespace, b.Client, nil, nil)
 	b.Expect(waker.Start(t.Context(), queue)).To(Succeed())
-	calls := NewPreThawSync(waker, b.clock)
+	calls := NewPreThawSync(waker, b.Clock)
 	left, err := calls.Run(t.Context(), 1)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(left).To(Equal(2), "both are called")
@@ -105,9 +105,9 @@ func TestAMachineThatCannotBeDecodedHoldsUpNoSibling(t *testing.T) {
 		machines = append(machines, machine)
 	}
 	class.Spec.ProviderConfig.Raw = []byte(`{"size":2}`)
-	b.Expect(b.admin.Update(t.Context(), class)).To(Succeed())
-	b.reconcile(machines[0])
-	b.reconcile(machines[1])
+	b.ExpectApplied(class)
+	b.ExpectReconciled(machines[0])
+	b.ExpectReconciled(machines[1])
 	b.Expect(b.driver.Calls()).NotTo(ContainElement("Update turn-1"), "the first has the turn")
 	b.drainTimeout(machines[0], machinesDefinition, "1 week")
 	b.updated(machines[1])
@@ -116,10 +116,10 @@ func TestAMachineThatCannotBeDecodedHoldsUpNoSibling(t *testing.T) {
 
 // class makes a MachineClass of provider fake; uses makes a Machine use it.
 func (b *env) class(name string) *v1alpha1.MachineClass {
-	b.t.Helper()
+	b.T.Helper()
 	class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
 	class.Spec.Provider, class.Spec.ProviderConfig = "fake", &runtime.RawExtension{Raw: []byte(`{"size":1}`)}
-	b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
+	b.ExpectApplied(class)
 	return class
 }
 
@@ -142,9 +142,9 @@ func TestMachinesOfAClassThatCannotBeDecodedWait(t *testing.T) {
 		_, err := b.tryReconcile(machine)
 		b.Expect(err).NotTo(HaveOccurred(), "a retry repairs nothing")
 	}
-	b.clock.Step(time.Minute) // What holds a status back does so no longer.
+	b.Clock.Step(time.Minute) // What holds a status back does so no longer.
 	for _, machine := range []*v1alpha1.Machine{running, waiting} {
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineConfigurationValidCondition, metav1.ConditionUnknown, v1alpha1.ReasonUndecodable))
 		b.Expect(machine.Status.Conditions).To(ContainElement(HaveField("Message", And(
 			ContainSubstring("MachineClass "+b.namespace+"/broken"), ContainSubstring("repair it")))))
@@ -155,19 +155,19 @@ func TestMachinesOfAClassThatCannotBeDecodedWait(t *testing.T) {
 
 	// Its timeouts are those of the class, and not known.
 	b.setReady(node, corev1.ConditionFalse)
-	b.reconcile(running)
-	b.clock.Step(10 * time.Hour)
+	b.ExpectReconciled(running)
+	b.Clock.Step(10 * time.Hour)
 	for _, machine := range []*v1alpha1.Machine{running, waiting} {
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(machine.Status.ErrorReason).To(BeEmpty())
 	}
 	b.setReady(node, corev1.ConditionTrue)
 
 	b.drainTimeout(class, classesDefinition, "2h")
-	b.reconcile(waiting)
+	b.ExpectReconciled(waiting)
 	b.Expect(b.driver.Calls()).To(ContainElement("Create class-waiting"))
 	b.Expect(waiting.Status.ErrorReason).To(BeEmpty(), "the time before counts for nothing")
-	b.reconcile(running)
+	b.ExpectReconciled(running)
 	b.Expect(running).To(haveCondition(v1alpha1.MachineConfigurationValidCondition, metav1.ConditionTrue, v1alpha1.ReasonValid))
 }
 
@@ -177,11 +177,11 @@ func TestADeletionWaitsForAClassThatCannotBeDecoded(t *testing.T) {
 	machine := b.create("class-deleted", b.uses(class))
 	node := b.ready(machine)
 	b.drainTimeout(class, classesDefinition, "1 week")
-	b.Expect(b.admin.Delete(t.Context(), machine)).To(Succeed())
+	b.ExpectDeleted(machine)
 	_, err := b.tryReconcile(machine)
 	b.Expect(err).To(MatchError(ContainSubstring("MachineClass "+b.namespace+"/broken-deletion")), "how it is to be drained is not known")
 	b.Expect(b.driver.List(t.Context())).To(HaveLen(1))
 	b.Expect(b.gone(node)).To(BeFalse())
 	b.drainTimeout(class, classesDefinition, "2h")
-	b.Eventually(func() bool { b.reconcile(machine); return b.gone(machine) }).WithTimeout(agenttest.Wait).Should(BeTrue())
+	b.Eventually(func() bool { b.ExpectReconciled(machine); return b.gone(machine) }).WithTimeout(agenttest.Wait).Should(BeTrue())
 }

@@ -20,17 +20,17 @@ import (
 
 // change gives a Machine another configuration, as the hub does for an update in place.
 func (b *env) change(machine *v1alpha1.Machine, raw string) {
-	b.t.Helper()
+	b.T.Helper()
 	b.read(machine)
 	machine.Spec.ProviderConfig.Value = &runtime.RawExtension{Raw: []byte(raw)}
-	b.Expect(b.admin.Update(b.t.Context(), machine)).To(Succeed())
+	b.ExpectApplied(machine)
 }
 
 // updated reconciles until an update in place is through.
 func (b *env) updated(machine *v1alpha1.Machine) {
-	b.t.Helper()
+	b.T.Helper()
 	for range 5 {
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 	}
 	b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionTrue, v1alpha1.ReasonUpToDate))
 	b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineRunning))
@@ -49,7 +49,7 @@ func TestUpdateInPlace(t *testing.T) {
 		b.writes()
 		repeated := b.repeated
 
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineUpdating))
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonDraining))
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonDraining))
@@ -58,13 +58,13 @@ func TestUpdateInPlace(t *testing.T) {
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create inplace"}), "updated under its pods")
 
 		b.end(pod)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create inplace", "Update inplace"}))
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonUpdating))
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionTrue, v1alpha1.ReasonDrained))
 
 		b.setReady(node, corev1.ConditionFalse)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineUpdating))
 		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue(), "given back before it is Ready")
 		b.setReady(node, corev1.ConditionTrue)
@@ -74,7 +74,7 @@ func TestUpdateInPlace(t *testing.T) {
 		writes := b.writes()
 		// A conflict with the node controller, which writes to Nodes as well, breaks a reconciliation off after a part of it.
 		b.Expect(len(writes)).To(BeNumerically("<=", 4+b.repeated-repeated), "draining, updating, not ready, through: %v; %+v", writes, machine.Status.Conditions)
-		b.Expect(b.events()).To(HaveExactElements(ContainSubstring("Normal Draining"), ContainSubstring("Normal Updating"), ContainSubstring("Normal Updated")))
+		b.Expect(b.Events()).To(HaveExactElements(ContainSubstring("Normal Draining"), ContainSubstring("Normal Updating"), ContainSubstring("Normal Updated")))
 	})
 	t.Run("should know its own cordon, and that it took it back, while the cache does not", func(t *testing.T) {
 		b := newEnv(t)
@@ -100,8 +100,8 @@ func TestUpdateInPlace(t *testing.T) {
 		b.updated(machine)
 		own := b.node(machine.Name)
 		own.Spec.Unschedulable = true
-		b.Expect(b.admin.Update(b.t.Context(), own)).To(Succeed())
-		b.reconcile(machine)
+		b.ExpectApplied(own)
+		b.ExpectReconciled(machine)
 		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue(), "a user's cordon was taken back")
 	})
 	t.Run("should drain nothing when the driver cannot update in place", func(t *testing.T) {
@@ -111,13 +111,13 @@ func TestUpdateInPlace(t *testing.T) {
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
 		b.change(machine, `{"size":2}`)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonInPlaceUnsupported))
 		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady))
 		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineRunning))
 		b.Expect(b.leaving(pod)).To(BeFalse())
 		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeFalse())
-		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Warning InPlaceUnsupported")))
+		b.Expect(b.Events()).To(ConsistOf(ContainSubstring("Warning InPlaceUnsupported")))
 	})
 	t.Run("should give the node back when the driver says only at the update that it cannot", func(t *testing.T) {
 		b := newEnv(t)
@@ -125,7 +125,7 @@ func TestUpdateInPlace(t *testing.T) {
 		b.ready(machine)
 		b.driver.Fail("Update", &driver.InPlaceUnsupportedError{Problem: "not today"})
 		b.change(machine, `{"size":2}`)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonInPlaceUnsupported))
 		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeFalse())
 	})
@@ -135,7 +135,7 @@ func TestUpdateInPlace(t *testing.T) {
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
 		b.change(machine, `{"invalid":1}`)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 		b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorInvalidConfiguration))
 		b.Expect(b.leaving(pod)).To(BeFalse())
 		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeFalse())
@@ -146,16 +146,16 @@ func TestUpdateInPlace(t *testing.T) {
 		node := b.ready(machine)
 		b.read(machine)
 		machine.Spec.Versions.Kubelet, machine.Spec.ProviderConfig.Value = "1.36.2", &runtime.RawExtension{Raw: []byte(`{"size":2}`)}
-		b.Expect(b.admin.Update(b.t.Context(), machine)).To(Succeed())
+		b.ExpectApplied(machine)
 		for range 3 {
-			b.reconcile(machine)
+			b.ExpectReconciled(machine)
 		}
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonUpdating))
 		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue())
 		b.Eventually(func() error {
-			b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(node), node)).To(Succeed())
+			b.ExpectExists(node)
 			node.Status.NodeInfo.KubeletVersion = "v1.36.2"
-			return b.admin.Status().Update(b.t.Context(), node)
+			return b.Client.Status().Update(b.T.Context(), node)
 		}).Should(Succeed())
 		b.updated(machine)
 	})
@@ -163,10 +163,10 @@ func TestUpdateInPlace(t *testing.T) {
 		b := newEnv(t)
 		machine := b.create("inplace-cordon")
 		node := b.ready(machine)
-		b.Expect(b.admin.Patch(b.t.Context(), node, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`)))).To(Succeed())
+		b.Expect(b.Client.Patch(b.T.Context(), node, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`)))).To(Succeed())
 		b.change(machine, `{"size":2}`)
 		for range 4 {
-			b.reconcile(machine)
+			b.ExpectReconciled(machine)
 		}
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionTrue, v1alpha1.ReasonUpToDate))
 		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue())
@@ -175,17 +175,17 @@ func TestUpdateInPlace(t *testing.T) {
 		b := newEnv(t)
 		machine := b.create("inplace-deadline")
 		b.ready(machine)
-		b.clock.Step(5 * time.Hour)
+		b.Clock.Step(5 * time.Hour)
 		pod := b.pod(machine.Name, "web")
 		b.change(machine, `{"size":2}`)
-		b.reconcile(machine)
-		b.clock.Step(2*time.Hour - 2*time.Second)
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
+		b.Clock.Step(2*time.Hour - 2*time.Second)
+		b.ExpectReconciled(machine)
 		b.Expect(b.driver.Calls()).To(HaveLen(1))
-		b.clock.Step(3 * time.Second)
-		b.reconcile(machine)
+		b.Clock.Step(3 * time.Second)
+		b.ExpectReconciled(machine)
 		b.Expect(b.driver.Calls()).To(HaveLen(2))
-		b.Expect(b.events()).To(ContainElement(ContainSubstring("Warning DrainTimedOut")))
+		b.Expect(b.Events()).To(ContainElement(ContainSubstring("Warning DrainTimedOut")))
 		b.end(pod)
 		b.updated(machine)
 	})
@@ -197,7 +197,7 @@ func TestUpdateInPlace(t *testing.T) {
 		b.change(machine, `{"size":2}`)
 		cached := machine.DeepCopy()
 		b.change(machine, `{"size":1}`)
-		_, err := b.controller.Reconcile(b.t.Context(), cached)
+		_, err := b.controller.Reconcile(b.T.Context(), cached)
 		b.Expect(err).NotTo(HaveOccurred())
 		b.Expect(b.leaving(pod)).To(BeFalse())
 		b.updated(machine)
@@ -252,8 +252,8 @@ func TestDeletionDuringAnUpdateInPlace(t *testing.T) {
 			}
 			b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineUpdating), "the test is at the wrong stage")
 			b.delete(machine)
-			b.reconcile(machine)
-			b.clock.Step(2*time.Hour + time.Second)
+			b.ExpectReconciled(machine)
+			b.Clock.Step(2*time.Hour + time.Second)
 			b.remove(machine)
 			b.Expect(b.gone(node)).To(BeTrue())
 			b.Expect(b.instances()).To(BeEmpty())
@@ -298,13 +298,13 @@ func TestUpdateInPlaceGoesOnAfterACrashAtEachStep(t *testing.T) {
 
 // machineSet makes a MachineSet that no controller reconciles, and returns a reference to it.
 func (b *env) machineSet() metav1.OwnerReference {
-	b.t.Helper()
+	b.T.Helper()
 	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "set"}}
 	set.Spec.ClusterName = b.namespace
 	set.Spec.Selector.MatchLabels = map[string]string{"app": "set"}
 	set.Spec.Template.Metadata.Labels = set.Spec.Selector.MatchLabels
 	set.Spec.Template.Spec.ProviderConfig = v1alpha1.ProviderConfig{Provider: "fake", Value: &runtime.RawExtension{Raw: []byte("{}")}}
-	b.Expect(b.admin.Create(b.t.Context(), set)).To(Succeed())
+	b.ExpectApplied(set)
 	return *metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("MachineSet"))
 }
 
@@ -313,7 +313,7 @@ func TestAnEditOfAClassGoesRoundOneByOne(t *testing.T) {
 	b := newEnv(t)
 	class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "shared"}}
 	class.Spec.Provider, class.Spec.ProviderConfig = "fake", &runtime.RawExtension{Raw: []byte(`{"size":1}`)}
-	b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
+	b.ExpectApplied(class)
 	set := b.machineSet()
 	var machines []*v1alpha1.Machine
 	for i := range 3 {
@@ -329,11 +329,11 @@ func TestAnEditOfAClassGoesRoundOneByOne(t *testing.T) {
 	})
 	b.ready(loner)
 	class.Spec.ProviderConfig.Raw = []byte(`{"size":2}`)
-	b.Expect(b.admin.Update(b.t.Context(), class)).To(Succeed())
+	b.ExpectApplied(class)
 
-	b.reconcile(machines[0])
+	b.ExpectReconciled(machines[0])
 	for _, waiting := range machines[1:] {
-		b.Expect(b.reconcile(waiting).RequeueAfter).To(BeNumerically("<=", turnRecheck))
+		b.Expect(b.ExpectReconciled(waiting).RequeueAfter).To(BeNumerically("<=", turnRecheck))
 		b.Expect(waiting).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate))
 		b.Expect(waiting.Status.Phase).To(Equal(v1alpha1.MachineRunning))
 	}
@@ -343,9 +343,9 @@ func TestAnEditOfAClassGoesRoundOneByOne(t *testing.T) {
 
 	// A new agent knows from the conditions whose turn it is.
 	b.start()
-	b.reconcile(machines[1])
+	b.ExpectReconciled(machines[1])
 	b.Expect(b.driver.Calls()).NotTo(ContainElement("Update classy-1"))
-	b.reconcile(machines[2])
+	b.ExpectReconciled(machines[2])
 
 	for i, machine := range machines {
 		b.updated(machine)
@@ -353,8 +353,8 @@ func TestAnEditOfAClassGoesRoundOneByOne(t *testing.T) {
 			b.Expect(b.woken).NotTo(BeEmpty())
 			b.Expect(b.woken[0]).To(Equal(machines[i+1].Name), "the next is woken")
 			b.woken = nil
-			b.reconcile(machines[i+1])
-			b.reconcile(machines[len(machines)-1])
+			b.ExpectReconciled(machines[i+1])
+			b.ExpectReconciled(machines[len(machines)-1])
 		}
 	}
 }
@@ -363,7 +363,7 @@ func TestABrokenMachineMayBeUpdatedFirst(t *testing.T) {
 	b := newEnv(t)
 	class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "broken"}}
 	class.Spec.Provider, class.Spec.ProviderConfig = "fake", &runtime.RawExtension{Raw: []byte(`{"size":1}`)}
-	b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
+	b.ExpectApplied(class)
 	set := b.machineSet()
 	add := func(name string) *v1alpha1.Machine {
 		machine := b.create(name, func(m *v1alpha1.Machine) {
@@ -376,15 +376,15 @@ func TestABrokenMachineMayBeUpdatedFirst(t *testing.T) {
 	well, broken, another := add("turn-well"), add("turn-broken"), add("turn-broken-too")
 	for _, machine := range []*v1alpha1.Machine{broken, another} {
 		b.Expect(b.driver.Set(machine.Name, driver.Failing, "crashes")).To(Succeed())
-		b.reconcile(machine)
+		b.ExpectReconciled(machine)
 	}
 	class.Spec.ProviderConfig.Raw = []byte(`{"size":2}`)
-	b.Expect(b.admin.Update(b.t.Context(), class)).To(Succeed())
-	b.reconcile(well)
+	b.ExpectApplied(class)
+	b.ExpectReconciled(well)
 	b.Expect(well).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate), "while a sibling is down")
-	b.reconcile(broken)
+	b.ExpectReconciled(broken)
 	b.Expect(b.driver.Calls()).To(ContainElement("Update turn-broken"), "it takes nothing away")
-	b.reconcile(another)
+	b.ExpectReconciled(another)
 	b.Expect(b.driver.Calls()).To(ContainElement("Update turn-broken-too"), "nor does another, while the first is on its way")
 }
 
@@ -393,8 +393,8 @@ func TestNodesOfOtherAgentsAreNotGivenBack(t *testing.T) {
 	machine := b.create("cordoned-elsewhere")
 	node := b.ready(machine)
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"deletion"}},"spec":{"unschedulable":true}}`, v1alpha1.NodeCordonedAnnotation)
-	b.Expect(b.admin.Patch(context.Background(), node, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
-	b.reconcile(machine)
+	b.Expect(b.Client.Patch(context.Background(), node, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+	b.ExpectReconciled(machine)
 	b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue())
 	b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionTrue, v1alpha1.ReasonUpToDate))
 }
