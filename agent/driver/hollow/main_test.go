@@ -6,4 +6,5 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.MainShared(m) }
+// The driver asks whether its cluster has real Nodes: the tests of other packages make some, so that this one has a control plane of its own.
+func TestMain(m *testing.M) { testenv.Main(m) }

@@ -80,8 +80,9 @@ type Environment struct {
 const sharedServer = "HOLLOWFLEET_SHARED_SERVER"
 
 // Share is Start for a package whose tests leave others alone: they work in namespaces and with names of their own, change no
-// definition of a kind and no role, and start no manager that watches every namespace. Where hack/test.sh has a control plane for all
-// such packages, it is that one: a start costs six seconds of a processor, often more than the tests.
+// definition of a kind and no role, expect nothing of Nodes that are not theirs, and start no manager that watches every namespace.
+// Where hack/test.sh has a control plane for all such packages, it is that one: a start costs six seconds of a processor, often more
+// than the tests.
 func Share(ctx context.Context) (*Environment, error) {
 	dir := os.Getenv(sharedServer)
 	if dir == "" {
