@@ -54,6 +54,14 @@ CERT_MANAGER_VERSION := v1.20.3
 CERT_MANAGER_SOURCE ?=
 CERT_MANAGER := $(BIN)/cert-manager/$(CERT_MANAGER_VERSION)
 
+# Other simulators, for make bench-scale only: built with PEERS=1, or given by KWOK= and KUBEMARK=.
+KWOK_VERSION := v0.8.0
+PEERS ?=
+ifneq ($(filter-out 0,$(PEERS)),)
+KWOK ?= $(BIN)/peers/kwok-$(KWOK_VERSION)
+KUBEMARK ?= $(BIN)/peers/kubemark-$(KUBERNETES_VERSION)
+endif
+
 comma := ,
 # go-build NAME,PACKAGES builds programs of the root module into bin, all with one call of go.
 # Without grpcnotrace, gRPC's debug pages keep the linker from leaving out what nothing calls: 20 MB of the agent.
@@ -75,6 +83,11 @@ KEEP ?=
 CLUSTERS ?= 3
 MACHINES ?= 20
 NODES ?= 20
+ROWS ?=
+MODES ?=
+SCALE_TO ?= 200
+PODS ?= 100
+OUTPUT ?= text
 SURGE ?= 10%
 FOR ?= 2m
 SEED ?= 0
@@ -93,7 +106,7 @@ help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: KEEP=1 (demo, e2e), KIND_NODE_IMAGE= CERT_MANAGER_SOURCE= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), NODES=20 (bench-scale), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts), KIND=kind ONLY= (images-load), TESTFLAGS= for go test (test*).\n'
+	@printf '\nSettings: KEEP=1 (demo, e2e), KIND_NODE_IMAGE= CERT_MANAGER_SOURCE= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), NODES=20 ROWS= MODES= SCALE_TO=200 PODS=100 OUTPUT=json PEERS=1 (bench-scale), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts), KIND=kind ONLY= (images-load), TESTFLAGS= for go test (test*).\n'
 
 .PHONY: demo
 demo: build ## Build everything, start a fleet on this machine, show that it works. KEEP=1 leaves it running.
@@ -115,8 +128,9 @@ bench-load: build ## Measure a load test and what it costs: 10 clusters with 20 
 	@go run ./test/bench load --profile=Realistic --clusters=1 --machines=5 --pods=200 --qps=2
 
 .PHONY: bench-scale
-bench-scale: build ## Measure control planes, nodes and whole fleets of CLUSTERS × NODES in each way to run them, one of them as before packs, in one table.
-	@go run ./test/bench scale --clusters=$(CLUSTERS) --machines=$(NODES) --timeout=2h
+bench-scale: build $(filter $(BIN)/peers/%,$(KWOK) $(KUBEMARK)) ## Measure control planes, nodes, whole fleets of CLUSTERS × NODES and load tests in each way to run them, in one table. ROWS= and MODES= choose, PEERS=1 adds kwok and kubemark.
+	@go run ./test/bench scale --clusters=$(CLUSTERS) --machines=$(NODES) --rows=$(ROWS) --modes=$(MODES) --scale-to=$(SCALE_TO) --pods=$(PODS) \
+		--kwok='$(KWOK)' --kubemark='$(KUBEMARK)' --rest=2m --timeout=3h -o $(OUTPUT)
 
 .PHONY: chaos
 chaos: build ## Break a fleet at random and check that nothing is lost. FOR=10m sets how long, SEED=7 repeats a run, ISOLATION=shared shares processes.
@@ -236,6 +250,19 @@ verify: $(CONTROLLER_GEN) $(GOLANGCI_LINT) ## Check generated files, formatting,
 
 .PHONY: tools
 tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) ## Build the pinned tools into bin/tools.
+
+$(BIN)/peers/kwok-$(KWOK_VERSION):
+	@echo "building kwok $(KWOK_VERSION): a few minutes with an empty cache"
+	@mkdir -p $@.d
+	@cd / && GOBIN="$(CURDIR)/$@.d" go install sigs.k8s.io/kwok/cmd/kwok@$(KWOK_VERSION)
+	@mv $@.d/kwok $@ && rmdir $@.d
+
+# Kubernetes' own kubemark, of the version and with the flags of the simulator, so that hardly anything is compiled for it.
+$(BIN)/peers/kubemark-$(KUBERNETES_VERSION):
+	@echo "building kubemark $(KUBERNETES_VERSION): a minute after make build"
+	@mkdir -p $(@D)
+	@cp agent/simulator/go.mod $@.mod && cp agent/simulator/go.sum $@.sum
+	@cd agent/simulator && go build -modfile="$(CURDIR)/$@.mod" -mod=mod -buildvcs=false -ldflags '$(SIMULATOR_LDFLAGS)' -o "$(CURDIR)/$@" k8s.io/kubernetes/cmd/kubemark
 
 $(OCM)/placement: hack/ocm.sh
 	@echo "building OCM's programs $(OCM_VERSION): a few minutes with an empty cache"

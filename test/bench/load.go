@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
@@ -63,8 +64,8 @@ type loadFigures struct {
 	ControlPlaneCPUSeconds float64 `json:"controlPlaneCPUSeconds"`
 	AgentCPUSeconds        float64 `json:"agentCPUSeconds"`
 	AgentRestCPUSeconds    float64 `json:"agentRestCPUSeconds"`
-	// HollowNodeCPUSeconds is what all hollow nodes have used in that time; HollowNodePrivateMiB the memory of one on average, when all
-	// pods have been Ready.
+	// HollowNodeCPUSeconds is what all hollow nodes have used in that time; HollowNodePrivateMiB the memory of their processes, divided by
+	// the nodes, when all pods have been Ready.
 	HollowNodeCPUSeconds float64 `json:"hollowNodeCPUSeconds"`
 	HollowNodePrivateMiB float64 `json:"hollowNodePrivateMiB"`
 	// LateHeartbeats and CPUBusyPercent are the worst of the clusters.
@@ -81,7 +82,12 @@ type loadOptions struct {
 	pods, qps, portion int32
 	// every is in which time one portion of pods is made, and later deleted. 0 makes all in a row.
 	every time.Duration
+	// readyWithin is within which time 99 % of the pods must be Ready for the test to pass.
+	readyWithin time.Duration
 }
+
+// readyWithin is the default: the objective of Kubernetes' own scalability tests.
+const readyWithin = 5 * time.Second
 
 func (o loadOptions) check() error {
 	switch {
@@ -94,7 +100,7 @@ func (o loadOptions) check() error {
 }
 
 func loadCommand(opts *options) *cobra.Command {
-	load := loadOptions{pods: 100, qps: 1, portion: 10}
+	load, programs := loadOptions{pods: 100, qps: 1, portion: 10, readyWithin: readyWithin}, localfleet.Programs{}
 	cmd := &cobra.Command{
 		Use:   "load",
 		Short: "Measure a load test over many clusters, and what it costs",
@@ -102,11 +108,16 @@ func loadCommand(opts *options) *cobra.Command {
 what was measured, whether it is valid, and what agents and control planes used.
 Exit status: 0 measured, 1 could not measure. No figure makes it fail.`,
 		Example: `  bench load --clusters 10 --machines 20 --pods 100
-  bench load --clusters 2 --machines 10 --profile Realistic`,
+  bench load --clusters 2 --machines 10 --profile Realistic
+  bench load --clusters 10 --machines 20 --isolation=process --nodes-per-pack=1`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if programs.Isolation == "" {
+				programs.Isolation = localfleet.DefaultIsolation(opts.clusters)
+			}
+			opts.programs = programs
 			return runLoad(cmd.Context(), *opts, load)
 		},
 	}
@@ -114,10 +125,13 @@ Exit status: 0 measured, 1 could not measure. No figure makes it fail.`,
 	cmd.Flags().Int32Var(&load.qps, "qps", load.qps, "pods that are made in a second in each cluster")
 	cmd.Flags().DurationVar(&load.every, "every", load.every, "make a portion of the pods in each cluster, and later delete it, once in this time; 0 makes all in a row")
 	cmd.Flags().Int32Var(&load.portion, "portion", load.portion, "number of pods in a portion")
+	cmd.Flags().DurationVar(&load.readyWithin, "ready-within", load.readyWithin, "within which time 99 % of the pods must be Ready for the test to pass")
+	cmdutil.Choice(cmd, &programs.Isolation, "isolation", `what control planes share, as in "kubectl hollow local up" (default: as there)`, localfleet.IsolationProcess, localfleet.IsolationShared)
+	cmd.Flags().IntVar(&programs.NodesPerPack, "nodes-per-pack", defaultNodesPerPack, "how many nodes of a cluster share a process")
 	return cmd
 }
 
-func runLoad(ctx context.Context, opts options, load loadOptions) (err error) {
+func runLoad(ctx context.Context, opts options, load loadOptions) error {
 	if err := load.check(); err != nil {
 		return err
 	}
@@ -132,17 +146,8 @@ func runLoad(ctx context.Context, opts options, load loadOptions) (err error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, opts.timeout, errTimeUp)
 	defer cancel()
-	fleet, remove, err := startFleet(ctx, opts)
+	f, err := measureLoad(ctx, opts, load)
 	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-	scaled := &measurement{figures: &figures{}, opts: opts, fleet: fleet}
-	if err := scaled.measureScale(ctx); err != nil {
-		return err
-	}
-	f := &loadFigures{Clusters: opts.clusters, Machines: opts.machines, Pods: int(load.pods)}
-	if err := f.measure(ctx, opts, fleet, newLoadTest(load)); err != nil {
 		return err
 	}
 	if opts.output == "json" {
@@ -151,6 +156,21 @@ func runLoad(ctx context.Context, opts options, load loadOptions) (err error) {
 		return encoder.Encode(f)
 	}
 	return f.print(opts.out)
+}
+
+// measureLoad starts a fleet, runs the load test and ends the fleet.
+func measureLoad(ctx context.Context, opts options, load loadOptions) (f *loadFigures, err error) {
+	fleet, remove, err := startFleet(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	scaled := &measurement{figures: &figures{}, opts: opts, fleet: fleet}
+	if err := scaled.measureScale(ctx); err != nil {
+		return nil, err
+	}
+	f = &loadFigures{Clusters: opts.clusters, Machines: opts.machines, Pods: int(load.pods)}
+	return f, f.measure(ctx, opts, fleet, newLoadTest(load))
 }
 
 // newLoadTest starts pods in all clusters and waits for them.
@@ -174,7 +194,7 @@ func newLoadTest(load loadOptions) *v1alpha1.LoadTest {
 			}}},
 		},
 		Thresholds: []v1alpha1.LoadThreshold{
-			{Measurement: v1alpha1.LoadPodReady, Quantile: v1alpha1.LoadP99, Max: &metav1.Duration{Duration: 10 * time.Second}},
+			{Measurement: v1alpha1.LoadPodReady, Quantile: v1alpha1.LoadP99, Max: &metav1.Duration{Duration: load.readyWithin}},
 			{Measurement: v1alpha1.LoadAPIRequest, Quantile: v1alpha1.LoadP99, Max: &metav1.Duration{Duration: time.Second}},
 		},
 	}
@@ -226,7 +246,7 @@ func (f *loadFigures) follow(ctx context.Context, opts options, fleet *localflee
 			shown = now
 		}
 		if f.HollowNodePrivateMiB == 0 && int(status.Progress.PodsReady) == f.Clusters*f.Pods {
-			f.HollowNodePrivateMiB = privateMiB(readProcesses(fleet), isHollowNode)
+			f.HollowNodePrivateMiB = privateMiB(readProcesses(fleet), isHollowNode) / float64(f.Clusters*f.Machines)
 		}
 		return status.Phase == v1alpha1.LoadTestPhaseCompleted || status.Phase == v1alpha1.LoadTestPhaseFailed
 	})
@@ -298,15 +318,15 @@ func isAgent(role string) bool { return role == "agent" }
 
 func isHollowNode(role string) bool { return role == "hollow-node" }
 
-// privateMiB is the memory of one process of some roles, on average.
+// privateMiB is the memory of all processes of some roles.
 func privateMiB(processes map[int]usage, wanted func(role string) bool) float64 {
-	sum, count := 0.0, 0
+	sum := 0.0
 	for _, one := range processes {
 		if wanted(one.role) {
-			sum, count = sum+one.privateKB/1024, count+1
+			sum += one.privateKB / 1024
 		}
 	}
-	return sum / float64(max(count, 1))
+	return sum
 }
 
 // isControlPlane holds for the processes of workload clusters' control planes, without simcluster itself, which runs hollow nodes.

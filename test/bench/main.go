@@ -35,11 +35,13 @@ type options struct {
 	rest, settle       time.Duration
 	roll               bool
 	surge, profile     string
-	timeout            time.Duration
-	samplingRatio      float64
-	output             string
-	binDir             string
-	out, progress      io.Writer
+	// programs are how a fleet runs that this process starts; by default each component and each hollow node has a process of its own.
+	programs      localfleet.Programs
+	timeout       time.Duration
+	samplingRatio float64
+	output        string
+	binDir        string
+	out, progress io.Writer
 }
 
 func main() {
@@ -84,7 +86,7 @@ measured until then and says what was not reached, with status 0; if not even th
 	cmd.PersistentFlags().DurationVar(&opts.timeout, "timeout", 30*time.Minute, "end after this time, with what has been measured until then")
 	cmd.PersistentFlags().StringVarP(&opts.output, "output", "o", "text", "text or json")
 	cmd.PersistentFlags().StringVar(&opts.binDir, "bin-dir", defaultBin, "directory with the built programs")
-	cmd.AddCommand(loadCommand(&opts), scaleCommand(&opts))
+	cmd.AddCommand(loadCommand(&opts), scaleCommand(&opts), isolatedPeerCommand(&opts))
 	return cmd
 }
 
@@ -157,8 +159,10 @@ func startFleet(ctx context.Context, opts options) (*localfleet.Fleet, func() er
 		stop()
 		return nil, nil, err
 	}
+	programs := opts.programs
+	programs.BinDir, programs.HubArgs, programs.AgentArgs = opts.binDir, tracing, tracing
 	fleet, err := localfleet.Up(ctx, localfleet.Options{
-		Dir: dir, DirID: id, Programs: localfleet.Programs{BinDir: opts.binDir, HubArgs: tracing, AgentArgs: tracing}, Clusters: names,
+		Dir: dir, DirID: id, Programs: programs, Clusters: names,
 		Progress: func(line string) { fmt.Fprintln(opts.progress, line) },
 	})
 	if err != nil {

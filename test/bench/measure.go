@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -168,13 +169,17 @@ func createEmpty(ctx context.Context, hub client.Client, cluster string, opts op
 	}); err != nil {
 		return fmt.Errorf("waiting for Cluster %s to be Ready: %w", cluster, err)
 	}
+	config, err := opts.hollowNodeConfig()
+	if err != nil {
+		return err
+	}
 	for _, object := range []client.Object{
 		&v1alpha1.MachineClass{
 			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: className},
 			Spec: v1alpha1.MachineClassSpec{
 				Provider: v1alpha1.ProviderHollow,
 				// The host of a simulated cluster has the processors of this machine, and a hollow node needs little.
-				ProviderConfig: &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","profile":%q,"podResources":{"cpu":"2m","memory":"16Mi"}}`, opts.profile)},
+				ProviderConfig: &runtime.RawExtension{Raw: config},
 			},
 		},
 		deploymentOf(cluster, opts.surge),
@@ -184,6 +189,20 @@ func createEmpty(ctx context.Context, hub client.Client, cluster string, opts op
 		}
 	}
 	return nil
+}
+
+// hollowNodeConfig is that of the class, in JSON.
+func (o options) hollowNodeConfig() ([]byte, error) {
+	class := &v1alpha1.MachineClass{}
+	o.programs.Heartbeats.Configure(class)
+	config := map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.HollowNodeConfigKind}
+	if class.Spec.ProviderConfig != nil {
+		if err := json.Unmarshal(class.Spec.ProviderConfig.Raw, &config); err != nil {
+			return nil, fmt.Errorf("reading the configuration of slow heartbeats: %w", err)
+		}
+	}
+	config["profile"], config["podResources"] = o.profile, map[string]string{"cpu": "2m", "memory": "16Mi"}
+	return json.Marshal(config)
 }
 
 func deploymentOf(cluster, surge string) *v1alpha1.MachineDeployment {

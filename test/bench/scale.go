@@ -1,52 +1,69 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
-	"github.com/hollowfleet/hollowfleet/internal/dev/process"
-	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
-// scaleMode is a way to run a fleet, by arguments of "kubectl hollow local up".
+// defaultNodesPerPack is that of "kubectl hollow local up".
+const defaultNodesPerPack = 25
+
+// scaleMode is a way to run a fleet.
 type scaleMode struct {
-	name string
-	args []string
+	name     string
+	programs localfleet.Programs
 }
 
 // scaleModes are what the table compares. The first is how every fleet ran before hollow nodes and control planes could share processes.
 var scaleModes = []scaleMode{
-	{"processes", []string{"--isolation=process", "--nodes-per-pack=1"}},
-	{"packs", []string{"--isolation=process"}},
-	{"shared", []string{"--isolation=shared"}},
-	{"shared, slow heartbeats", []string{"--isolation=shared", "--heartbeats=slow"}},
+	{"processes", localfleet.Programs{Isolation: localfleet.IsolationProcess, NodesPerPack: 1}},
+	{"packs", localfleet.Programs{Isolation: localfleet.IsolationProcess, NodesPerPack: defaultNodesPerPack}},
+	{"shared", localfleet.Programs{Isolation: localfleet.IsolationShared, NodesPerPack: defaultNodesPerPack}},
+	{"shared-slow", localfleet.Programs{Isolation: localfleet.IsolationShared, NodesPerPack: defaultNodesPerPack, Heartbeats: localfleet.HeartbeatsSlow}},
 }
+
+// The rows of the table. Each is measured with a fleet of its own, or a control plane of its own for what is not Hollowfleet.
+const (
+	rowPlane    = "plane"
+	rowFleet    = "fleet"
+	rowScale    = "scale"
+	rowLoad     = "load"
+	rowKwok     = "kwok"
+	rowKubemark = "kubemark"
+)
+
+var scaleRows = []string{rowPlane, rowFleet, rowScale, rowLoad, rowKwok, rowKubemark}
 
 // scaleOptions are what "bench scale" takes beside options.
 type scaleOptions struct {
 	options
-	// scaleTo is how many Machines one cluster is scaled to; 0 leaves that out.
-	scaleTo int
-	modes   []string
+	// scaleTo is how many Machines one cluster is scaled to, once for each number.
+	scaleTo []int
+	// modes and rows are what to measure. Without any it is every mode, and every row whose program is there.
+	modes, rows []string
+	load        loadOptions
+	// kwok and kubemark are the paths of these programs, kwokNodes and kubemarkNodes how many nodes they are to simulate.
+	kwok, kubemark           string
+	kwokNodes, kubemarkNodes int
+}
+
+// scaleReport is what "bench scale" has measured.
+type scaleReport struct {
+	Clusters int            `json:"clusters"`
+	Machines int            `json:"machinesPerCluster"`
+	Modes    []scaleFigures `json:"modes,omitempty"`
+	Peers    []peerFigures  `json:"peers,omitempty"`
 }
 
 // scaleFigures is what one mode takes.
@@ -54,14 +71,24 @@ type scaleFigures struct {
 	Mode string `json:"mode"`
 	// Plane is a control plane at rest that has no nodes, with its podhost. PlaneWithNodes is the same with Machines, Node the kubelet's side
 	// of a node.
-	Plane, PlaneWithNodes, Node cost
+	Plane          cost `json:"plane"`
+	PlaneWithNodes cost `json:"planeWithNodes"`
+	Node           cost `json:"node"`
 	// Fleet is everything, hub and agents included.
-	Fleet cost
-	// UpSeconds is the time from "local up" to all Ready, ScaleSeconds that of scaling one cluster.
-	UpSeconds    float64 `json:"upSeconds"`
-	ScaleSeconds float64 `json:"scaleSeconds,omitempty"`
+	Fleet cost `json:"fleet"`
+	// UpSeconds is the time from "local up" to all Ready.
+	UpSeconds float64 `json:"upSeconds,omitempty"`
+	// Scales are those of one cluster.
+	Scales []scaledCluster `json:"scales,omitempty"`
+	Load   *loadFigures    `json:"load,omitempty"`
 	// NotMeasured says what was not measured, and why.
 	NotMeasured []string `json:"notMeasured,omitempty"`
+}
+
+// scaledCluster is one cluster that was scaled from 1 to Machines, and how long it took until all were Ready.
+type scaledCluster struct {
+	Machines int     `json:"machines"`
+	Seconds  float64 `json:"seconds"`
 }
 
 // cost is memory and processor time.
@@ -76,26 +103,53 @@ func (c cost) dividedBy(n int) cost {
 }
 
 func scaleCommand(opts *options) *cobra.Command {
-	scale := scaleOptions{}
+	scale := scaleOptions{load: loadOptions{qps: 1, portion: 4, every: 10 * time.Second, readyWithin: readyWithin}}
 	cmd := &cobra.Command{
 		Use:   "scale",
 		Short: "Measure what control planes, nodes and whole fleets take, in each way to run them",
 		Long: `Start fleets with "kubectl hollow local up", without and with Machines, and measure all their processes at rest: private
-memory (smaps_rollup) and processor time (/proc/PID/stat). Each mode is a column of one table.
+memory (smaps_rollup) and processor time (/proc/PID/stat). Each mode is a column of one table:
+
+  processes    each component and each hollow node in a process of its own
+  packs        hollow nodes of a cluster share processes
+  shared       control planes share processes too
+  shared-slow  and Nodes report every 30 seconds
+
+--rows measures some rows only:
+
+  plane     control planes without nodes
+  fleet     CLUSTERS x MACHINES at rest, and how long "local up" takes
+  scale     one cluster, scaled to --scale-to
+  load      a load test over CLUSTERS x MACHINES with --pods pods in each cluster
+  kwok      kwok's controller with --kwok-nodes nodes
+  kubemark  --kubemark-nodes processes of kubemark, in a network of their own: they serve without authentication
+
 Exit status: 0 measured, 1 could not measure. A mode that this machine does not hold is left out and named.`,
 		Example: `  bench scale --clusters 3 --machines 20
-  bench scale --clusters 50 --machines 20 --scale-to 0 --mode shared`,
+  bench scale --rows=plane --clusters 5 --modes=processes,shared
+  bench scale --rows=fleet --clusters 50 --machines 20 --modes=shared,shared-slow
+  bench scale --rows=scale --scale-to 200,1000 --modes=packs
+  bench scale --rows=load --clusters 10 --machines 20 --modes=shared
+  bench scale --rows=kwok,kubemark --kwok bin/peers/kwok --kubemark bin/peers/kubemark`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			settle := scale.settle
 			scale.options = *opts
+			scale.settle = settle
 			return runScale(cmd.Context(), scale)
 		},
 	}
-	cmd.Flags().IntVar(&scale.scaleTo, "scale-to", 200, "number of Machines that one cluster is scaled to; 0 leaves that out")
-	cmd.Flags().StringArrayVar(&scale.modes, "mode", nil, "measure this mode only; can be given several times: "+strings.Join(modeNames(), "; "))
+	cmd.Flags().IntSliceVar(&scale.scaleTo, "scale-to", []int{200}, "number of Machines that one cluster is scaled to; several are measured one after the other")
+	cmd.Flags().StringSliceVar(&scale.modes, "modes", nil, "modes to measure (default: all)")
+	cmd.Flags().StringSliceVar(&scale.rows, "rows", nil, "rows to measure (default: all, kwok and kubemark if their programs are given)")
+	cmd.Flags().Int32Var(&scale.load.pods, "pods", 100, "number of pods in each cluster of the load test, a multiple of 4")
 	cmd.Flags().DurationVar(&scale.settle, "settle", settled, "time between the start of a fleet and its measurement")
+	cmd.Flags().StringVar(&scale.kwok, "kwok", "", "path of kwok's controller")
+	cmd.Flags().StringVar(&scale.kubemark, "kubemark", "", "path of kubemark")
+	cmd.Flags().IntVar(&scale.kwokNodes, "kwok-nodes", 500, "number of nodes of kwok")
+	cmd.Flags().IntVar(&scale.kubemarkNodes, "kubemark-nodes", 5, "number of processes of kubemark, one node each")
 	return cmd
 }
 
@@ -107,200 +161,135 @@ func modeNames() []string {
 	return names
 }
 
-func runScale(ctx context.Context, opts scaleOptions) error {
-	if opts.clusters < 1 || opts.machines < 1 || opts.scaleTo < 0 {
-		return errors.New("--clusters, --machines: want at least 1 each; --scale-to: want 0 or more")
+// hasMode tells whether to measure a mode, hasRow whether to measure a row.
+func (o scaleOptions) hasMode(name string) bool {
+	return len(o.modes) == 0 || slices.Contains(o.modes, name)
+}
+
+func (o scaleOptions) hasRow(name string) bool {
+	switch {
+	case len(o.rows) > 0:
+		return slices.Contains(o.rows, name)
+	case name == rowKwok:
+		return o.kwok != ""
+	case name == rowKubemark:
+		return o.kubemark != ""
 	}
-	for _, name := range opts.modes {
-		if !slices.Contains(modeNames(), name) {
-			return fmt.Errorf("--mode: want one of %q, got %q", modeNames(), name)
+	return true
+}
+
+func (o scaleOptions) check() error {
+	switch {
+	case o.clusters < 1 || o.machines < 1 || o.kwokNodes < 1 || o.kubemarkNodes < 1:
+		return errors.New("--clusters, --machines, --kwok-nodes, --kubemark-nodes: want at least 1 each")
+	case slices.ContainsFunc(o.scaleTo, func(n int) bool { return n < 2 }):
+		return fmt.Errorf("--scale-to: want 2 or more, got %d", slices.Min(o.scaleTo))
+	case o.output != "text" && o.output != "json":
+		return fmt.Errorf("--output: want text or json, got %q", o.output)
+	case o.hasRow(rowKwok) && o.kwok == "":
+		return errors.New("--rows: kwok needs the path of the program: --kwok")
+	case o.hasRow(rowKubemark) && o.kubemark == "":
+		return errors.New("--rows: kubemark needs the path of the program: --kubemark")
+	}
+	if err := checkNames("--modes", o.modes, modeNames()); err != nil {
+		return err
+	}
+	if err := checkNames("--rows", o.rows, scaleRows); err != nil {
+		return err
+	}
+	return o.load.check()
+}
+
+func checkNames(flag string, names, known []string) error {
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("%s: want some of %s, got %q", flag, strings.Join(known, ","), name)
 		}
+	}
+	return nil
+}
+
+func runScale(ctx context.Context, opts scaleOptions) error {
+	if err := opts.check(); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, opts.timeout, errTimeUp)
 	defer cancel()
-	var all []scaleFigures
+	report := scaleReport{Clusters: opts.clusters, Machines: opts.machines}
 	for _, mode := range scaleModes {
-		if len(opts.modes) > 0 && !slices.Contains(opts.modes, mode.name) {
-			continue
+		if opts.hasMode(mode.name) && (opts.hasRow(rowPlane) || opts.hasRow(rowFleet) || opts.hasRow(rowScale) || opts.hasRow(rowLoad)) {
+			figures := scaleFigures{Mode: mode.name}
+			figures.measure(ctx, opts, mode)
+			report.Modes = append(report.Modes, figures)
 		}
-		figures := scaleFigures{Mode: mode.name}
-		figures.measure(ctx, opts, mode)
-		all = append(all, figures)
+	}
+	for _, one := range peers(opts) {
+		if opts.hasRow(one.Name) {
+			fmt.Fprintf(opts.progress, "measuring %s\n", one.Name)
+			report.Peers = append(report.Peers, one.measureOrSayWhy(ctx, opts.options))
+		}
 	}
 	if opts.output == "json" {
 		encoder := json.NewEncoder(opts.out)
 		encoder.SetIndent("", "  ")
-		return encoder.Encode(all)
+		return encoder.Encode(report)
 	}
-	return printScale(opts, all)
+	return report.print(opts)
 }
 
-// measure measures one mode. What fails is named, and the next mode is measured all the same.
+// part is what one row measures.
+type part struct {
+	row, name string
+	measure   func(context.Context) error
+}
+
+// measure measures one mode. What fails is named, and the next part is measured all the same.
 func (f *scaleFigures) measure(ctx context.Context, opts scaleOptions, mode scaleMode) {
-	for _, part := range []struct {
-		name               string
-		clusters, machines int
-		measure            func(context.Context, *upFleet) error
-	}{
-		{"control planes without nodes", opts.clusters, 0, func(ctx context.Context, fleet *upFleet) error {
-			sums, err := fleet.rest(ctx, opts)
-			f.Plane = sums[sidePlane].dividedBy(opts.clusters)
-			return err
-		}},
-		{"the fleet", opts.clusters, opts.machines, func(ctx context.Context, fleet *upFleet) error {
-			f.UpSeconds = fleet.seconds
-			sums, err := fleet.rest(ctx, opts)
-			f.PlaneWithNodes, f.Node = sums[sidePlane].dividedBy(opts.clusters), sums[sideNode].dividedBy(opts.clusters*opts.machines)
-			f.Fleet = sums[sideAll]
-			return err
-		}},
-		{"the scale of one cluster", 1, min(opts.scaleTo, 1), func(ctx context.Context, fleet *upFleet) (err error) {
-			f.ScaleSeconds, err = fleet.scale(ctx, opts.scaleTo)
-			return err
-		}},
-	} {
-		if part.name == "the scale of one cluster" && opts.scaleTo == 0 {
+	for _, part := range f.parts(opts, mode) {
+		if !opts.hasRow(part.row) {
 			continue
 		}
 		fmt.Fprintf(opts.progress, "%s: measuring %s\n", mode.name, part.name)
-		if err := withFleet(ctx, opts, mode, part.clusters, part.machines, part.measure); err != nil {
+		if err := part.measure(ctx); err != nil {
 			f.NotMeasured = append(f.NotMeasured, fmt.Sprintf("%s: %v", part.name, err))
 		}
 	}
 }
 
-// upFleet is a fleet that "local up" has started.
-type upFleet struct {
-	report  localfleet.Report
-	seconds float64
-}
-
-// withFleet starts a fleet, measures it, and ends it.
-func withFleet(ctx context.Context, opts scaleOptions, mode scaleMode, clusters, machines int, measure func(context.Context, *upFleet) error) (err error) {
-	dir, err := os.MkdirTemp("", "hollowfleet-bench-")
-	if err != nil {
-		return fmt.Errorf("making a directory for the fleet: %w", err)
+func (f *scaleFigures) parts(opts scaleOptions, mode scaleMode) []part {
+	parts := []part{
+		{rowPlane, "control planes without nodes", func(ctx context.Context) error {
+			return withFleet(ctx, opts, mode, opts.clusters, 0, func(ctx context.Context, fleet *upFleet) error {
+				sums, err := measureRest(ctx, opts.options, fleet.read)
+				f.Plane = sums[sidePlane].dividedBy(opts.clusters)
+				return err
+			})
+		}},
+		{rowFleet, "the fleet", func(ctx context.Context) error {
+			return withFleet(ctx, opts, mode, opts.clusters, opts.machines, func(ctx context.Context, fleet *upFleet) error {
+				f.UpSeconds = fleet.seconds
+				sums, err := measureRest(ctx, opts.options, fleet.read)
+				f.PlaneWithNodes, f.Node = sums[sidePlane].dividedBy(opts.clusters), sums[sideNode].dividedBy(opts.clusters*opts.machines)
+				f.Fleet = sums[sideAll]
+				return err
+			})
+		}},
 	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return fmt.Errorf("opening the fleet's directory: %w", err)
-	}
-	hollow := func(ctx context.Context, args ...string) ([]byte, error) {
-		var problem bytes.Buffer
-		command := exec.CommandContext(ctx, filepath.Join(opts.binDir, "kubectl-hollow"), append([]string{"local"}, args...)...)
-		command.Stderr = io.MultiWriter(&problem, opts.progress)
-		output, err := command.Output()
-		if err != nil {
-			return nil, fmt.Errorf("kubectl hollow local %s: %w: %s", args[0], err, strings.TrimSpace(problem.String()))
-		}
-		return output, nil
-	}
-	defer func() {
-		_, downErr := hollow(context.WithoutCancel(ctx), "down", "--dir", dir)
-		// A fleet that ended has taken its directory with it; what is left in one that did not is not touched.
-		if removeErr := os.Remove(dir); !errors.Is(removeErr, fs.ErrNotExist) {
-			downErr = errors.Join(downErr, removeErr)
-		}
-		err = errors.Join(err, downErr)
-	}()
-	args := append([]string{
-		"up", "--dir", dir, "--temporary-dir", "--bin-dir", opts.binDir, "--while-pid", strconv.Itoa(os.Getpid()), "-o", "json",
-		"--clusters", strconv.Itoa(clusters), "--machines", strconv.Itoa(machines),
-	}, mode.args...)
-	begin := time.Now()
-	output, err := hollow(ctx, args...)
-	if err != nil {
-		return err
-	}
-	fleet := &upFleet{seconds: time.Since(begin).Seconds()}
-	if err := json.Unmarshal(output, &fleet.report); err != nil {
-		return fmt.Errorf("reading what kubectl hollow local up printed: %w", err)
-	}
-	return measure(ctx, fleet)
-}
-
-// The sides of a fleet. What is neither is in sideAll only: the hub, its control plane, agents and the keeper.
-const (
-	sidePlane = "plane"
-	sideNode  = "node"
-	sideAll   = "all"
-)
-
-// sides returns the processes of the fleet, with the side of each.
-func (f *upFleet) sides() map[int]string {
-	found := map[int]string{}
-	for _, running := range f.report.Processes { // The keeper is the first.
-		switch {
-		case running.Name == localfleet.KeeperName:
-			for _, pid := range process.Descendants(running.PID) {
-				found[pid] = sidePlane
-				if process.Program(pid) == "hollow-node" {
-					found[pid] = sideNode
+	for _, machines := range opts.scaleTo {
+		parts = append(parts, part{rowScale, "the scale of one cluster to " + strconv.Itoa(machines), func(ctx context.Context) error {
+			return withFleet(ctx, opts, mode, 1, 1, func(ctx context.Context, fleet *upFleet) error {
+				seconds, err := fleet.scale(ctx, machines)
+				if err == nil {
+					f.Scales = append(f.Scales, scaledCluster{machines, seconds})
 				}
-			}
-			found[running.PID] = sideAll
-		case running.Name == "hub", running.Name == "cluster hub", strings.HasPrefix(running.Name, "agent "):
-			for _, pid := range append(process.Descendants(running.PID), running.PID) {
-				found[pid] = sideAll
-			}
-		}
+				return err
+			})
+		}})
 	}
-	return found
-}
-
-// rest measures the fleet at rest.
-func (f *upFleet) rest(ctx context.Context, opts scaleOptions) (map[string]cost, error) {
-	if err := sleep(ctx, opts.settle); err != nil {
-		return nil, err
-	}
-	read := func() map[int]usage {
-		found := map[int]usage{}
-		for pid, side := range f.sides() {
-			if one, err := readUsage(pid, side); err == nil { // It may have ended meanwhile.
-				found[pid] = one
-			}
-		}
-		return found
-	}
-	begin, before := time.Now(), read()
-	if err := sleep(ctx, opts.rest); err != nil {
-		return nil, err
-	}
-	after, minutes := read(), time.Since(begin).Minutes()
-	sums := map[string]cost{}
-	for pid, now := range after {
-		one := cost{AnonymousMiB: now.anonymousKiB / 1024, PrivateMiB: now.privateKB / 1024}
-		if earlier, ok := before[pid]; ok {
-			one.CPUSecondsPerMinute = (now.cpuSeconds - earlier.cpuSeconds) / minutes
-		}
-		for _, side := range slices.Compact([]string{now.role, sideAll}) {
-			sum := sums[side]
-			sums[side] = cost{sum.AnonymousMiB + one.AnonymousMiB, sum.PrivateMiB + one.PrivateMiB, sum.CPUSecondsPerMinute + one.CPUSecondsPerMinute}
-		}
-	}
-	return sums, nil
-}
-
-// scale scales the only cluster, and returns how long it takes until all Machines are Ready.
-func (f *upFleet) scale(ctx context.Context, machines int) (float64, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", f.report.Hub.Kubeconfig)
-	if err != nil {
-		return 0, fmt.Errorf("reading the hub's kubeconfig: %w", err)
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme.New()})
-	if err != nil {
-		return 0, fmt.Errorf("making a client of the hub: %w", err)
-	}
-	deployment := &v1alpha1.MachineDeployment{}
-	deployment.Namespace, deployment.Name = f.report.Clusters[0].Name, localfleet.WorkersName
-	begin := time.Now()
-	if err := c.Patch(ctx, deployment, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, machines))); err != nil {
-		return 0, fmt.Errorf("scaling: %w", err)
-	}
-	err = waitFor(ctx, func(ctx context.Context) bool {
-		return c.Get(ctx, client.ObjectKeyFromObject(deployment), deployment) == nil && int(deployment.Status.ReadyReplicas) == machines
-	})
-	if err != nil {
-		return 0, fmt.Errorf("waiting for %d Machines, of which %d are Ready: %w", machines, deployment.Status.ReadyReplicas, err)
-	}
-	return time.Since(begin).Seconds(), nil
+	return append(parts, part{rowLoad, "the load test", func(ctx context.Context) (err error) {
+		loaded := opts.options
+		loaded.profile, loaded.surge, loaded.programs = string(v1alpha1.HollowNodeProfileRealistic), "1", mode.programs
+		f.Load, err = measureLoad(ctx, loaded, opts.load)
+		return err
+	}})
 }

@@ -2,36 +2,140 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
+
+func scaleOptionsFor(change func(*scaleOptions)) scaleOptions {
+	opts := scaleOptions{
+		options: options{clusters: 50, machines: 20, output: "text"}, scaleTo: []int{200, 1000},
+		load: loadOptions{pods: 100, qps: 1, portion: 4, every: time.Second, readyWithin: readyWithin}, kwokNodes: 500, kubemarkNodes: 5,
+	}
+	change(&opts)
+	return opts
+}
 
 // Claim: `make bench-scale` leaves out a mode that the machine does not hold, and says why. Broken: new.
 func TestATableOfModesSaysWhatWasNotMeasured(t *testing.T) {
 	g := NewWithT(t)
 	out := &bytes.Buffer{}
-	g.Expect(printScale(scaleOptions{options: options{clusters: 50, machines: 20, out: out}, scaleTo: 200}, []scaleFigures{
-		{Mode: "processes", NotMeasured: []string{"the fleet: memory: the fleet needs 30.0 GiB"}},
-		{Mode: "packs", Plane: cost{AnonymousMiB: 265.34, PrivateMiB: 266, CPUSecondsPerMinute: 1.3714}, UpSeconds: 27.4},
-	})).To(Succeed())
+	g.Expect(scaleReport{
+		Clusters: 50, Machines: 20,
+		Modes: []scaleFigures{
+			{Mode: "processes", NotMeasured: []string{"the fleet: memory: the fleet needs 30.0 GiB"}},
+			{
+				Mode: "packs", Plane: cost{AnonymousMiB: 265.34, PrivateMiB: 266, CPUSecondsPerMinute: 1.3714}, UpSeconds: 27.4, Scales: []scaledCluster{{200, 19.6}},
+				Load: &loadFigures{
+					Verdict: v1alpha1.LoadPassed, CPUBusyPercent: 58,
+					Results: []v1alpha1.LoadTestResult{{LoadLatency: v1alpha1.LoadLatency{Measurement: v1alpha1.LoadPodReady, P99: metav1.Duration{Duration: 4213 * time.Millisecond}}}},
+				},
+			},
+		},
+		Peers: []peerFigures{
+			{Name: rowKwok, Version: "v0.8.0", Nodes: 500, Processes: 1, Total: cost{AnonymousMiB: 25, PrivateMiB: 71, CPUSecondsPerMinute: 2.3}, Node: cost{AnonymousMiB: 0.05, PrivateMiB: 0.14, CPUSecondsPerMinute: 0.0046}},
+			{Name: rowKubemark, Nodes: 5, NotMeasured: "operation not permitted"},
+		},
+	}.print(scaleOptionsFor(func(o *scaleOptions) { o.out, o.kwok = out, "/kwok" }))).To(Succeed())
 	g.Expect(out.String()).To(And(
 		MatchRegexp(`50 clusters, 20 Machines each +processes +packs\n`),
 		MatchRegexp(`control plane without nodes: memory \(private\) +- +265\.3 \(266\) MiB\n`),
-		MatchRegexp(`control plane without nodes: CPU +- +1\.371 s/min\n`),
+		MatchRegexp(`control plane without nodes: CPU +- +1\.37 s/min\n`),
 		MatchRegexp(`from local up to all Ready +- +27 s\n`),
-		MatchRegexp(`one cluster: from 1 to 200 Ready +- +-\n`),
+		MatchRegexp(`one cluster: from 1 to 200 Ready +- +20 s\n`),
+		MatchRegexp(`one cluster: from 1 to 1000 Ready +- +-\n`),
+		MatchRegexp(`load test, 5000 pods: verdict at 5s +- +Passed\n`),
+		MatchRegexp(`load test, 5000 pods: pods Ready within \(99 %%\) +- +4\.2 s\n`),
+		MatchRegexp(`load test, 5000 pods: processors busy +- +58 %%\n`),
 		ContainSubstring("Not measured with processes: the fleet: memory: the fleet needs 30.0 GiB\n"),
-		MatchRegexp(`kubemark .* 17\.7 MiB private, 0\.25 CPU s/min`),
+		MatchRegexp(`kwok v0\.8\.0 +500 \(1\) +25 \(71\) MiB +2\.3 s/min +0\.05 \(0\.14\) MiB +0\.0046 s/min\n`),
+		ContainSubstring("Not measured: kubemark: operation not permitted\n"),
 	))
 }
 
-func TestScaleRefusesWhatItCannotMeasure(t *testing.T) {
-	for says, opts := range map[string]scaleOptions{
-		"--clusters":                       {options: options{machines: 1}},
-		"--scale-to":                       {options: options{clusters: 1, machines: 1}, scaleTo: -1},
-		`--mode: want one of ["processes"`: {options: options{clusters: 1, machines: 1}, modes: []string{"fast"}},
-	} {
-		NewWithT(t).Expect(runScale(t.Context(), opts)).To(MatchError(ContainSubstring(says)))
+func TestRowsAndModesAreChosen(t *testing.T) {
+	g := NewWithT(t)
+	rowsOf := func(change func(*scaleOptions)) (rows []string) {
+		opts := scaleOptionsFor(change)
+		for _, row := range scaleRows {
+			if opts.hasRow(row) {
+				rows = append(rows, row)
+			}
+		}
+		return rows
 	}
+	g.Expect(rowsOf(func(*scaleOptions) {})).To(Equal([]string{rowPlane, rowFleet, rowScale, rowLoad}), "peers need their programs")
+	g.Expect(rowsOf(func(o *scaleOptions) { o.kwok, o.kubemark = "/kwok", "/kubemark" })).To(Equal(scaleRows))
+	g.Expect(rowsOf(func(o *scaleOptions) { o.rows, o.kwok = []string{rowPlane}, "/kwok" })).To(Equal([]string{rowPlane}))
+	out := &bytes.Buffer{}
+	g.Expect(scaleReport{Modes: []scaleFigures{{Mode: "shared"}}}.print(scaleOptionsFor(func(o *scaleOptions) { o.out, o.rows = out, []string{rowLoad} }))).To(Succeed())
+	g.Expect(out.String()).To(And(ContainSubstring("processors busy"), Not(ContainSubstring("control plane")), Not(ContainSubstring("other simulators"))))
+}
+
+func TestScaleRefusesWhatItCannotMeasure(t *testing.T) {
+	for says, change := range map[string]func(*scaleOptions){
+		"--clusters":                      func(o *scaleOptions) { o.clusters = 0 },
+		"--kwok-nodes":                    func(o *scaleOptions) { o.kwokNodes = 0 },
+		"--scale-to: want 2 or more":      func(o *scaleOptions) { o.scaleTo = []int{200, 1} },
+		"--output":                        func(o *scaleOptions) { o.output = "xml" },
+		"--modes: want some of processes": func(o *scaleOptions) { o.modes = []string{"fast"} },
+		"--rows: want some of plane":      func(o *scaleOptions) { o.rows = []string{"planes"} },
+		"--rows: kwok needs":              func(o *scaleOptions) { o.rows = []string{rowKwok} },
+		"--rows: kubemark needs":          func(o *scaleOptions) { o.rows = []string{rowKubemark} },
+		"--pods":                          func(o *scaleOptions) { o.load.pods = 3 },
+	} {
+		NewWithT(t).Expect(runScale(t.Context(), scaleOptionsFor(change))).To(MatchError(ContainSubstring(says)))
+	}
+}
+
+func TestAProgramThatIsNoPeerIsRefused(t *testing.T) {
+	g := NewWithT(t)
+	opts := scaleOptionsFor(func(o *scaleOptions) { o.kwok = os.Args[0] })
+	g.Expect(peers(opts)[0].measureOrSayWhy(t.Context(), opts.options).NotMeasured).To(ContainSubstring("has no module sigs.k8s.io/kwok: is it kwok?"))
+	opts.kwok = filepath.Join(t.TempDir(), "kwok")
+	g.Expect(peers(opts)[0].measureOrSayWhy(t.Context(), opts.options).NotMeasured).To(ContainSubstring("reading the version of kwok"))
+}
+
+func TestHollowNodesOfALoadTestReportAsTheModeSays(t *testing.T) {
+	g := NewWithT(t)
+	for _, mode := range scaleModes {
+		raw, err := options{profile: "Realistic", programs: mode.programs}.hollowNodeConfig()
+		g.Expect(err).NotTo(HaveOccurred())
+		config := v1alpha1.HollowNodeConfig{}
+		g.Expect(json.Unmarshal(raw, &config)).To(Succeed())
+		g.Expect(config.Profile).To(BeEquivalentTo("Realistic"))
+		g.Expect(config.PodResources).NotTo(BeEmpty())
+		g.Expect(config.Kubelet != nil).To(Equal(mode.name == "shared-slow"), mode.name)
+	}
+}
+
+// A small fleet is measured in the densest mode.
+func TestScaleMeasuresAFleet(t *testing.T) {
+	testenv.Long(t)
+	g := NewWithT(t)
+	bin, err := testenv.BinDir()
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Setenv("TMPDIR", t.TempDir())
+	out, progress := &bytes.Buffer{}, &bytes.Buffer{}
+	g.Expect(runScale(t.Context(), scaleOptionsFor(func(o *scaleOptions) {
+		o.clusters, o.machines, o.rest, o.timeout, o.output, o.binDir, o.out, o.progress = 2, 2, 5*time.Second, 8*time.Minute, "json", bin, out, progress
+		o.rows, o.modes = []string{rowPlane, rowFleet}, []string{"shared-slow"}
+	}))).To(Succeed(), progress.String)
+	report := scaleReport{}
+	g.Expect(json.Unmarshal(out.Bytes(), &report)).To(Succeed())
+	g.Expect(report.Modes).To(HaveLen(1))
+	seen := report.Modes[0]
+	g.Expect(seen.NotMeasured).To(BeEmpty())
+	g.Expect(seen.UpSeconds).To(BeNumerically(">", 0))
+	g.Expect(seen.Plane.AnonymousMiB).To(BeNumerically("~", 150, 130))
+	g.Expect(seen.Fleet.AnonymousMiB).To(BeNumerically(">", 2*seen.PlaneWithNodes.AnonymousMiB+4*seen.Node.AnonymousMiB))
+	g.Expect(testenv.ProcessesUnder(os.Getenv("TMPDIR"))).To(BeEmpty())
 }
