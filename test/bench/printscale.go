@@ -63,6 +63,7 @@ func scaleLines(opts scaleOptions) []scaleLine {
 	lines := []scaleLine{
 		{rowPlane, "control plane without nodes: memory (private)", func(f scaleFigures) string { return f.Plane.memory() }},
 		{rowPlane, "control plane without nodes: CPU", func(f scaleFigures) string { return f.Plane.cpu() }},
+		{rowPlane, "control planes without nodes: local up", func(f scaleFigures) string { return seconds(f.PlanesUpSeconds) }},
 		{rowFleet, "control plane with its nodes: memory (private)", func(f scaleFigures) string { return f.PlaneWithNodes.memory() }},
 		{rowFleet, "control plane with its nodes: CPU", func(f scaleFigures) string { return f.PlaneWithNodes.cpu() }},
 		{rowFleet, "node, kubelet's side: memory (private)", func(f scaleFigures) string { return f.Node.memory() }},

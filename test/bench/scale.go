@@ -76,8 +76,9 @@ type scaleFigures struct {
 	Node           cost `json:"node"`
 	// Fleet is everything, hub and agents included.
 	Fleet cost `json:"fleet"`
-	// UpSeconds is the time from "local up" to all Ready.
-	UpSeconds float64 `json:"upSeconds,omitempty"`
+	// UpSeconds is the time from "local up" to all Ready, PlanesUpSeconds the same without Machines.
+	UpSeconds       float64 `json:"upSeconds,omitempty"`
+	PlanesUpSeconds float64 `json:"planesUpSeconds,omitempty"`
 	// Scales are those of one cluster.
 	Scales []scaledCluster `json:"scales,omitempty"`
 	Load   *loadFigures    `json:"load,omitempty"`
@@ -260,6 +261,7 @@ func (f *scaleFigures) parts(opts scaleOptions, mode scaleMode) []part {
 	parts := []part{
 		{rowPlane, "control planes without nodes", func(ctx context.Context) error {
 			return withFleet(ctx, opts, mode, opts.clusters, 0, func(ctx context.Context, fleet *upFleet) error {
+				f.PlanesUpSeconds = fleet.seconds
 				sums, err := measureRest(ctx, opts.options, fleet.read)
 				f.Plane = sums[sidePlane].dividedBy(opts.clusters)
 				return err
