@@ -111,7 +111,8 @@ func nodeChanged() predicate.TypedPredicate[*corev1.Node] {
 // addRequestController looks at certificate requests that are neither approved nor denied.
 func addRequestController(c clusters, monitor *freeze.Monitor, requests *csrapprover.Controller, thaws <-chan struct{}) error {
 	made, err := controller.New("csrapprover", c.hub, controller.Options{
-		Reconciler: guardDecisions(monitor, requests), ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false),
+		Reconciler: guardDecisions(monitor, requests), MaxConcurrentReconciles: workers,
+		ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false),
 		RateLimiter: reconciler.Retries(), LogConstructor: newLogConstructor(c, "csrapprover", requestLog),
 	})
 	if err != nil {

@@ -26,15 +26,17 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// Requests per second and burst of the agent's clients. The Lease has its own, so that a thousand machines that
-// change at once cannot keep it waiting.
+// Requests per second and burst of the agent's clients, for each kind of object. The Lease has its own, so that a thousand machines that
+// change at once cannot keep it waiting. A Machine that joins takes three requests to the hub, and four for each of its Node, its Pod and
+// its Secret: at this rate a cluster can get 30 Machines a second.
 const (
-	qps, burst             = 50, 100
+	hubQPS, hubBurst       = 100, 200
+	targetQPS, targetBurst = 200, 400
 	reportQPS, reportBurst = 5, 10
 	dialTimeout            = 5 * time.Second
 )
 
-// LoadConfig reads a kubeconfig; an empty path means the cluster that the agent runs in.
+// LoadConfig reads the kubeconfig of a target or a host; an empty path means the cluster that the agent runs in.
 func LoadConfig(path, userAgent string) (*rest.Config, error) {
 	var config *rest.Config
 	var err error
@@ -46,7 +48,7 @@ func LoadConfig(path, userAgent string) (*rest.Config, error) {
 		return nil, fmt.Errorf("loading kubeconfig %q: %w", path, err)
 	}
 	config.UserAgent = userAgent
-	config.QPS, config.Burst = qps, burst
+	config.QPS, config.Burst = targetQPS, targetBurst
 	return config, nil
 }
 

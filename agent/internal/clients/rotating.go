@@ -28,7 +28,7 @@ type Source interface {
 // Every request starts with what source has then. One that is under way stays with the connection that it started
 // on: client-go's own rotation breaks connections, and the requests on them fail.
 func Rotating(source Source, server, userAgent string) (*rest.Config, error) {
-	config := &rest.Config{Host: server, UserAgent: userAgent, QPS: qps, Burst: burst}
+	config := &rest.Config{Host: server, UserAgent: userAgent, QPS: hubQPS, Burst: hubBurst}
 	base, _, err := rest.DefaultServerUrlFor(&rest.Config{Host: server, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
 	if err != nil {
 		return nil, fmt.Errorf("reading the server's URL %q: %w", server, err)

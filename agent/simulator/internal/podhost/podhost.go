@@ -36,9 +36,9 @@ import (
 )
 
 const (
-	// clientQPS and clientBurst leave room for many pods that start at once.
-	clientQPS   = 100
-	clientBurst = 200
+	// clientQPS and clientBurst leave room for many pods that start at once, each with seven requests.
+	clientQPS   = 400
+	clientBurst = 800
 	// nodeTimeout bounds the wait for an API server that does not answer at the end.
 	nodeTimeout = 2 * time.Second
 )
