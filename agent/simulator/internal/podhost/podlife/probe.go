@@ -15,6 +15,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/hollowpod"
 )
 
+// startup is the kind of the probe that lasts until the node has started.
+const startup = "Startup"
+
 // prober is the kubelet's own. It holds no state between probes.
 var prober = httpprobe.New(false)
 
@@ -46,7 +49,7 @@ func (p *Pod) probeStartup(ctx context.Context, node hollowpod.Node) (started bo
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p.probe(ctx, node.Startup, "Startup", func(passes bool) {
+	p.probe(ctx, node.Startup, startup, func(passes bool) {
 		p.restartUnless(passes, "startup", node)
 		if !passes {
 			return
@@ -72,7 +75,7 @@ func (p *Pod) probe(ctx context.Context, spec *corev1.Probe, kind string, change
 	}
 	ticks := time.NewTimer(time.Duration(spec.InitialDelaySeconds) * time.Second)
 	defer ticks.Stop()
-	counter := newCounter(spec)
+	counter, told := newCounter(spec), ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -85,7 +88,12 @@ func (p *Pod) probe(ctx context.Context, spec *corev1.Probe, kind string, change
 			return
 		}
 		if err != nil {
-			p.warn("Unhealthy", fmt.Sprintf("%s probe of container %s failed: %v", kind, hollowpod.ContainerName, err))
+			message := fmt.Sprintf("%s probe of container %s failed: %v", kind, hollowpod.ContainerName, err)
+			// A node fails this probe until it has joined: to say so every two seconds would be a write each.
+			if kind != startup || message != told {
+				p.warn("Unhealthy", message)
+			}
+			told = message
 		}
 		if counter.count(err == nil) {
 			changed(err == nil)

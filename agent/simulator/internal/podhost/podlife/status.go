@@ -12,8 +12,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/podstatus"
 )
 
-// writeDelay collects the changes that come in one burst.
-const writeDelay = 20 * time.Millisecond
+// writeDelay collects the changes that come in one burst, such as those of a start.
+const writeDelay = 100 * time.Millisecond
 
 // change applies a change and has the resulting status written.
 func (p *Pod) change(apply func()) {
