@@ -30,6 +30,7 @@ until the last of them has ended.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			go idle.FollowLoad()
+			idle.FollowAllocation(idle.OfPack)
 			if err := pack.Serve(cmd.Context(), mostNodes, runPacked); err != nil {
 				return runError{err}
 			}

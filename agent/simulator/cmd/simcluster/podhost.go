@@ -23,12 +23,16 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/component"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/group"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/idle"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 // runComponent runs one component as this process and returns its exit code.
 func runComponent(name string, args []string) int {
+	if name != group.HostComponent && os.Getenv("GOGC") == "" {
+		idle.FollowAllocation(idle.OfComponent)
+	}
 	var err error
 	switch name {
 	case controlplane.Podhost:

@@ -3,7 +3,6 @@ package controlplane
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -24,10 +23,9 @@ const (
 	etcdQuota           = "8589934592"
 	etcdDefragMegabytes = "64"
 
-	serviceRange      = "172.30.0.0/16"
-	serviceIssuer     = "https://kubernetes.default.svc.cluster.local"
-	signingDuration   = "8760h"
-	garbagePercentage = "30"
+	serviceRange    = "172.30.0.0/16"
+	serviceIssuer   = "https://kubernetes.default.svc.cluster.local"
+	signingDuration = "8760h"
 	// nodeMonitorPeriod is how far the node controller may be behind the
 	// Nodes, 5s elsewhere. A pod that it finds Ready on a Node that it
 	// remembers as not Ready is marked as not Ready too: see
@@ -261,17 +259,6 @@ func validateExtraArgs(extra map[string][]string) error {
 		}
 	}
 	return nil
-}
-
-// childEnvironment is this process's own, with a garbage collector that trades
-// processor time for memory: the components are idle most of the time. GOGC in
-// this process's environment overrides that.
-func childEnvironment() []string {
-	environment := os.Environ()
-	if os.Getenv("GOGC") == "" {
-		environment = append(environment, "GOGC="+garbagePercentage)
-	}
-	return environment
 }
 
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})

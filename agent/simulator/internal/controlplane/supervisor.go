@@ -265,7 +265,7 @@ func (s *supervisor) launchComponent(component string, flags []string) process.L
 		return s.spawner.Start(process.Command{
 			Path:   s.options.Executable,
 			Args:   append([]string{s.options.ChildArg, component}, flags...),
-			Env:    childEnvironment(),
+			Env:    os.Environ(),
 			Dir:    s.runDir,
 			Output: s.logs[component],
 		})

@@ -25,17 +25,17 @@ const (
 	// behind lies closer together: a third of a megabyte for ten milliseconds.
 	startingGCPercent = 50
 	// restingGCPercent lets the heap grow by this share before it is collected. A hollow-node allocates
-	// half a megabyte a minute at rest, so that collecting early costs next to nothing.
+	// half a megabyte a minute at rest, so that collecting early costs next to nothing. Nodes join a pack at any time: see package idle.
 	restingGCPercent = 30
 )
 
 func init() {
 	debug.SetGCPercent(startingGCPercent)
 	// Go keeps caches for every processor it may use. One node has no work for more than one.
-	if len(os.Args) < 2 || os.Args[1] != PackCommand {
-		runtime.GOMAXPROCS(1)
-	} else {
+	if isPack() {
 		runtime.GOMAXPROCS(min(packProcessors, runtime.NumCPU()))
+	} else {
+		runtime.GOMAXPROCS(1)
 	}
 	// The profiler's tables are more than a megabyte.
 	if !slices.Contains(os.Args, ProfilingFlag) {
@@ -45,6 +45,10 @@ func init() {
 
 // Rest gives back what start-up needed and is not needed any more.
 func Rest() {
-	debug.SetGCPercent(restingGCPercent)
+	if !isPack() {
+		debug.SetGCPercent(restingGCPercent)
+	}
 	debug.FreeOSMemory()
 }
+
+func isPack() bool { return len(os.Args) > 1 && os.Args[1] == PackCommand }

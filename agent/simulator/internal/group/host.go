@@ -53,7 +53,7 @@ func RunHost(args []string) error {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {
-		go idle.FollowAllocation()
+		idle.FollowAllocation(idle.OfGroup)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

@@ -84,6 +84,7 @@ func (n *node) run(ctx context.Context) error {
 
 // watchKubelet returns when the node has to end, with the reason for it if it is an error.
 func (n *node) watchKubelet(ctx context.Context, monitor *health, own *identity.Identity) error {
+	shared.noteStart(time.Now())
 	settled := time.After(settling)
 	check := time.NewTimer(rhythm.Until(time.Now(), checkPeriod))
 	defer check.Stop()

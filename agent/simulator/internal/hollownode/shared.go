@@ -64,7 +64,8 @@ type process struct {
 	gates      *featureGates
 	processors sampledWait
 	standstill *standstill
-	rested     time.Time
+	// started is when the last kubelet did.
+	started time.Time
 }
 
 // shared is the process that this code runs in.
@@ -179,12 +180,18 @@ func (p *process) watchClock() *standstill {
 	return p.standstill
 }
 
-// releaseMemory gives memory back that the start of nodes needed, once for all that start at about the same time.
+// noteStart remembers when a kubelet has started.
+func (p *process) noteStart(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.started = now
+}
+
+// releaseMemory gives memory back that the start of nodes needed, once the last one has settled.
 func (p *process) releaseMemory(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now.Sub(p.rested) >= settling/2 {
-		p.rested = now
+	if now.Sub(p.started) >= settling {
 		footprint.Rest()
 	}
 }
