@@ -22,7 +22,7 @@ const mostNodes = 500
 
 func newPackCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    footprint.PackCommand,
+		Use:    pack.Command,
 		Hidden: true,
 		Short:  "Run many hollow nodes in one process, for a podhost",
 		Long: `Run the hollow nodes that are ordered over the socket ` + pack.Socket + ` in the working directory,

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
+	_ "github.com/hollowfleet/hollowfleet/agent/simulator/internal/memprofile" // No profiles are served.
 )
 
 // componentArg is the first argument of a child process that is a component.

@@ -33,6 +33,7 @@ func runComponent(name string, args []string) int {
 	if name != group.HostComponent && os.Getenv("GOGC") == "" {
 		idle.FollowAllocation(idle.OfComponent)
 	}
+	go idle.FollowLoad()
 	var err error
 	switch name {
 	case controlplane.Podhost:

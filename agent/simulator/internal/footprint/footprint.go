@@ -1,6 +1,7 @@
 // Package footprint keeps a hollow-node's memory small. A machine runs hundreds of them, so a megabyte
 // saved here is worth more than elsewhere.
 //
+// It is for hollow-node alone: a program that imports it has one processor.
 // Part of the work is done while the process initialises: packages are initialised in the order of their
 // paths as far as imports allow, and this one, which imports little, comes before those of Kubernetes.
 package footprint
@@ -10,10 +11,9 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-)
 
-// PackCommand is the command that runs many nodes in one process.
-const PackCommand = "pack"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pack"
+)
 
 // ProfilingFlag is the command line flag that leaves the memory profiler on.
 const ProfilingFlag = "--profiling"
@@ -51,4 +51,4 @@ func Rest() {
 	debug.FreeOSMemory()
 }
 
-func isPack() bool { return len(os.Args) > 1 && os.Args[1] == PackCommand }
+func isPack() bool { return len(os.Args) > 1 && os.Args[1] == pack.Command }

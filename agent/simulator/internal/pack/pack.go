@@ -19,6 +19,9 @@ import (
 	"time"
 )
 
+// Command is the command of hollow-node that runs a pack.
+const Command = "pack"
+
 // Socket is the name of a pack's socket in its directory.
 const Socket = "pack.sock"
 

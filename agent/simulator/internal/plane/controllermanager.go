@@ -103,7 +103,8 @@ func runControllers(ctx context.Context, run *Run, completed *config.CompletedCo
 	if err != nil {
 		return fmt.Errorf("building controllers: %w", err)
 	}
-	controllerContext.InformerFactory.Start(ctx.Done())
+	// A context that is made from a channel costs a goroutine for each watch.
+	controllerContext.InformerFactory.StartWithContext(ctx)
 	defer controllerContext.InformerFactory.Shutdown()
 	controllerContext.ObjectOrMetadataInformerFactory.Start(ctx.Done())
 	close(controllerContext.InformersStarted)

@@ -35,7 +35,7 @@ func runScheduler(ctx context.Context, run *Run) error {
 	}
 	config.EventBroadcaster.StartRecordingToSink(ctx.Done())
 	defer config.EventBroadcaster.Shutdown()
-	config.InformerFactory.Start(ctx.Done())
+	config.InformerFactory.StartWithContext(ctx)
 	defer config.InformerFactory.Shutdown()
 	config.DynInformerFactory.Start(ctx.Done())
 	defer config.DynInformerFactory.Shutdown()

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/footprint"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pack"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/process"
 )
@@ -61,7 +60,7 @@ func (l *Launcher) launch(p *running, first Spec) error {
 	}
 	defer file.Close()
 	command := process.Command{
-		Path: "/proc/self/fd/" + strconv.Itoa(int(file.Fd())), Name: program, Args: []string{footprint.PackCommand}, Dir: p.workingDirectory(),
+		Path: "/proc/self/fd/" + strconv.Itoa(int(file.Fd())), Name: program, Args: []string{pack.Command}, Dir: p.workingDirectory(),
 		Env: []string{"HOME=.", "TMPDIR=.", "GODEBUG=" + pack.TraceLabels},
 	}
 	if p.alone {
