@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
@@ -100,7 +101,7 @@ func (h *host) newPods(ctx context.Context, lister corev1listers.PodLister, reco
 		// A node may not list the Secrets of a namespace, only get and watch those that its pods refer to. The kubelet's manager keeps one
 		// such watch for each.
 		secrets: secret.NewWatchingSecretManager(h.client, h.options.RefreshPeriod),
-		writer:  &statusWriter{client: h.client, lister: lister, written: make(map[types.UID]*corev1.Pod)},
+		writer:  &statusWriter{client: h.client, lister: lister, written: make(map[types.UID]*corev1.Pod), settled: time.AfterFunc(settleTime, debug.FreeOSMemory)},
 		known:   make(map[types.UID]*podlife.Pod),
 		dir:     h.dir,
 	}
@@ -129,7 +130,7 @@ func (h *host) run(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithName("podhost").WithValues("node", h.options.Name)
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logger))
 	defer cancel()
-	factory := informers.NewSharedInformerFactoryWithOptions(h.client, 0, nodeutil.PodInformerFilter(h.options.Name))
+	factory := informers.NewSharedInformerFactoryWithOptions(h.client, 0, nodeutil.PodInformerFilter(h.options.Name), informers.WithTransform(dropManagedFields))
 	informer := factory.Core().V1().Pods()
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	defer broadcaster.Shutdown()
@@ -137,6 +138,7 @@ func (h *host) run(ctx context.Context) error {
 
 	p := h.newPods(ctx, informer.Lister(), broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: runtimeName, Host: h.options.Name}))
 	defer p.runtime.Packs.Close()
+	defer p.writer.settled.Stop()
 	server, err := newKubeletServer(h.config, h.client, h.options.Name, h.claim.Host(), p)
 	if err != nil {
 		return err
@@ -165,6 +167,14 @@ func (h *host) run(ctx context.Context) error {
 	logger.Info("Stopping the pods", "grace", h.options.ShutdownGrace)
 	p.close(h.options.ShutdownGrace)
 	return nil
+}
+
+// dropManagedFields leaves out what is a third of a pod. An update without them keeps the API server's.
+func dropManagedFields(object any) (any, error) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		pod.ManagedFields = nil
+	}
+	return object, nil
 }
 
 // keepNode keeps the Node until the context ends. It may be waiting for an API server that does not answer then.

@@ -39,6 +39,8 @@ const (
 	// clientQPS and clientBurst leave room for many pods that start at once, each with seven requests.
 	clientQPS   = 400
 	clientBurst = 800
+	// settleTime is how long no status of a pod has changed when the podhost gives back what the start of nodes needed.
+	settleTime = 30 * time.Second
 	// nodeTimeout bounds the wait for an API server that does not answer at the end.
 	nodeTimeout = 2 * time.Second
 )

@@ -31,6 +31,9 @@ type statusWriter struct {
 	client kubernetes.Interface
 	lister corev1listers.PodLister
 
+	// settled goes off when nothing was written for a while.
+	settled *time.Timer
+
 	mu sync.Mutex
 	// written holds the last version of each pod that a write returned. The cache behind the lister may not have it yet.
 	written map[types.UID]*corev1.Pod
@@ -57,6 +60,8 @@ func (w *statusWriter) write(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return fmt.Errorf("writing the status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
+	updated.ManagedFields = nil
+	w.settled.Reset(settleTime)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.written[pod.UID] = updated

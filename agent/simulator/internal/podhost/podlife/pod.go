@@ -66,7 +66,7 @@ type Pod struct {
 	writer  sync.WaitGroup
 
 	mu   sync.Mutex
-	pod  *corev1.Pod // its status is kept in the next field
+	pod  *corev1.Pod // of a cache, never changed; its status is kept below
 	node hollowpod.Node
 	// container is the status of the node's container.
 	container       corev1.ContainerStatus
@@ -87,7 +87,7 @@ func Start(runtime *Runtime, pod *corev1.Pod) *Pod {
 		startTime: metav1.Now().Rfc3339Copy(),
 		preferred: pod.Status.PodIP,
 		backoff:   backoff{policy: runtime.Backoff},
-		pod:       pod.DeepCopy(),
+		pod:       pod,
 		container: restore(pod),
 		status:    *pod.Status.DeepCopy(),
 	}
@@ -181,7 +181,7 @@ func (p *Pod) admit() bool {
 func (p *Pod) Update(pod *corev1.Pod) {
 	node, reason, message := p.check(pod)
 	p.change(func() {
-		p.pod = pod.DeepCopy()
+		p.pod = pod
 		if !p.admitted || reason != "" {
 			return
 		}
