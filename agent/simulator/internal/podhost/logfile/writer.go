@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/process"
 )
 
 const (
@@ -22,15 +24,10 @@ const (
 	rotatedSuffix = ".1"
 )
 
-// Writer writes one run's log to a file. When the file reaches its limit it is set aside, in place of the one set aside before, so that
-// both together never exceed twice the limit.
+// Writer writes one run's log to a file of bounded size, of which one older part is kept.
 type Writer struct {
-	path  string
-	limit int64
-
 	mu      sync.Mutex
-	file    *os.File
-	size    int64
+	file    *process.LogFile // nil once it is closed
 	pending []byte
 }
 
@@ -39,17 +36,8 @@ func Create(path string, limit int64) (*Writer, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("making the log directory: %w", err)
 	}
-	w := &Writer{path: path, limit: limit}
-	return w, w.open()
-}
-
-func (w *Writer) open() error {
-	file, err := os.OpenFile(w.path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("opening the log: %w", err)
-	}
-	w.file, w.size = file, 0
-	return nil
+	file, err := process.OpenLog(path, limit)
+	return &Writer{file: file}, err
 }
 
 // Close writes a last line that has no end of line, and closes the file. Later output is lost.
@@ -59,12 +47,9 @@ func (w *Writer) Close() error {
 	if len(w.pending) > 0 {
 		w.writePending("F")
 	}
-	if w.file == nil {
-		return nil
-	}
-	err := w.file.Close()
+	file := w.file
 	w.file = nil
-	return err
+	return file.Close()
 }
 
 // Write takes output of any length. It never fails: if the disk is full the text is lost, which is no reason to end a node.
@@ -88,23 +73,10 @@ func (w *Writer) Write(output []byte) (int, error) {
 
 // writePending writes the line that was started. The caller holds the lock.
 func (w *Writer) writePending(tag string) {
-	record := fmt.Appendf(nil, "%s stderr %s %s\n", time.Now().UTC().Format(stampFormat), tag, w.pending)
-	w.pending = w.pending[:0]
-	if w.file != nil && w.size > 0 && w.size+int64(len(record)) > w.limit {
-		w.rotate()
-	}
 	if w.file != nil {
-		n, _ := w.file.Write(record)
-		w.size += int64(n)
+		fmt.Fprintf(w.file, "%s stderr %s %s\n", time.Now().UTC().Format(stampFormat), tag, w.pending)
 	}
-}
-
-func (w *Writer) rotate() {
-	w.file.Close()
-	w.file = nil
-	if os.Rename(w.path, Rotated(w.path)) == nil {
-		_ = w.open()
-	}
+	w.pending = w.pending[:0]
 }
 
 // Rotated is where the older part of a log is kept.
