@@ -47,7 +47,7 @@ var (
 	// costOfHub is the hub's control plane, the hub and the keeper.
 	costOfHub = cost{memory: 400, disk: 50, cpu: 2.1, inotify: 9, tasks: 70}
 	// costOfPodhostAndAgent is what each cluster has beside its control plane, and its part of the hub.
-	costOfPodhostAndAgent = cost{memory: 22.5 + 16.5 + 3, cpu: 0.09 + 0.12 + 0.15, inotify: 3, tasks: 20}
+	costOfPodhostAndAgent = cost{memory: 20.5 + 12.5 + 3, cpu: 0.09 + 0.12 + 0.15, inotify: 3, tasks: 20}
 	// costOfPlane is a control plane of processes of its own; costOfShared one that shares a process, and costOfGroup that process itself.
 	costOfPlane  = cost{memory: 270, disk: 40, cpu: 1.4, inotify: 8, tasks: 55}
 	costOfShared = cost{memory: 165, disk: 40, cpu: 0.5, inotify: 4, tasks: 5}
