@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -70,17 +71,22 @@ const tailBytes = 8 << 10
 
 // Tail returns the last lines of the log for an error message.
 func (l *LogFile) Tail(lines int) string {
-	file, err := os.Open(l.path)
+	text, _ := ReadTail(l.path, tailBytes)
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// ReadTail returns the end of a text file, so many bytes at most.
+func ReadTail(path string, limit int64) (string, error) {
+	file, err := os.Open(path)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return ""
+		return "", err
 	}
-	buffer := make([]byte, min(info.Size(), tailBytes))
-	read, _ := file.ReadAt(buffer, info.Size()-int64(len(buffer)))
-	all := strings.Split(strings.TrimSpace(string(buffer[:read])), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
+	text, err := io.ReadAll(io.NewSectionReader(file, max(0, info.Size()-limit), limit))
+	return strings.ToValidUTF8(string(text), ""), err
 }

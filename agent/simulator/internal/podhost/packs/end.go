@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pack"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/process"
 )
 
 const (
@@ -27,7 +28,7 @@ func (l *Launcher) reportEnd(p *running) {
 	if p.alone || p.exit.Code == 0 || l.isClosed() {
 		return
 	}
-	text, err := readTail(p.log, readBytes)
+	text, err := process.ReadTail(p.log, readBytes)
 	if err != nil {
 		text = "its log cannot be read: " + err.Error()
 	}

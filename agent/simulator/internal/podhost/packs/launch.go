@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -148,19 +147,4 @@ func (p *running) awaitEnd() {
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
 		p.exit.Code = 1
 	}
-}
-
-// readTail returns the end of a text file.
-func readTail(path string, limit int64) (string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return "", err
-	}
-	text, err := io.ReadAll(io.NewSectionReader(file, max(0, info.Size()-limit), limit))
-	return strings.ToValidUTF8(string(text), ""), err
 }
