@@ -86,6 +86,8 @@ func renderKubeconfig(cluster, server, user string, authority *pki.Authority, pa
 }
 
 func writeKubeconfig(cluster, user string, server *clientcmdapi.Cluster, credential *clientcmdapi.AuthInfo) ([]byte, error) {
+	// Its clients are near, and each watch would have a buffer of 32 KiB to unpack with.
+	server.DisableCompression = true
 	config := clientcmdapi.NewConfig()
 	config.Clusters[cluster] = server
 	config.AuthInfos[user] = credential
