@@ -92,6 +92,7 @@ SURGE ?= 10%
 FOR ?= 2m
 SEED ?= 0
 ISOLATION ?= process
+FAULTS ?=
 TIMES ?= 10
 WHOLE ?=
 FUZZTIME ?= 1m
@@ -133,8 +134,8 @@ bench-scale: build $(filter $(BIN)/peers/%,$(KWOK) $(KUBEMARK)) ## Measure contr
 		--kwok='$(KWOK)' --kubemark='$(KUBEMARK)' --rest=2m --timeout=3h -o $(OUTPUT)
 
 .PHONY: chaos
-chaos: build ## Break a fleet at random and check that nothing is lost. FOR=10m sets how long, SEED=7 repeats a run, ISOLATION=shared shares processes.
-	@go test -count=1 -vet=off -v -timeout 0 ./test/integration/chaos -args -chaos.for=$(FOR) -chaos.seed=$(SEED) -chaos.isolation=$(ISOLATION) -ginkgo.timeout=0 -ginkgo.v
+chaos: build ## Break a fleet at random and check that nothing is lost. FOR=10m sets how long, SEED=7 repeats a run, ISOLATION=shared shares processes, FAULTS="kill the hub,stop the hub" names the faults.
+	@go test -count=1 -vet=off -v -timeout 0 ./test/integration/chaos -args -chaos.for=$(FOR) -chaos.seed=$(SEED) -chaos.isolation=$(ISOLATION) -chaos.faults='$(FAULTS)' -ginkgo.timeout=0 -ginkgo.v
 
 .PHONY: faults
 faults: build ## Break a fleet in every way, in the middle of everything: 35 to 50 minutes. SEED=7 draws other pairs.

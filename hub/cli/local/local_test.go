@@ -32,6 +32,14 @@ func TestTheTailPassesLinesOnAndKeepsTheError(t *testing.T) {
 	g.Expect(tail.lastFailure()).To(Equal("running hub: exit status 3\nits log: no memory"))
 }
 
+func TestAControlPlaneOutOfSpaceIsAnError(t *testing.T) {
+	g := NewWithT(t)
+	report := localfleet.Report{Clusters: []localfleet.ControlPlane{{Name: "c1"}, {Name: "c2", Problems: []string{"etcd: etcd out of space"}}}}
+	g.Expect(planeError(report)).To(MatchError("control plane of c2: etcd: etcd out of space"))
+	report.Clusters = report.Clusters[:1]
+	g.Expect(planeError(report)).To(Succeed())
+}
+
 func options(t *testing.T) *upOptions {
 	bin := t.TempDir()
 	for _, name := range programs {

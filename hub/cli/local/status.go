@@ -46,7 +46,7 @@ func newStatus(hub *cmdutil.Hub, dir *string) *cobra.Command {
 	command := &cobra.Command{
 		Use: "status", Short: "Show the processes and clusters of a fleet on this machine",
 		Long: `Show the processes and clusters of a fleet on this machine. The exit code is 3 if there is no fleet, and 1 if one of its
-processes is not running or does not answer, or the file system of its directory is full. -o wide adds the agents' versions and why a cluster is not ready.`,
+processes is not running or does not answer, a control plane is out of space, or the file system of its directory is full. -o wide adds the agents' versions and why a cluster is not ready.`,
 		Example: `  kubectl hollow local status
 
   # The hub's kubeconfig, for a script
@@ -60,7 +60,7 @@ processes is not running or does not answer, or the file system of its directory
 			if err := showReport(command.Context(), hub.Out, report, output); err != nil {
 				return err
 			}
-			return errors.Join(processError(report, *dir), checkDisk(report.Dir))
+			return errors.Join(processError(report, *dir), planeError(report), checkDisk(report.Dir))
 		},
 	}
 	cmdutil.ChoiceP(command, &output, "output", "o", cmdutil.OutputUsage(formats...), formats...)
@@ -193,6 +193,17 @@ func processError(report localfleet.Report, dir string) error {
 		return cmdutil.Refusal("the fleet is still starting")
 	}
 	return nil
+}
+
+// planeError is the error of a fleet with a control plane that cannot do all of its job.
+func planeError(report localfleet.Report) error {
+	var problems []error
+	for _, plane := range append([]localfleet.ControlPlane{report.Hub}, report.Clusters...) {
+		for _, problem := range plane.Problems {
+			problems = append(problems, fmt.Errorf("control plane of %s: %s", plane.Name, problem))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // printSummary tells what the fleet offers.

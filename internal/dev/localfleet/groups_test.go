@@ -36,7 +36,7 @@ func TestTheReportTellsOfGroups(t *testing.T) {
 	mark(g, dir, localfleet.State{Clusters: []string{"hub", "c1", "c2"}, Isolation: localfleet.IsolationShared})
 	for name, content := range map[string]string{
 		"groups/1/status.json": `{"clusters":["c1"],"process":{"state":"running","pid":7,"restarts":2,"lastExit":"signal: killed"},"log":"l"}`,
-		"c1/ready.json":        `{"name":"c1","isolation":"shared","group":"` + dir + `/groups/1"}`,
+		"c1/ready.json":        `{"name":"c1","isolation":"shared","group":"` + dir + `/groups/1","components":{"etcd":{"problem":"etcd out of space"},"podhost":{}}}`,
 	} {
 		path := filepath.Join(dir, name)
 		g.Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
@@ -46,7 +46,8 @@ func TestTheReportTellsOfGroups(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(report.Isolation).To(Equal(localfleet.IsolationShared))
 	g.Expect(report.Groups).To(ConsistOf(And(HaveField("Name", "group 1"), HaveField("Process.Restarts", 2), HaveField("Process.LastExit", "signal: killed"))))
-	g.Expect(report.Clusters).To(ConsistOf(HaveField("Group", "group 1"), HaveField("Group", "")))
+	g.Expect(report.Clusters).To(ConsistOf(
+		And(HaveField("Group", "group 1"), HaveField("Problems", ConsistOf("etcd: etcd out of space"))), And(HaveField("Group", ""), HaveField("Problems", BeEmpty()))))
 }
 
 // Claim: `local status` names a process that does not answer. Broken: new.

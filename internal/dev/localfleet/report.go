@@ -3,7 +3,9 @@ package localfleet
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
@@ -43,6 +45,8 @@ type ControlPlane struct {
 	Group string `json:"group,omitempty"`
 	// NodeProcesses is how many processes its hollow nodes run in.
 	NodeProcesses int `json:"nodeProcesses,omitempty"`
+	// Problems say which components cannot do all of their job, although they run, and why.
+	Problems []string `json:"problems,omitempty"`
 }
 
 // Running is one process of a fleet.
@@ -103,6 +107,11 @@ func controlPlane(dir string) ControlPlane {
 		plane.NodeProcesses = countNodeProcesses(ready.Components["podhost"].PID)
 		if ready.Group != "" {
 			plane.Group = groupPrefix + filepath.Base(ready.Group)
+		}
+		for _, name := range slices.Sorted(maps.Keys(ready.Components)) {
+			if problem := ready.Components[name].Problem; problem != "" {
+				plane.Problems = append(plane.Problems, name+": "+problem)
+			}
 		}
 	}
 	return plane

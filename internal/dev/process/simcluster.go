@@ -66,6 +66,8 @@ type Ready struct {
 type Component struct {
 	PID int    `json:"pid"`
 	Log string `json:"log"`
+	// Problem says why it cannot do all of its job, although it runs.
+	Problem string `json:"problem"`
 }
 
 // Cluster is a running control plane: the simcluster program, which is known by its command line and its ready.json only.

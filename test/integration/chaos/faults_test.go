@@ -3,7 +3,10 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 
@@ -45,7 +48,7 @@ func (f fault) String() string {
 	return fmt.Sprintf("%s in %s", f.Fault, f.member.Name)
 }
 
-// draw draws a fault: a signal as often as something that happens to networks.
+// draw draws a fault: a signal as often as something that happens to networks. If faults are named, it draws one of these.
 func draw(random *rand.Rand) fault {
 	parts, ways := processes, signals
 	if isShared() {
@@ -54,10 +57,33 @@ func draw(random *rand.Rand) fault {
 	if random.IntN(2) == 0 {
 		parts, ways = networks, blackouts
 	}
-	return fault{
-		Fault:  fleettest.Fault{Way: ways[random.IntN(len(ways))], Part: parts[random.IntN(len(parts))]},
-		member: fleet.Members[random.IntN(len(fleet.Members))],
+	drawn := fleettest.Fault{Way: ways[random.IntN(len(ways))], Part: parts[random.IntN(len(parts))]}
+	if len(named) > 0 {
+		drawn = named[random.IntN(len(named))]
 	}
+	return fault{Fault: drawn, member: fleet.Members[random.IntN(len(fleet.Members))]}
+}
+
+// findNamed returns the faults with these names, separated by commas.
+func findNamed(names string) ([]fleettest.Fault, error) {
+	possible := map[string]fleettest.Fault{}
+	for _, way := range slices.Concat(signals, blackouts) {
+		for _, part := range slices.Concat(processes, sharedProcesses, networks) {
+			one := fleettest.Fault{Way: way, Part: part}
+			possible[one.String()] = one
+		}
+	}
+	var found []fleettest.Fault
+	for name := range strings.SplitSeq(names, ",") {
+		one, ok := possible[strings.TrimSpace(name)]
+		if name != "" && !ok {
+			return nil, fmt.Errorf("there is no fault %q, possible are: %s", name, strings.Join(slices.Sorted(maps.Keys(possible)), ", "))
+		}
+		if ok {
+			found = append(found, one)
+		}
+	}
+	return found, nil
 }
 
 // rebootsNodes reports whether nodes end and start again.

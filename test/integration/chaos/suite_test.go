@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -15,10 +16,14 @@ import (
 )
 
 var (
-	seed      = flag.Uint64("chaos.seed", 11, "what the run draws from; 0 takes the clock")
-	duration  = flag.Duration("chaos.for", 0, "how long to keep breaking things, by default 30 seconds with -short and 2 minutes without")
-	isolation = flag.String("chaos.isolation", string(localfleet.IsolationProcess), "what the clusters' control planes share; with shared, hollow nodes share processes too")
+	seed       = flag.Uint64("chaos.seed", 11, "what the run draws from; 0 takes the clock")
+	duration   = flag.Duration("chaos.for", 0, "how long to keep breaking things, by default 30 seconds with -short and 2 minutes without")
+	isolation  = flag.String("chaos.isolation", string(localfleet.IsolationProcess), "what the clusters' control planes share; with shared, hollow nodes share processes too")
+	faultNames = flag.String("chaos.faults", "", "the faults to draw from, by their names, separated by commas; by default all")
 )
+
+// named are the faults to draw from; empty for all.
+var named []fleettest.Fault
 
 func isShared() bool { return *isolation == string(localfleet.IsolationShared) }
 
@@ -40,6 +45,11 @@ func TestMain(m *testing.M) {
 		if testing.Short() {
 			*duration = 30 * time.Second
 		}
+	}
+	var err error
+	if named, err = findNamed(*faultNames); err != nil {
+		fmt.Fprintln(os.Stderr, "-chaos.faults:", err)
+		os.Exit(2)
 	}
 	os.Exit(m.Run())
 }

@@ -134,6 +134,9 @@ func (s *supervisor) clusterStatus(ctx context.Context) Status {
 			if err := s.checks[name](ctx); err != nil {
 				component.Message = err.Error()
 			}
+			if problem := describeWaiting(component.Status); problem != "" {
+				component.Message = problem
+			}
 			component.Healthy = component.Message == "" && component.State == process.StateRunning
 			mutex.Lock()
 			defer mutex.Unlock()

@@ -33,29 +33,36 @@ const answerLimit = 64 << 10
 // checkHTTP wants the status OK and the text somewhere in the answer.
 func checkHTTP(client *http.Client, url, text string) healthCheck {
 	return func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, healthTimeout)
-		defer cancel()
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return fmt.Errorf("asking for health: %w", err)
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return fmt.Errorf("asking for health: %w", err)
-		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("asking for health: %s answers %s", url, response.Status)
-		}
-		answer, err := io.ReadAll(io.LimitReader(response.Body, answerLimit))
-		if err != nil {
-			return fmt.Errorf("asking for health: %w", err)
-		}
-		if !bytes.Contains(answer, []byte(text)) {
+		status, answer, err := fetchHealth(ctx, client, url)
+		switch {
+		case err != nil:
+			return err
+		case status != http.StatusOK:
+			return fmt.Errorf("asking for health: %s answers %d %s", url, status, http.StatusText(status))
+		case !bytes.Contains(answer, []byte(text)):
 			return fmt.Errorf("asking for health: %s answers without %q", url, text)
 		}
 		return nil
 	}
+}
+
+// fetchHealth returns the answer, whatever its status.
+func fetchHealth(ctx context.Context, client *http.Client, url string) (status int, answer []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, nil, fmt.Errorf("asking for health: %w", err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, nil, fmt.Errorf("asking for health: %w", err)
+	}
+	defer response.Body.Close()
+	if answer, err = io.ReadAll(io.LimitReader(response.Body, answerLimit)); err != nil {
+		return 0, nil, fmt.Errorf("asking for health: %w", err)
+	}
+	return response.StatusCode, answer, nil
 }
 
 // secureClient trusts the cluster's authority only. It keeps no connections:
@@ -77,13 +84,17 @@ func secureClient(caFile string) (*http.Client, error) {
 
 // socketHealth asks a component that serves its health on a unix socket.
 func socketHealth(socket, path, text string) healthCheck {
-	client := &http.Client{Transport: &http.Transport{
+	return checkHTTP(socketClient(socket), "http://localhost"+path, text)
+}
+
+// socketClient connects to the socket, whatever it is asked for.
+func socketClient(socket string) *http.Client {
+	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		},
 	}}
-	return checkHTTP(client, "http://localhost"+path, text)
 }
 
 // podhostHealth wants the running podhost to say that it is ready, and its

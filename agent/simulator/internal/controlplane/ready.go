@@ -38,6 +38,8 @@ type ReadyComponent struct {
 	// components that have no TCP port.
 	HealthURL string `json:"healthURL,omitempty"`
 	Log       string `json:"log"`
+	// Problem says why a component that runs cannot do all of its job, such as an etcd out of space.
+	Problem string `json:"problem,omitempty"`
 }
 
 // Status is what the control socket tells about a cluster.

@@ -82,6 +82,9 @@ func (o *Options) checkAction(component string, action Action) error {
 // launchShared starts a component in the shared process when the one that it needs is healthy.
 func (s *supervisor) launchShared(component string, flags []string) process.Launch {
 	return func(ctx context.Context) (process.Instance, error) {
+		if err := s.checkRoom(component); err != nil {
+			return nil, err
+		}
 		if needed, ok := s.units[requirements[component]]; ok {
 			waiting, cancel := context.WithTimeout(ctx, requirementPatience)
 			defer cancel()

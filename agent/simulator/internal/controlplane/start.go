@@ -28,6 +28,7 @@ func (s *supervisor) run(ctx context.Context) error {
 		loops.Go(func() { unit.Run(unitsCtx) })
 	}
 	loops.Go(func() { s.renewCertificates(unitsCtx) })
+	loops.Go(func() { s.watchSpace(unitsCtx) })
 	control, err := s.serveControl()
 	if err == nil {
 		err = s.startComponents(ctx)

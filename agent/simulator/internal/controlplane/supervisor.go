@@ -62,6 +62,8 @@ type supervisor struct {
 	sharedRuns sync.Map
 	// started is when the start started.
 	begun time.Time
+	// space is why etcd refuses writes, as last looked at; nil or empty if it does not.
+	space atomic.Pointer[string]
 	// started is set from the moment that ready.json may be written until the stop.
 	started atomic.Bool
 
@@ -220,7 +222,7 @@ func (s *supervisor) makeUnits() error {
 		Scheduler:         local(Scheduler, "/healthz"),
 	}
 	s.checks = map[string]healthCheck{
-		Etcd:    socketHealth(filepath.Join(s.runDir, etcdSocket), "/health", "true"),
+		Etcd:    checkEtcd(s.runDir),
 		Podhost: podhostHealth(s.client, s.options.PodhostNode, filepath.Join(s.runDir, podhostSocket)),
 	}
 	for component, url := range s.urls {
@@ -248,7 +250,7 @@ func (s *supervisor) makeUnits() error {
 		s.units[component] = process.NewUnit(process.Options{
 			Name:     component,
 			Launch:   s.launchComponent(component, flags.commandLine(component, s.options.ExtraArgs[component])),
-			Healthy:  s.checks[component],
+			Healthy:  isServing(s.checks[component]),
 			OnChange: s.writeReady,
 			Grace:    graces[component],
 			KillWait: s.options.killWait(component),
@@ -262,6 +264,9 @@ func (s *supervisor) launchComponent(component string, flags []string) process.L
 		return s.launchShared(component, flags)
 	}
 	return func(context.Context) (process.Instance, error) {
+		if err := s.checkRoom(component); err != nil {
+			return nil, err
+		}
 		return s.spawner.Start(process.Command{
 			Path:   s.options.Executable,
 			Args:   append([]string{s.options.ChildArg, component}, flags...),
@@ -313,7 +318,7 @@ func (s *supervisor) writeReady() {
 		Group:           s.options.groupDir(),
 	}
 	for name, unit := range s.units {
-		ready.Components[name] = ReadyComponent{PID: unit.Status().PID, HealthURL: s.urls[name], Log: s.layout.LogFile(name)}
+		ready.Components[name] = ReadyComponent{PID: unit.Status().PID, HealthURL: s.urls[name], Log: s.layout.LogFile(name), Problem: s.describeProblem(name)}
 	}
 	if err := writeJSON(s.layout.ReadyFile(), ready); err != nil {
 		s.printStep("%v", err)

@@ -59,14 +59,14 @@ type env struct {
 	output     bytes.Buffer
 }
 
-func newEnv(t *testing.T) *env {
+func newEnv(t *testing.T, groupArgs ...string) *env {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "group") //nolint:usetesting // The path of a test's own directory is too long for a socket.
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &env{dir: dir, group: filepath.Join(dir, "g")}
-	b.process = exec.Command(binary(t), "group", "--dir", b.group)
+	b.process = exec.Command(binary(t), append([]string{"group", "--dir", b.group}, groupArgs...)...)
 	b.process.Stdout, b.process.Stderr = &b.output, &b.output
 	if err := b.process.Start(); err != nil {
 		t.Fatal(err)

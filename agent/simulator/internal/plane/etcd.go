@@ -3,6 +3,7 @@ package plane
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/etcdmember"
@@ -12,6 +13,15 @@ import (
 const closePatience = 5 * time.Second
 
 func runEtcd(ctx context.Context, run *Run) error {
+	// Only once: later the files may be those of the next run.
+	release := sync.OnceFunc(func() {
+		if err := etcdmember.ReleaseFiles(run.component.Args); err != nil {
+			fmt.Fprintf(run.component.Log, "%v\n", err)
+		}
+	})
+	run.onAbandon(release)
+	// A member that fails while it starts ends this goroutine.
+	defer release()
 	member, err := etcdmember.Start(run.component.Args, run.component.Log, run.exitRun) //nolint:contextcheck // It ends by Close.
 	if err != nil {
 		return err

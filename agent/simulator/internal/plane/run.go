@@ -74,6 +74,8 @@ type Run struct {
 	// sever ends what the component still does for others, so that it need not be waited for.
 	sever []func()
 	hard  bool
+	// release gives back what the next run needs, if this one does not end. It may be nil.
+	release func()
 }
 
 // Start starts a component. The process must have been set up.
@@ -189,6 +191,22 @@ func (r *Run) onSever(end func()) {
 	}
 }
 
+// onAbandon sets what to do before the run counts as ended although it has not.
+func (r *Run) onAbandon(release func()) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.release = release
+}
+
+func (r *Run) releaseRun() {
+	r.mutex.Lock()
+	release := r.release
+	r.mutex.Unlock()
+	if release != nil {
+		release()
+	}
+}
+
 func (r *Run) severRun() {
 	r.mutex.Lock()
 	r.hard = true
@@ -210,6 +228,7 @@ func (r *Run) failRun(reason string) {
 		case <-r.done:
 		case <-time.After(exitPatience):
 			fmt.Fprintf(os.Stderr, "%s did not end within %s after it wanted to exit the process, and is abandoned\n", r.label, exitPatience)
+			r.releaseRun()
 			r.finish(context.Background(), cause)
 		}
 	}()
