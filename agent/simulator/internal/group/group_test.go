@@ -136,6 +136,7 @@ func (b *env) client(t *testing.T, name string) kubernetes.Interface {
 	if err != nil {
 		t.Fatal(err)
 	}
+	config.QPS = -1
 	return kubernetes.NewForConfigOrDie(config)
 }
 
