@@ -23,7 +23,7 @@ func TestAGroupEmulatesOneMinor(t *testing.T) {
 		t.Fatalf("starting c1: exit code %d\n%s", code, output)
 	}
 	version, err := b.client(t, "c1").Discovery().ServerVersion()
-	if err != nil || version.Major+"."+version.Minor != olderMinor {
+	if err != nil || version.EmulationMajor+"."+version.EmulationMinor != olderMinor {
 		t.Errorf("/version: %+v, %v", version, err)
 	}
 	for _, other := range [][]string{b.startArgs("c2"), append(b.startArgs("c2"), "--emulated-version", "1.35")} {
