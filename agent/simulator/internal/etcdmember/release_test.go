@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Claim: A member that failed and does not close keeps its successor waiting no longer. Broken: its locks kept.
+// Claim: A failed etcd holds up no successor. Broken: its locks kept.
 func TestTheFilesOfAFailedMemberAreReleased(t *testing.T) {
 	dir, err := os.MkdirTemp("", "etcd") //nolint:usetesting // The test's own directory has too long a name for a socket.
 	if err != nil {

@@ -12,7 +12,7 @@ const (
 	exitUsage  = 2
 )
 
-// Claim: A group emulates one older minor, and refuses a cluster of another. Broken: the version not passed to the shared process.
+// Claim: A group emulates one minor. Broken: the version not passed to the shared process.
 func TestAGroupEmulatesOneMinor(t *testing.T) {
 	b := newEnv(t, "--emulated-version", olderMinor)
 	if status, err := group.FetchStatus(t.Context(), b.group); err != nil || status.EmulatedVersion != olderMinor {

@@ -48,7 +48,7 @@ type wedged struct {
 	calm time.Duration
 }
 
-// Claim: A cluster with held requests, a full database or a full disk slows no other of its process, and comes back. Broken: the locks of a failed etcd kept.
+// Claim: A wedged cluster slows no other of its process, and recovers. Broken: the locks of a failed etcd kept.
 func TestAWedgedClusterDoesNotSlowItsNeighbour(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes minutes")

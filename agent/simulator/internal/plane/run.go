@@ -2,7 +2,8 @@
 //
 // Each file runs one component: etcd.go, apiserver.go, controllermanager.go and scheduler.go. What the clusters of a process
 // cannot have for themselves is set once, in process.go; whatever makes a plane smaller (shared OpenAPI, one connection
-// to etcd, feature gates) belongs beside the component that it changes.
+// to etcd, feature gates) belongs beside the component that it changes. A client of etcd without a connection is not used:
+// with upstream's, lists do not come from the cache.
 package plane
 
 import (
