@@ -36,8 +36,8 @@ type peerFigures struct {
 	Nodes     int `json:"nodes"`
 	Processes int `json:"processes"`
 	// Total is what all its processes take at rest, Node what one node takes of it.
-	Total cost `json:"total"`
-	Node  cost `json:"node"`
+	Total cost `json:"total,omitzero"`
+	Node  cost `json:"node,omitzero"`
 	// NotMeasured says why it was not measured.
 	NotMeasured string `json:"notMeasured,omitempty"`
 }

@@ -71,11 +71,11 @@ type scaleFigures struct {
 	Mode string `json:"mode"`
 	// Plane is a control plane at rest that has no nodes, with its podhost. PlaneWithNodes is the same with Machines, Node the kubelet's side
 	// of a node.
-	Plane          cost `json:"plane"`
-	PlaneWithNodes cost `json:"planeWithNodes"`
-	Node           cost `json:"node"`
+	Plane          cost `json:"plane,omitzero"`
+	PlaneWithNodes cost `json:"planeWithNodes,omitzero"`
+	Node           cost `json:"node,omitzero"`
 	// Fleet is everything, hub and agents included.
-	Fleet cost `json:"fleet"`
+	Fleet cost `json:"fleet,omitzero"`
 	// UpSeconds is the time from "local up" to all Ready, PlanesUpSeconds the same without Machines.
 	UpSeconds       float64 `json:"upSeconds,omitempty"`
 	PlanesUpSeconds float64 `json:"planesUpSeconds,omitempty"`
