@@ -43,6 +43,24 @@ const (
 	// ClusterObjectsDecodedCondition is False while the hub cannot decode objects in the cluster's namespace, which it then
 	// leaves alone; the message names them. Absent otherwise. Written by the hub.
 	ClusterObjectsDecodedCondition = "ObjectsDecoded"
+	// ClusterSimulatedClustersAllowedCondition: the agent runs SimulatedClusters. False while the cluster's administrator has not turned
+	// that on. Written by the agent.
+	ClusterSimulatedClustersAllowedCondition = "SimulatedClustersAllowed"
+)
+
+// Condition types of a SimulatedCluster and its set. All are written by the hub, but for ControlPlaneReady.
+const (
+	// ClusterCreatedCondition: the Cluster of the SimulatedCluster's name exists and was made for it.
+	ClusterCreatedCondition = "ClusterCreated"
+	// ControlPlaneReadyCondition: the control plane runs as the spec says, and answers. Written by the host's agent.
+	ControlPlaneReadyCondition = "ControlPlaneReady"
+	// ClusterReadyCondition repeats the Ready condition of that Cluster.
+	ClusterReadyCondition = "ClusterReady"
+	// MachinesRemovedCondition, on a SimulatedCluster that is being deleted: its Machines are gone, so that the host's agent may remove the
+	// control plane. Absent otherwise. It stays True once it was.
+	MachinesRemovedCondition = "MachinesRemoved"
+	// HostsAvailableCondition: a Cluster can host further SimulatedClusters of the set.
+	HostsAvailableCondition = "HostsAvailable"
 )
 
 // Condition types of a Machine. All are written by the agent, but for Stale.
@@ -333,6 +351,25 @@ const (
 	// is to look at; the message says why.
 	ReasonDeploymentNotFound = "DeploymentNotFound"
 	ReasonCheckFailed        = "CheckFailed"
+	// ReasonCreated: the Cluster of a SimulatedCluster was made.
+	ReasonCreated = "Created"
+	// ReasonNameTaken: a Cluster, or a SimulatedCluster, of that name exists and belongs to another. It is not changed.
+	ReasonNameTaken = "NameTaken"
+	// ReasonNoHost: a SimulatedCluster is in a namespace that is no Cluster's. ReasonHostSimulated: it is in that of a simulated cluster.
+	// ReasonHostNotAllowed: the agent of its host runs no SimulatedClusters.
+	ReasonNoHost         = "NoHost"
+	ReasonHostSimulated  = "HostSimulated"
+	ReasonHostNotAllowed = "HostNotAllowed"
+	// ReasonNoHostSelected: no Cluster that is selected can host SimulatedClusters until a user changes something. ReasonHostsHeld: those that
+	// can are frozen or silent. ReasonHostsAvailable: there is one.
+	ReasonNoHostSelected = "NoHostSelected"
+	ReasonHostsHeld      = "HostsHeld"
+	ReasonHostsAvailable = "HostsAvailable"
+	// ReasonMachinesRemoved: the Machines of a cluster are gone. ReasonForced: a user gave them up.
+	ReasonMachinesRemoved = "MachinesRemoved"
+	ReasonForced          = "Forced"
+	// ReasonScaleDownDisabled: the set has more SimulatedClusters than replicas, and annotations keep them.
+	ReasonScaleDownDisabled = "ScaleDownDisabled"
 	// ReasonThawLimited: the Machine waits, because after a freeze only some Machines a minute are taken apart.
 	ReasonThawLimited = "ThawLimited"
 )

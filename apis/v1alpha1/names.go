@@ -12,6 +12,8 @@ const (
 	// MachineFleetNameLabel names the MachineFleet that a MachineDeployment, or a ControllerRevision with a template, belongs to. It is for selection only: nothing is
 	// ever decided by it. Written by the hub.
 	MachineFleetNameLabel = "hollowfleet.io/machine-fleet-name"
+	// SimulatedClusterSetNameLabel names the SimulatedClusterSet that made a SimulatedCluster. Written by the hub.
+	SimulatedClusterSetNameLabel = "hollowfleet.io/simulated-cluster-set-name"
 	// MachineTemplateHashLabel tells the MachineSets of one MachineDeployment, and their Machines, apart.
 	// Written by the hub.
 	MachineTemplateHashLabel = "hollowfleet.io/machine-template-hash"
@@ -42,8 +44,8 @@ const (
 	// UpdateInPlaceLabel with the value "true" on a Machine starts its update when its deployment's strategy is
 	// InPlace with trigger Manual. Written by users, removed by the hub when the update starts.
 	UpdateInPlaceLabel = "hollowfleet.io/update-in-place"
-	// ForceDeletionLabel with the value "true" on a Machine lets its deletion continue without drain and hooks.
-	// Written by users.
+	// ForceDeletionLabel with the value "true" on a Machine lets its deletion continue without drain and hooks. On a SimulatedCluster, it
+	// lets its deletion continue without its Machines. Written by users.
 	ForceDeletionLabel = "hollowfleet.io/force-deletion"
 
 	// ImportLabel with the value "true" on a ManagedCluster that Open Cluster Management has accepted lets the hub
@@ -132,6 +134,15 @@ const (
 	// DeletionPriorityAnnotation on a Machine, a whole number, makes a scale-down take lower ones first; a Machine
 	// without it has DefaultDeletionPriority. Written by users.
 	DeletionPriorityAnnotation = "hollowfleet.io/deletion-priority"
+	// ScaleDownDisabledAnnotation with the value "true" on a SimulatedCluster keeps it from being taken by a scale-down of its set. It goes
+	// with the set all the same. Written by users.
+	ScaleDownDisabledAnnotation = "hollowfleet.io/scale-down-disabled"
+	// SimulatedClusterAnnotation on a Cluster, and on its namespace, names the SimulatedCluster for which the hub made them, as
+	// <namespace>/<UID>; only that one may change and delete them. Written by the hub.
+	SimulatedClusterAnnotation = "hollowfleet.io/simulated-cluster"
+	// LeavingAnnotation on a Cluster is there while its Machines are removed because its SimulatedCluster is being deleted: no fleet, load
+	// test or disruption selects it any more. Written by the hub.
+	LeavingAnnotation = "hollowfleet.io/leaving"
 	// InPlaceUpdateAnnotation on a Machine has the revision to which the hub last moved it for an update in
 	// place. Written by the hub.
 	InPlaceUpdateAnnotation = "hollowfleet.io/in-place-update"
@@ -197,8 +208,8 @@ const (
 	// NodeAppliedTaintsAnnotation, on a Node, lists the taints that the agent put there, so that it takes
 	// away only its own when spec.taints changes. Written by the agent.
 	NodeAppliedTaintsAnnotation = "hollowfleet.io/applied-taints"
-	// FreezeAnnotation, set by a user on a Cluster, MachineFleet, MachineDeployment or MachineSet, freezes it; the value is
-	// the reason and is shown in the Frozen condition. Removing it ends that freeze.
+	// FreezeAnnotation, set by a user on a Cluster, MachineFleet, MachineDeployment, MachineSet, SimulatedCluster or SimulatedClusterSet,
+	// freezes it; the value is the reason and is shown in the Frozen condition. Removing it ends that freeze.
 	FreezeAnnotation = "hollowfleet.io/freeze"
 	// AcknowledgeHubAnnotation on a Cluster lets its agent work for a hub that it found to be another than the one that
 	// it knew: the value is that of status.unacknowledgedHub. AcknowledgeHubUserAnnotation tells who set it. Written by
@@ -251,7 +262,11 @@ const (
 	// LoadTestRunFinalizer keeps a LoadTestRun until its agent has removed what the run made. Written by the agent before it makes
 	// anything, and removed by it.
 	LoadTestRunFinalizer = "hollowfleet.io/load-test-run"
-	// ClusterFinalizer keeps a Cluster until the hub has dealt with its namespace. Written by the hub.
+	// SimulatedClusterFinalizer keeps a SimulatedCluster until its host's agent has removed what it made. Written by the agent before it
+	// makes anything, and removed by it.
+	SimulatedClusterFinalizer = "hollowfleet.io/simulated-cluster"
+	// ClusterFinalizer keeps a Cluster until the hub has dealt with its namespace, and a SimulatedCluster until its Cluster and namespace
+	// are gone. Written by the hub.
 	ClusterFinalizer = "hollowfleet.io/hub"
 
 	// HollowHostTaint (NoSchedule) keeps ordinary pods off hosts that are dedicated to hollow-node pods;

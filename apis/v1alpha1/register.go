@@ -22,6 +22,8 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error 
 		&NodeDisruptionRun{}, &NodeDisruptionRunList{},
 		&LoadTest{}, &LoadTestList{},
 		&LoadTestRun{}, &LoadTestRunList{},
+		&SimulatedCluster{}, &SimulatedClusterList{},
+		&SimulatedClusterSet{}, &SimulatedClusterSetList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

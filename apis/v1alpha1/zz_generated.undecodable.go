@@ -166,3 +166,33 @@ func (o NodeDisruptionRun) MarshalJSON() ([]byte, error) {
 	type plain NodeDisruptionRun
 	return encodeObject("NodeDisruptionRun", o.Name, o.DecodeError, plain(o))
 }
+
+// NotDecoded says why spec and status could not be decoded; it is empty for an object that was decoded.
+func (o *SimulatedCluster) NotDecoded() string { return o.DecodeError }
+
+// UnmarshalJSON implements json.Unmarshaler. What it cannot decode is no error, but told in DecodeError.
+func (o *SimulatedCluster) UnmarshalJSON(data []byte) error {
+	type plain SimulatedCluster
+	return decodeObject(data, (*plain)(o), &o.TypeMeta, &o.ObjectMeta, &o.DecodeError)
+}
+
+// MarshalJSON implements json.Marshaler. An object that was not decoded is an error.
+func (o SimulatedCluster) MarshalJSON() ([]byte, error) {
+	type plain SimulatedCluster
+	return encodeObject("SimulatedCluster", o.Name, o.DecodeError, plain(o))
+}
+
+// NotDecoded says why spec and status could not be decoded; it is empty for an object that was decoded.
+func (o *SimulatedClusterSet) NotDecoded() string { return o.DecodeError }
+
+// UnmarshalJSON implements json.Unmarshaler. What it cannot decode is no error, but told in DecodeError.
+func (o *SimulatedClusterSet) UnmarshalJSON(data []byte) error {
+	type plain SimulatedClusterSet
+	return decodeObject(data, (*plain)(o), &o.TypeMeta, &o.ObjectMeta, &o.DecodeError)
+}
+
+// MarshalJSON implements json.Marshaler. An object that was not decoded is an error.
+func (o SimulatedClusterSet) MarshalJSON() ([]byte, error) {
+	type plain SimulatedClusterSet
+	return encodeObject("SimulatedClusterSet", o.Name, o.DecodeError, plain(o))
+}

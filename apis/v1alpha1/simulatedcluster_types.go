@@ -1,0 +1,104 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// SimulatedCluster is a whole workload cluster that is simulated: control plane, hollow nodes and agent. It is in the namespace of
+// the Cluster that hosts it, whose agent runs it. The hub makes a Cluster of the same name for it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=simc,categories=fleet
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Control Plane",type=string,JSONPath=`.status.versions.controlPlane`
+// +kubebuilder:printcolumn:name="Frozen",type=string,JSONPath=`.status.conditions[?(@.type=="Frozen")].status`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name: at most 63 characters, because the name is also a namespace and a label value"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name: lower-case letters, digits and '-' only, starting and ending with a letter or digit, because the name is also a namespace"
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['default', 'hollowfleet', 'hollowfleet-system', 'cert-manager']) && !self.metadata.name.startsWith('kube-') && !self.metadata.name.startsWith('openshift-') && !self.metadata.name.startsWith('open-cluster-management')",message="metadata.name: reserved for a namespace of the hub itself or of an agent (default, hollowfleet, hollowfleet-system, cert-manager, kube-*, openshift-*, open-cluster-management*): choose another name"
+type SimulatedCluster struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// DecodeError says why spec and status could not be decoded; then both are empty. It is not a field of the API.
+	DecodeError string `json:"-"`
+
+	// spec is written by the user or the SimulatedClusterSet.
+	// +kubebuilder:default={}
+	// +optional
+	Spec SimulatedClusterSpec `json:"spec,omitzero"`
+	// status is written by the hub and, where a field says so, by the host's agent. Until the hub has looked, Ready is Unknown.
+	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not observed this simulated cluster yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not observed this simulated cluster yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
+	// +optional
+	Status SimulatedClusterStatus `json:"status,omitzero"`
+}
+
+// SimulatedClusterSpec is the desired simulated cluster.
+type SimulatedClusterSpec struct {
+	// metadata reaches the Cluster that the hub makes, and is kept in sync there.
+	// +optional
+	ClusterMetadata ClusterMetadata `json:"metadata,omitzero"`
+	// versions that the simulated cluster is to run.
+	// +optional
+	Versions ControlPlaneVersions `json:"versions,omitzero"`
+}
+
+// ClusterMetadata is what reaches the Cluster of a simulated cluster.
+type ClusterMetadata struct {
+	// labels of the Cluster, by which fleets, load tests and disruptions select it. Labels that others give it stay.
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && k.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$'))",message="spec.metadata.labels: not a label: keys such as example.com/stage or stage, values of at most 63 letters, digits, '-', '_' and '.'"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('hollowfleet.io/') && !k.contains('.hollowfleet.io/'))",message="spec.metadata.labels: labels under hollowfleet.io are the hub's: choose another domain"
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// ControlPlaneVersions are the versions of a simulated cluster.
+type ControlPlaneVersions struct {
+	// controlPlane is the Kubernetes version that the control plane has, v1.34 or later, such as "v1.36" or "v1.36.2". The host's agent
+	// refuses by condition what it cannot run. Default: the version that the host's agent brings.
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^v1\\\\.(3[4-9]|[4-9][0-9])(\\\\.(0|[1-9][0-9]{0,2}))?$')",message="versions.controlPlane: not a Kubernetes version from v1.34 on: write it as v1.36 or v1.36.2"
+	// +optional
+	ControlPlane string `json:"controlPlane,omitempty"`
+}
+
+// SimulatedClusterStatus is what the hub and the host's agent know of a simulated cluster.
+type SimulatedClusterStatus struct {
+	// observedGeneration is the generation that the hub last worked on. Written by the hub.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// versions that run; absent until the control plane has answered. Written by the host's agent.
+	// +optional
+	Versions *ObservedControlPlaneVersions `json:"versions,omitempty"`
+
+	// conditions: ClusterCreated, ClusterReady, MachinesRemoved, Frozen, Ready, Reconciling and Stalled written by the hub;
+	// ControlPlaneReady written by the host's agent.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ObservedControlPlaneVersions are the versions that the control plane of a simulated cluster reports.
+type ObservedControlPlaneVersions struct {
+	// controlPlane is the version that the API server reports, such as "v1.36.0".
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	ControlPlane string `json:"controlPlane,omitempty"`
+}
+
+// SimulatedClusterList is a list of SimulatedClusters.
+//
+// +kubebuilder:object:root=true
+type SimulatedClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []SimulatedCluster `json:"items"`
+}
+
+// ProofOfSimulation is the value of SimulatedClusterAnnotation on what the hub makes for s: its namespace and UID, which no copy of s has.
+func (s *SimulatedCluster) ProofOfSimulation() string { return s.Namespace + "/" + string(s.UID) }
