@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,6 +45,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/placement/presence"
+	"github.com/hollowfleet/hollowfleet/hub/internal/simulatedcluster"
+	"github.com/hollowfleet/hollowfleet/hub/internal/simulatedclusterset"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
@@ -211,7 +214,8 @@ func addTracker(hub manager.Manager, tracker *undecodable.Tracker) error {
 	follow := manager.RunnableFunc(func(ctx context.Context) error {
 		return tracker.Run(ctx, hub.GetCache(), hub.GetLogger().WithName("undecodable"), hub.GetEventRecorder(leaderLease),
 			&v1alpha1.Cluster{}, &v1alpha1.MachineClass{}, &v1alpha1.MachineFleet{}, &v1alpha1.FleetApproval{}, &v1alpha1.MachineDeployment{}, &v1alpha1.MachineSet{}, &v1alpha1.Machine{},
-			&v1alpha1.NodeDisruption{}, &v1alpha1.NodeDisruptionRun{}, &v1alpha1.LoadTest{}, &v1alpha1.LoadTestRun{})
+			&v1alpha1.NodeDisruption{}, &v1alpha1.NodeDisruptionRun{}, &v1alpha1.LoadTest{}, &v1alpha1.LoadTestRun{},
+			&v1alpha1.SimulatedCluster{}, &v1alpha1.SimulatedClusterSet{})
 	})
 	if err := hub.Add(follow); err != nil {
 		return fmt.Errorf("adding the tracker of undecodable objects: %w", err)
@@ -264,13 +268,17 @@ func addControllers(hub manager.Manager, options Options, kinds *foreignkinds.In
 	if err != nil {
 		return err
 	}
+	simulated, err := simulatedControllers(hub, live, recorder, agents)
+	if err != nil {
+		return err
+	}
 	if err := addMetrics(hub, fleets); err != nil {
 		return err
 	}
 	return errors.Join(
 		setUp(hub, options, fairqueue.NewQueue(options.Concurrency), sets.SetupWithManager, deployments.SetupWithManager, autoscaler.SetupWithManager),
 		// The objects of these are in no namespace: there is one for each cluster, or the hub's administrators made them.
-		setUp(hub, options, nil, append(tests, clusters.SetupWithManager, requests.SetupWithManager, fleets.SetupWithManager, machines.SetupStaleness,
+		setUp(hub, options, nil, append(append(tests, simulated...), clusters.SetupWithManager, requests.SetupWithManager, fleets.SetupWithManager, machines.SetupStaleness,
 			managedcluster.Setup(kinds, recorder, now), clusterprofile.Setup(kinds, recorder, now))...),
 	)
 }
@@ -324,6 +332,19 @@ func testControllers(hub manager.Manager, live client.Reader, placements *presen
 		return nil, err
 	}
 	return []func(ctrl.Manager, controller.Options) error{disruptions.SetupWithManager, loads.SetupWithManager}, nil
+}
+
+// simulatedControllers are those of simulated clusters.
+func simulatedControllers(hub manager.Manager, live client.Reader, recorder events.EventRecorder, agents *freeze.Agents) ([]func(ctrl.Manager, controller.Options) error, error) {
+	clusters, err := simulatedcluster.New(simulatedcluster.Deps{Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Clock: clock.RealClock{}})
+	if err != nil {
+		return nil, err
+	}
+	sets, err := simulatedclusterset.New(simulatedclusterset.Deps{Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Clock: clock.RealClock{}})
+	if err != nil {
+		return nil, err
+	}
+	return []func(ctrl.Manager, controller.Options) error{clusters.SetupWithManager, sets.SetupWithManager}, nil
 }
 
 // addRollbackWatcher ends the hub when its API server goes back to an older state.

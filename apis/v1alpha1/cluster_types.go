@@ -98,6 +98,12 @@ func (c *Cluster) Accepted() bool {
 	return c.Spec.AcceptancePolicy == AcceptanceAuto
 }
 
+// IsLeaving reports whether the cluster is about to be removed, so that nothing is to begin in it.
+func (c *Cluster) IsLeaving() bool {
+	_, leaving := c.Annotations[LeavingAnnotation]
+	return leaving
+}
+
 // ClusterSpec is the user's will for a cluster.
 type ClusterSpec struct {
 	// acceptance lets the cluster join. Default Pending.
@@ -282,7 +288,7 @@ type ClusterStatus struct {
 	Freezes []Freeze `json:"freezes,omitempty"`
 
 	// conditions: Accepted, Joined, AgentConnected, Frozen, Mirrored, Ready, Reconciling and Stalled written by the hub;
-	// TargetReachable, AgentFrozen, DisruptionAllowed and those of spec.healthChecks written by the agent. Others may write
+	// TargetReachable, AgentFrozen, DisruptionAllowed, SimulatedClustersAllowed and those of spec.healthChecks written by the agent. Others may write
 	// conditions of their own.
 	// +listType=map
 	// +listMapKey=type

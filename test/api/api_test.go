@@ -46,16 +46,17 @@ func TestKindsHaveTheirNamesAndSubresources(t *testing.T) {
 		for name, short := range map[string]string{
 			"clusters": "hfc", "machinefleets": "mfleet", "machineclasses": "mclass", "machines": "ma", "machinesets": "ms", "machinedeployments": "md",
 			"fleetapprovals": "fapproval", "nodedisruptions": "nd", "nodedisruptionruns": "ndr", "loadtests": "lt", "loadtestruns": "ltr",
+			"simulatedclusters": "simc", "simulatedclustersets": "simcs",
 		} {
 			g.Expect(served).To(HaveKey(name))
 			g.Expect(served[name].ShortNames).To(ConsistOf(short), name)
 			g.Expect(served[name].Categories).To(ContainElement("fleet"), name)
-			g.Expect(served[name].Namespaced).To(Equal(!slices.Contains([]string{"clusters", "machinefleets", "fleetapprovals", "nodedisruptions", "loadtests"}, name)), name)
+			g.Expect(served[name].Namespaced).To(Equal(!slices.Contains([]string{"clusters", "machinefleets", "fleetapprovals", "nodedisruptions", "loadtests", "simulatedclustersets"}, name)), name)
 			if name != "machineclasses" && name != "fleetapprovals" {
 				g.Expect(served).To(HaveKey(name+"/status"), "what is reported is written apart from what is wanted")
 			}
 		}
-		for _, name := range []string{"machinesets/scale", "machinedeployments/scale"} {
+		for _, name := range []string{"machinesets/scale", "machinedeployments/scale", "simulatedclustersets/scale"} {
 			g.Expect(served).To(HaveKey(name), "kubectl scale and autoscalers use it")
 		}
 	}).WithTimeout(time.Minute).Should(Succeed())

@@ -75,6 +75,14 @@ func TestColumns(t *testing.T) {
 			{"Name", "full", false}, {"Phase", "Running", false}, {"Verdict", "Failed", false}, {"Step", "create (1/2)", false}, {"Requests", 100, false},
 			{"Failed", 3, false}, {"Message", "it runs", true}, {age, nil, false},
 		}},
+		"simulatedclusters": {"simulatedcluster", []column{
+			{"Name", "full", false}, {"Ready", "False", false}, {"Reason", "ManualFreeze", false}, {"Control Plane", "v1.36.0", false},
+			{"Frozen", "True", false}, {"Message", "by x", true}, {age, nil, false},
+		}},
+		"simulatedclustersets": {"simulatedclusterset", []column{
+			{"Name", "full", false}, {"Ready", "False", false}, {"Reason", "NameTaken", false}, {"Desired", 9, false}, {"Current", 8, false},
+			{"Ready Clusters", 6, false}, {"Control Plane", "v1.36", false}, {"Message", "full-3 is another's", true}, {age, nil, false},
+		}},
 	} {
 		t.Run(resource, func(t *testing.T) {
 			g := NewWithT(t)
@@ -101,5 +109,5 @@ func TestColumns(t *testing.T) {
 		})
 	}
 	g := NewWithT(t)
-	g.Expect(kinds).To(HaveLen(11), "each kind has its columns here")
+	g.Expect(kinds).To(HaveLen(13), "each kind has its columns here")
 }

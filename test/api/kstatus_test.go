@@ -27,12 +27,15 @@ func TestKStatusOfWhatIsJustCreated(t *testing.T) {
 		"NodeDisruptionRun": {minimalRun, status.InProgressStatus},
 		"LoadTest":          {minimalLoadTest, status.InProgressStatus},
 		"LoadTestRun":       {minimalLoad, status.InProgressStatus},
+
+		"SimulatedCluster":    {`{}`, status.InProgressStatus},
+		"SimulatedClusterSet": {`{hostSelector: {}}`, status.InProgressStatus},
 	}
 	for kind, test := range tests {
 		t.Run(kind, func(t *testing.T) {
 			g := NewWithT(t)
 			written := "apiVersion: " + v1alpha1.GroupVersion.String() + "\nkind: " + kind + "\nmetadata: {name: kstatus"
-			if kind != "Cluster" && kind != "MachineFleet" && kind != "FleetApproval" && kind != "NodeDisruption" && kind != "LoadTest" {
+			if kind != "Cluster" && kind != "MachineFleet" && kind != "FleetApproval" && kind != "NodeDisruption" && kind != "LoadTest" && kind != "SimulatedClusterSet" {
 				written += ", namespace: default"
 			}
 			written += "}\nspec: " + test.spec

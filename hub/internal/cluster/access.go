@@ -163,6 +163,9 @@ func (c *Controller) ensureNamespace(ctx context.Context, cluster *v1alpha1.Clus
 
 func (c *Controller) createNamespace(ctx context.Context, cluster *v1alpha1.Cluster) (namespaceState, error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Name, Labels: labelsOf(cluster.Name)}}
+	if proof, simulated := cluster.Annotations[v1alpha1.SimulatedClusterAnnotation]; simulated {
+		namespace.Annotations = map[string]string{v1alpha1.SimulatedClusterAnnotation: proof} // It goes with its SimulatedCluster.
+	}
 	if err := c.Client.Create(ctx, namespace); apierrors.IsAlreadyExists(err) {
 		return namespaceUnknown, nil // The cache will show whose it is, and wake us.
 	} else if err != nil {

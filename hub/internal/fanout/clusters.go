@@ -65,7 +65,7 @@ func (s *Selection) Chosen(selector *metav1.LabelSelector, ref *v1alpha1.Placeme
 	}
 	var chosen []*v1alpha1.Cluster
 	for i := range s.Clusters {
-		if cluster := &s.Clusters[i]; cluster.Accepted() && matches(cluster) {
+		if cluster := &s.Clusters[i]; cluster.Accepted() && !cluster.IsLeaving() && matches(cluster) {
 			chosen = append(chosen, cluster)
 		}
 	}

@@ -243,7 +243,8 @@ func (b *batch) isSame(ctx context.Context, w rollout.Write, now time.Time) (boo
 		return false, client.IgnoreNotFound(wrapError("reading the cluster before a write", err))
 	}
 	m := w.Member
-	if cluster.UID != m.Cluster.UID || cluster.Accepted() != m.Cluster.Accepted() || !maps.Equal(cluster.Labels, m.Cluster.Labels) || freeze.OfCluster(cluster.Name, cluster.Name, cluster).Frozen {
+	if cluster.UID != m.Cluster.UID || cluster.Accepted() != m.Cluster.Accepted() || cluster.IsLeaving() != m.Cluster.IsLeaving() ||
+		!maps.Equal(cluster.Labels, m.Cluster.Labels) || freeze.OfCluster(cluster.Name, cluster.Name, cluster).Frozen {
 		return false, nil
 	}
 	return b.isAllowed(ctx, w, fleet, cluster, now)

@@ -110,7 +110,7 @@ func (c *Controller) requestsFor(ctx context.Context, wanted func(*v1alpha1.Mach
 func membershipChanged() predicate.Predicate {
 	return reconciler.Changed(func(cluster *v1alpha1.Cluster) any {
 		return []any{
-			cluster.Labels, cluster.Accepted(), cluster.Status.KubernetesVersion,
+			cluster.Labels, cluster.Accepted(), cluster.IsLeaving(), cluster.Status.KubernetesVersion,
 			cluster.Status.PodQuota, statusesOf(cluster.Status.Conditions),
 		}
 	})

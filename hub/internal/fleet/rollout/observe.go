@@ -251,7 +251,7 @@ func (r *Observer) addMember(ctx context.Context, reader client.Reader, s *Scope
 	}
 	m.matches = s.selection.hasMember(m)
 	// Whether a cluster is accepted whose spec is not known is not known either: it does not leave for that.
-	m.Selected = m.matches && (m.Cluster.Accepted() || unknown != nil)
+	m.Selected = m.matches && (m.Cluster.Accepted() || unknown != nil) && !m.Cluster.IsLeaving()
 	if !m.Selected && m.Record == nil {
 		return nil
 	}
