@@ -40,6 +40,8 @@ var content = []struct {
 	{"nodedisruptionruns.json", func() client.ObjectList { return &v1alpha1.NodeDisruptionRunList{} }, nil},
 	{"loadtests.json", func() client.ObjectList { return &v1alpha1.LoadTestList{} }, nil},
 	{"loadtestruns.json", func() client.ObjectList { return &v1alpha1.LoadTestRunList{} }, nil},
+	{"simulatedclustersets.json", func() client.ObjectList { return &v1alpha1.SimulatedClusterSetList{} }, nil},
+	{"simulatedclusters.json", func() client.ObjectList { return &v1alpha1.SimulatedClusterList{} }, nil},
 	{"namespaces.json", func() client.ObjectList { return &corev1.NamespaceList{} }, func(object client.Object) bool {
 		return object.GetLabels()[v1alpha1.ManagedByLabel] == v1alpha1.ManagedByHub
 	}},

@@ -133,9 +133,15 @@ spec:
   preset: {name: density, thresholds: [{measurement: PodReady, scope: EachCluster, quantile: P99, max: 5s}], cleanupPolicy: Delete}
   disruption: {target: {mode: All}, faults: [{type: NotReady}], timing: {duration: 1m}, expectations: [{type: Condition, condition: {type: Ready, status: "True"}, within: 30s}]}
   prepareTimeout: 1m` + unseenLoadTest},
+		"simulated": {"SimulatedCluster", "", `
+spec: {}
+status: {` + strings.ReplaceAll(unknownReady, "%s", "The hub has not observed this simulated cluster yet") + `}`},
+		"simulated-set": {"SimulatedClusterSet", `{hostSelector: {}}`, `
+spec: {hostSelector: {}, replicas: 1, template: {spec: {}}}
+status: {` + strings.ReplaceAll(unknownReady, "%s", "The hub has not observed this simulated cluster set yet") + `}`},
 	} {
 		header := "apiVersion: " + v1alpha1.GroupVersion.String() + "\nkind: " + test.kind + "\nmetadata: {name: defaults-" + name
-		if test.kind != "Cluster" && test.kind != "MachineFleet" && test.kind != "NodeDisruption" && test.kind != "LoadTest" {
+		if test.kind != "Cluster" && test.kind != "MachineFleet" && test.kind != "NodeDisruption" && test.kind != "LoadTest" && test.kind != "SimulatedClusterSet" {
 			header += ", namespace: default"
 		}
 		header += "}\n"

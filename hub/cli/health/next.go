@@ -23,8 +23,8 @@ func nextCommand(s *subject, found judgement) string {
 		return "kubectl hollow fleet status " + name
 	case MachineClass:
 		return "kubectl edit machineclass " + name + " -n " + s.GetNamespace()
-	case FleetApproval:
-		return "kubectl describe fleetapproval " + name
+	case FleetApproval, SimulatedClusterSet:
+		return "kubectl describe " + resourceName(s.kind) + " " + name
 	case NodeDisruption, LoadTest:
 		if s.kind == LoadTest {
 			return "kubectl hollow loadtest report " + name

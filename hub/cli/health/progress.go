@@ -44,6 +44,8 @@ func checkProgress(j *Judge, s *subject) *judgement {
 		return nil
 	case s.kind == Cluster:
 		return judgementFrom(Problem, ready)
+	case s.kind == SimulatedCluster, s.kind == SimulatedClusterSet:
+		return j.boundWaiting(longestScaling, judgementFrom(InProgress, ready))
 	}
 	reason := ready.Reason
 	if progressing := meta.FindStatusCondition(s.conditions, v1alpha1.ProgressingCondition); progressing != nil && progressing.Status == metav1.ConditionFalse {

@@ -31,6 +31,8 @@ var Kinds = []struct {
 	{NodeDisruptionRun, func() client.ObjectList { return &v1alpha1.NodeDisruptionRunList{} }},
 	{LoadTest, func() client.ObjectList { return &v1alpha1.LoadTestList{} }},
 	{LoadTestRun, func() client.ObjectList { return &v1alpha1.LoadTestRunList{} }},
+	{SimulatedClusterSet, func() client.ObjectList { return &v1alpha1.SimulatedClusterSetList{} }},
+	{SimulatedCluster, func() client.ObjectList { return &v1alpha1.SimulatedClusterList{} }},
 }
 
 // Count is how many objects of a kind are in each state.

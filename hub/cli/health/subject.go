@@ -29,6 +29,9 @@ const (
 	NodeDisruptionRun = "NodeDisruptionRun"
 	LoadTest          = "LoadTest"
 	LoadTestRun       = "LoadTestRun"
+
+	SimulatedCluster    = "SimulatedCluster"
+	SimulatedClusterSet = "SimulatedClusterSet"
 )
 
 // subject is what the judgement needs of an object of any kind.
@@ -86,6 +89,10 @@ func subjectOf(object client.Object) *subject {
 		s.kind, s.tracked, s.class = MachineClass, false, o
 	case *v1alpha1.FleetApproval:
 		s.kind, s.tracked = FleetApproval, false
+	case *v1alpha1.SimulatedCluster:
+		s.kind, s.conditions, s.observed, s.cluster = SimulatedCluster, o.Status.Conditions, o.Status.ObservedGeneration, o.Namespace
+	case *v1alpha1.SimulatedClusterSet:
+		s.kind, s.conditions, s.observed = SimulatedClusterSet, o.Status.Conditions, o.Status.ObservedGeneration
 	default:
 		return subjectOfTest(s, object)
 	}

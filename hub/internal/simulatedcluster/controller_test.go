@@ -95,7 +95,7 @@ func TestTheClusterIsMadeAndKeptInSync(t *testing.T) {
 	f.ExpectReconciled(f.one)
 	f.Expect(f.cluster().Labels).To(Equal(map[string]string{"stage": "prod", "own": "x"}))
 	f.expectSaid(f.one, v1alpha1.ClusterCreatedCondition, v1alpha1.ReasonCreated, "")
-	f.ExpectConditionApplied(cluster, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	f.ExpectConditionApplied(f.cluster(), v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
 	f.ExpectExists(f.one)
 	f.ExpectConditionApplied(f.one, v1alpha1.ControlPlaneReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
 	f.ExpectReconciled(f.one)
