@@ -48,7 +48,7 @@ func (s *scope) waitFor(reason, format string, args ...any) (bool, error) {
 	return false, &outcome.Wait{Reason: reason, Message: s.removing.Message, After: removalRetry}
 }
 
-// removedKinds are what a cluster has to be removed of before its control plane goes, each after the one that would make it again.
+// removedKinds are what is removed from a cluster before its control plane goes, each after the one whose controller would recreate it.
 // Their finalizers are its agent's to remove.
 var removedKinds = []struct {
 	kind string
@@ -61,7 +61,7 @@ var removedKinds = []struct {
 }
 
 // removeMachines deletes the Machines, and says with a condition when they are gone. Once that is said, it stays: the host's agent may
-// have begun.
+// have started.
 func (c *Controller) removeMachines(ctx context.Context, s *scope) (bool, error) {
 	if meta.IsStatusConditionTrue(s.one.Status.Conditions, v1alpha1.MachinesRemovedCondition) {
 		return true, nil
