@@ -10,7 +10,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/footprint"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/hollownode"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/idle"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pack"
