@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
@@ -71,5 +72,33 @@ func TestAHubIsKeptToItsOwnRolesAndToJoinTokens(t *testing.T) {
 			g.Expect(hub.Delete(t.Context(), token)).To(Succeed())
 			g.Expect(admin.Delete(t.Context(), other)).To(Succeed(), "others are not kept from anything")
 		})
+	}
+}
+
+// Claim: The hub's credential deletes no Cluster and namespace but those of SimulatedClusters, and marks none as such that exists. Broken: a kind, an operation or the annotation is not looked at.
+func TestAHubDeletesOnlyWhatIsSimulated(t *testing.T) {
+	g, admin := NewWithT(t), testenv.Server().Client
+	g.Expect(config.Apply(t.Context(), admin, config.RBAC, "rbac/hub")).To(Succeed())
+	text, err := config.Admission.ReadFile("admission/hub.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(config.Apply(t.Context(), admin, fstest.MapFS{"admission/hub.yaml": {Data: text}}, "admission")).To(Succeed())
+	impersonating := rest.CopyConfig(testenv.Server().Config)
+	impersonating.Impersonate = rest.ImpersonationConfig{UserName: "hub", Groups: []string{"hollowfleet:hub", "system:authenticated"}}
+	hub, err := client.New(impersonating, client.Options{Scheme: admin.Scheme()})
+	g.Expect(err).NotTo(HaveOccurred())
+	for kind, of := range map[string]func(metav1.ObjectMeta) client.Object{
+		"clusters":   func(meta metav1.ObjectMeta) client.Object { return &v1alpha1.Cluster{ObjectMeta: meta} },
+		"namespaces": func(meta metav1.ObjectMeta) client.Object { return &corev1.Namespace{ObjectMeta: meta} },
+	} {
+		simulated := of(metav1.ObjectMeta{Name: uniqueName(), Annotations: map[string]string{v1alpha1.SimulatedClusterAnnotation: "host/uid"}})
+		other := of(metav1.ObjectMeta{Name: uniqueName()})
+		g.Expect(hub.Create(t.Context(), simulated)).To(Succeed())
+		g.Expect(admin.Create(t.Context(), other)).To(Succeed())
+		g.Eventually(func() error { return hub.Delete(t.Context(), other, client.DryRunAll) }).WithTimeout(time.Minute).
+			Should(And(MatchError(ContainSubstring("a hub deletes only "+kind)), Satisfy(apierrors.IsForbidden)))
+		mark := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+v1alpha1.SimulatedClusterAnnotation+`":"host/uid"}}}`))
+		g.Expect(hub.Patch(t.Context(), other, mark)).To(Satisfy(apierrors.IsForbidden))
+		g.Expect(hub.Delete(t.Context(), simulated)).To(Succeed())
+		g.Expect(admin.Delete(t.Context(), other)).To(Succeed(), "others are not kept from anything")
 	}
 }
