@@ -108,7 +108,7 @@ func TestTheClusterIsMadeAndKeptInSync(t *testing.T) {
 	f.expectSaid(f.one, v1alpha1.ReadyCondition, v1alpha1.ReasonReady, "")
 }
 
-// Claim: A SimulatedCluster that cannot be made changes nothing and says why and what to do. Broken: a Cluster of others is taken over; a simulated host is allowed.
+// Claim: A refused SimulatedCluster changes nothing and says why. Broken: a Cluster of others is taken over; a simulated host is allowed.
 func TestWhatCannotBeMadeIsRefusedWithTheRemedy(t *testing.T) {
 	for name, test := range map[string]struct {
 		change          func(f *env)
@@ -154,7 +154,7 @@ func TestWhatCannotBeMadeIsRefusedWithTheRemedy(t *testing.T) {
 	}
 }
 
-// Claim: Of two SimulatedClusters with one name exactly one has the Cluster. Broken: owns compares names only.
+// Claim: One of two SimulatedClusters of a name has the Cluster. Broken: owns compares names only.
 func TestOfTwoWithOneNameOneWins(t *testing.T) {
 	f := newEnv(t)
 	other := f.newOne(f.newHost().Name, f.one.Name)
@@ -185,7 +185,7 @@ func (f *env) made() (machine *v1alpha1.Machine) {
 	return machine
 }
 
-// Claim: A simulated cluster is removed in order: Machines, control plane, Cluster, namespace. Broken: each step without the one before.
+// Claim: Machines go first, then control plane, Cluster, namespace. Broken: each step without the one before.
 func TestRemovalInOrder(t *testing.T) {
 	f := newEnv(t)
 	machine := f.made()
@@ -211,7 +211,7 @@ func TestRemovalInOrder(t *testing.T) {
 	f.expectSaid(f.one, v1alpha1.ReconcilingCondition, v1alpha1.ReasonNamespaceDeleting, "")
 }
 
-// Claim: While the host or the cluster is frozen, a removal waits and says for what; a label gives the Machines up. Broken: holds are not asked for.
+// Claim: A frozen host or cluster holds its removal; a label gives Machines up. Broken: holds are not asked for.
 func TestARemovalWaitsForWhatIsFrozen(t *testing.T) {
 	frozen := `{"metadata":{"annotations":{"` + v1alpha1.FreezeAnnotation + `":"x"}}}`
 	for name, freeze := range map[string]func(f *env){

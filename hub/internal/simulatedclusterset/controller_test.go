@@ -142,7 +142,7 @@ func TestASetIsReadyWhenAllAre(t *testing.T) {
 	f.Expect(f.member(0, 0).Spec).To(And(HaveField("ClusterMetadata.Labels", HaveKeyWithValue("stage", "prod")), HaveField("Versions.ControlPlane", "v1.36")))
 }
 
-// Claim: A frozen, silent or unheard host begins and removes no simulated cluster, and the set says so. Broken: holds are not asked for.
+// Claim: An unproven host begins and removes nothing. Broken: holds are not asked for.
 func TestAHeldHostBeginsAndRemovesNothing(t *testing.T) {
 	for name, hold := range map[string]func(f *env){
 		"frozen": func(f *env) {
@@ -199,7 +199,7 @@ func TestNamesOfOthersAreNotTouched(t *testing.T) {
 	f.expectSaid(v1alpha1.StalledCondition, v1alpha1.ReasonNameTaken, "Cluster "+f.set.Name+"-0")
 }
 
-// Claim: Whoever deletes a set with --cascade=orphan can create it again, and a copy in another namespace counts as none of the set's. Broken: orphans are not adopted; the copy is a member.
+// Claim: Orphans are adopted; copies are not counted. Broken: orphans are not adopted; the copy is a member.
 func TestOrphansAreAdoptedAndCopiesAreNot(t *testing.T) {
 	f := newEnv(t, 2, 1)
 	f.ExpectReconciled(f.set)

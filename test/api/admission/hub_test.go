@@ -75,7 +75,7 @@ func TestAHubIsKeptToItsOwnRolesAndToJoinTokens(t *testing.T) {
 	}
 }
 
-// Claim: The hub's credential deletes no Cluster and namespace but those of SimulatedClusters, and marks none as such that exists. Broken: a kind, an operation or the annotation is not looked at.
+// Claim: A hub deletes only simulated Clusters and namespaces. Broken: a kind, an operation or the annotation is not looked at.
 func TestAHubDeletesOnlyWhatIsSimulated(t *testing.T) {
 	g, admin := NewWithT(t), testenv.Server().Client
 	g.Expect(config.Apply(t.Context(), admin, config.RBAC, "rbac/hub")).To(Succeed())

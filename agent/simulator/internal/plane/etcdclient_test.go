@@ -49,8 +49,7 @@ func countGoroutines(t *testing.T, function string) int {
 	return count
 }
 
-// Claim: An API server whose clients of etcd share a connection drops the history. Broken: clients without endpoints, for which upstream
-// starts no compaction.
+// Claim: API servers compact etcd's history. Broken: clients without endpoints, for which upstream starts no compaction.
 func TestHistoryIsCompacted(t *testing.T) {
 	c := start(t, "compacted", filepath.Join(shortDir(t), "c"), "etcd-compaction-interval=1s")
 	defer c.end(t)

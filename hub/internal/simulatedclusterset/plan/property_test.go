@@ -101,7 +101,7 @@ func (w *world) step() *Plan {
 	return p
 }
 
-// Claim: A set never has more than its replicas by creating, never deletes what is kept or held, and converges. Broken: members that are being deleted do not count; kept ones are taken.
+// Claim: A set makes no surplus, deletes nothing held, and converges. Broken: members that are being deleted do not count; kept ones are taken.
 func TestASetConvergesWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
