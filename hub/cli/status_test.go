@@ -93,7 +93,7 @@ func TestStatusNamesWhatIsNotHealthyOfEveryKind(t *testing.T) {
 		kinds = append(kinds, kind.Kind)
 	}
 	f.Expect(kinds).To(Equal([]string{"Cluster", "MachineFleet", "FleetApproval", "MachineDeployment", "MachineSet", "Machine", "MachineClass",
-		"NodeDisruption", "NodeDisruptionRun", "LoadTest", "LoadTestRun"}))
+		"NodeDisruption", "NodeDisruptionRun", "LoadTest", "LoadTestRun", "SimulatedClusterSet", "SimulatedCluster"}))
 	f.Expect(found.Objects).To(ContainElement(And(HaveField("Kind", "Machine"), HaveField("Namespace", f.name), HaveField("Name", "lost"),
 		HaveField("State", "Problem"), HaveField("Reason", v1alpha1.ReasonClusterNotFound), HaveField("Next", "kubectl hollow cluster join "+f.name))))
 	f.Expect(f.succeeds("version -o json")).To(And(ContainSubstring(`"kind": "Version"`), ContainSubstring(`"holder": "hub-1"`)))
@@ -153,7 +153,7 @@ func TestASupportBundleOfAUserWithoutRightsSaysWhatIsLeftOut(t *testing.T) {
 	f.Expect(r.errOut).To(ContainSubstring("Left out: versions.txt: "))
 	files := f.unpack(path)
 	f.Expect(files["versions.txt"]).To(ContainSubstring("Client: "))
-	f.Expect(strings.Split(strings.TrimSpace(files["problems.txt"]), "\n")).To(HaveLen(15), files["problems.txt"])
+	f.Expect(strings.Split(strings.TrimSpace(files["problems.txt"]), "\n")).To(HaveLen(17), files["problems.txt"])
 }
 
 func TestWithoutACommandTheHelpIsPrinted(t *testing.T) {
