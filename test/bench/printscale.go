@@ -16,7 +16,7 @@ type scaleLine struct {
 }
 
 // print prints the table of the modes, that of the peers, and what was not measured.
-func (r scaleReport) print(opts scaleOptions) error {
+func (r scaleReport) printTable(opts scaleOptions) error {
 	w := tabwriter.NewWriter(opts.out, 0, 4, 3, ' ', 0)
 	if len(r.Modes) > 0 {
 		r.printModes(w, opts)
@@ -104,7 +104,7 @@ func (r scaleReport) printPeers(w io.Writer) {
 }
 
 // scaledTo is "-" if it was not measured.
-func (f scaleFigures) scaledTo(machines int) string {
+func (f *scaleFigures) scaledTo(machines int) string {
 	for _, one := range f.Scales {
 		if one.Machines == machines {
 			return seconds(one.Seconds)

@@ -235,7 +235,7 @@ func runScale(ctx context.Context, opts scaleOptions) error {
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(report)
 	}
-	return report.print(opts)
+	return report.printTable(opts)
 }
 
 // part is what one row measures.

@@ -44,7 +44,7 @@ func TestATableOfModesSaysWhatWasNotMeasured(t *testing.T) {
 			{Name: rowKwok, Version: "v0.8.0", Nodes: 500, Processes: 1, Total: cost{AnonymousMiB: 25, PrivateMiB: 71, CPUSecondsPerMinute: 2.3}, Node: cost{AnonymousMiB: 0.05, PrivateMiB: 0.14, CPUSecondsPerMinute: 0.0046}},
 			{Name: rowKubemark, Nodes: 5, NotMeasured: "operation not permitted"},
 		},
-	}.print(scaleOptionsFor(func(o *scaleOptions) { o.out, o.kwok = out, "/kwok" }))).To(Succeed())
+	}.printTable(scaleOptionsFor(func(o *scaleOptions) { o.out, o.kwok = out, "/kwok" }))).To(Succeed())
 	g.Expect(out.String()).To(And(
 		MatchRegexp(`50 clusters, 20 Machines each +processes +packs\n`),
 		MatchRegexp(`control plane without nodes: memory \(private\) +- +265\.3 \(266\) MiB\n`),
@@ -76,7 +76,7 @@ func TestRowsAndModesAreChosen(t *testing.T) {
 	g.Expect(rowsOf(func(o *scaleOptions) { o.kwok, o.kubemark = "/kwok", "/kubemark" })).To(Equal(scaleRows))
 	g.Expect(rowsOf(func(o *scaleOptions) { o.rows, o.kwok = []string{rowPlane}, "/kwok" })).To(Equal([]string{rowPlane}))
 	out := &bytes.Buffer{}
-	g.Expect(scaleReport{Modes: []scaleFigures{{Mode: "shared"}}}.print(scaleOptionsFor(func(o *scaleOptions) { o.out, o.rows = out, []string{rowLoad} }))).To(Succeed())
+	g.Expect(scaleReport{Modes: []scaleFigures{{Mode: "shared"}}}.printTable(scaleOptionsFor(func(o *scaleOptions) { o.out, o.rows = out, []string{rowLoad} }))).To(Succeed())
 	g.Expect(out.String()).To(And(ContainSubstring("processors busy"), Not(ContainSubstring("control plane")), Not(ContainSubstring("other simulators"))))
 }
 

@@ -42,9 +42,16 @@ func checkProgress(j *Judge, s *subject) *judgement {
 		return &judgement{Waiting, ReasonOrphans, s.left, s.GetCreationTimestamp()}
 	case ready.Status == metav1.ConditionTrue:
 		return nil
-	case s.kind == Cluster:
+	}
+	return j.judgeUnready(s, ready)
+}
+
+// judgeUnready judges what is not ready by the reason that it gives.
+func (j *Judge) judgeUnready(s *subject, ready *metav1.Condition) *judgement {
+	switch s.kind {
+	case Cluster:
 		return judgementFrom(Problem, ready)
-	case s.kind == SimulatedCluster, s.kind == SimulatedClusterSet:
+	case SimulatedCluster, SimulatedClusterSet:
 		return j.boundWaiting(longestScaling, judgementFrom(InProgress, ready))
 	}
 	reason := ready.Reason

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -129,11 +130,12 @@ func (c *Controller) holdOfHost(host *v1alpha1.Cluster, name string) freeze.Verd
 // readCluster returns the Cluster of a name; nil if there is none.
 func readCluster(ctx context.Context, reader client.Reader, name string) (*v1alpha1.Cluster, error) {
 	cluster := &v1alpha1.Cluster{}
-	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, cluster); {
-	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("reading Cluster %s: %w", name, err)
-	case err != nil:
+	err := reader.Get(ctx, client.ObjectKey{Name: name}, cluster)
+	if apierrors.IsNotFound(err) {
 		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Cluster %s: %w", name, err)
 	}
 	return cluster, nil
 }
