@@ -98,6 +98,9 @@ func (c *Cluster) Accepted() bool {
 	return c.Spec.AcceptancePolicy == AcceptanceAuto
 }
 
+// IsSimulated reports whether the hub made c for a SimulatedCluster.
+func (c *Cluster) IsSimulated() bool { return c.Annotations[SimulatedClusterAnnotation] != "" }
+
 // IsLeaving reports whether the cluster is about to be removed, so that nothing is to begin in it.
 func (c *Cluster) IsLeaving() bool {
 	_, leaving := c.Annotations[LeavingAnnotation]

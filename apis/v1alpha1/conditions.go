@@ -355,7 +355,7 @@ const (
 	ReasonCreated = "Created"
 	// ReasonNameTaken: a Cluster, or a SimulatedCluster, of that name exists and belongs to another. It is not changed.
 	ReasonNameTaken = "NameTaken"
-	// ReasonNoHost: a SimulatedCluster is in a namespace that is no Cluster's. ReasonHostSimulated: it is in that of a simulated cluster.
+	// ReasonNoHost: a SimulatedCluster is in a namespace that does not belong to a Cluster. ReasonHostSimulated: it is in that of a simulated cluster.
 	// ReasonHostNotAllowed: the agent of its host runs no SimulatedClusters.
 	ReasonNoHost         = "NoHost"
 	ReasonHostSimulated  = "HostSimulated"

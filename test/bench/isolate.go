@@ -39,10 +39,10 @@ func isolatedPeerCommand(opts *options) *cobra.Command {
 			if err := raiseLoopback(); err != nil {
 				return err
 			}
-			for _, one := range peers(scaleOptions{}) {
+			for _, one := range listPeers(scaleOptions{}) {
 				if one.Name == args[0] {
 					one.program, one.Nodes = args[1], nodes
-					figures, err := one.measure(cmd.Context(), *opts)
+					figures, err := one.measurePeer(cmd.Context(), *opts)
 					if err != nil {
 						return err
 					}

@@ -61,8 +61,8 @@ type peerRun struct {
 	client          client.Client
 }
 
-// peers are those there are.
-func peers(opts scaleOptions) []peer {
+// listPeers are those there are.
+func listPeers(opts scaleOptions) []peer {
 	return []peer{
 		{peerFigures: peerFigures{Name: rowKwok, Nodes: opts.kwokNodes}, program: opts.kwok, module: "sigs.k8s.io/kwok", start: startKwok},
 		{peerFigures: peerFigures{Name: rowKubemark, Nodes: opts.kubemarkNodes}, program: opts.kubemark, module: "k8s.io/kubernetes", start: startKubemark, isIsolated: true},
@@ -70,7 +70,7 @@ func peers(opts scaleOptions) []peer {
 }
 
 func (p peer) measureOrSayWhy(ctx context.Context, opts options) peerFigures {
-	measure := p.measure
+	measure := p.measurePeer
 	if p.isIsolated {
 		measure = p.measureIsolated
 	}
@@ -82,8 +82,8 @@ func (p peer) measureOrSayWhy(ctx context.Context, opts options) peerFigures {
 	return figures
 }
 
-// measure starts a control plane and the peer, waits until all nodes are Ready, measures it at rest, and ends both.
-func (p peer) measure(ctx context.Context, opts options) (figures peerFigures, err error) {
+// measurePeer starts a control plane and the peer, waits until all nodes are Ready, measures it at rest, and ends both.
+func (p peer) measurePeer(ctx context.Context, opts options) (figures peerFigures, err error) {
 	if p.Version, err = p.readVersion(); err != nil {
 		return p.peerFigures, err
 	}

@@ -179,7 +179,7 @@ func (o scaleOptions) hasRow(name string) bool {
 	return true
 }
 
-func (o scaleOptions) check() error {
+func (o scaleOptions) validate() error {
 	switch {
 	case o.clusters < 1 || o.machines < 1 || o.kwokNodes < 1 || o.kubemarkNodes < 1:
 		return errors.New("--clusters, --machines, --kwok-nodes, --kubemark-nodes: want at least 1 each")
@@ -211,7 +211,7 @@ func checkNames(flag string, names, known []string) error {
 }
 
 func runScale(ctx context.Context, opts scaleOptions) error {
-	if err := opts.check(); err != nil {
+	if err := opts.validate(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, opts.timeout, errTimeUp)
@@ -220,11 +220,11 @@ func runScale(ctx context.Context, opts scaleOptions) error {
 	for _, mode := range scaleModes {
 		if opts.hasMode(mode.name) && (opts.hasRow(rowPlane) || opts.hasRow(rowFleet) || opts.hasRow(rowScale) || opts.hasRow(rowLoad)) {
 			figures := scaleFigures{Mode: mode.name}
-			figures.measure(ctx, opts, mode)
+			figures.measureMode(ctx, opts, mode)
 			report.Modes = append(report.Modes, figures)
 		}
 	}
-	for _, one := range peers(opts) {
+	for _, one := range listPeers(opts) {
 		if opts.hasRow(one.Name) {
 			fmt.Fprintf(opts.progress, "measuring %s\n", one.Name)
 			report.Peers = append(report.Peers, one.measureOrSayWhy(ctx, opts.options))
@@ -244,9 +244,9 @@ type part struct {
 	measure   func(context.Context) error
 }
 
-// measure measures one mode. What fails is named, and the next part is measured all the same.
-func (f *scaleFigures) measure(ctx context.Context, opts scaleOptions, mode scaleMode) {
-	for _, part := range f.parts(opts, mode) {
+// measureMode measures one mode. What fails is named, and the next part is measured all the same.
+func (f *scaleFigures) measureMode(ctx context.Context, opts scaleOptions, mode scaleMode) {
+	for _, part := range f.listParts(opts, mode) {
 		if !opts.hasRow(part.row) {
 			continue
 		}
@@ -257,12 +257,12 @@ func (f *scaleFigures) measure(ctx context.Context, opts scaleOptions, mode scal
 	}
 }
 
-func (f *scaleFigures) parts(opts scaleOptions, mode scaleMode) []part {
+func (f *scaleFigures) listParts(opts scaleOptions, mode scaleMode) []part {
 	parts := []part{
 		{rowPlane, "control planes without nodes", func(ctx context.Context) error {
 			return withFleet(ctx, opts, mode, opts.clusters, 0, func(ctx context.Context, fleet *upFleet) error {
 				f.PlanesUpSeconds = fleet.seconds
-				sums, err := measureRest(ctx, opts.options, fleet.read)
+				sums, err := measureRest(ctx, opts.options, fleet.readUsage)
 				f.Plane = sums[sidePlane].dividedBy(opts.clusters)
 				return err
 			})
@@ -270,7 +270,7 @@ func (f *scaleFigures) parts(opts scaleOptions, mode scaleMode) []part {
 		{rowFleet, "the fleet", func(ctx context.Context) error {
 			return withFleet(ctx, opts, mode, opts.clusters, opts.machines, func(ctx context.Context, fleet *upFleet) error {
 				f.UpSeconds = fleet.seconds
-				sums, err := measureRest(ctx, opts.options, fleet.read)
+				sums, err := measureRest(ctx, opts.options, fleet.readUsage)
 				f.PlaneWithNodes, f.Node = sums[sidePlane].dividedBy(opts.clusters), sums[sideNode].dividedBy(opts.clusters*opts.machines)
 				f.Fleet = sums[sideAll]
 				return err
@@ -280,7 +280,7 @@ func (f *scaleFigures) parts(opts scaleOptions, mode scaleMode) []part {
 	for _, machines := range opts.scaleTo {
 		parts = append(parts, part{rowScale, "the scale of one cluster to " + strconv.Itoa(machines), func(ctx context.Context) error {
 			return withFleet(ctx, opts, mode, 1, 1, func(ctx context.Context, fleet *upFleet) error {
-				seconds, err := fleet.scale(ctx, machines)
+				seconds, err := fleet.scaleTo(ctx, machines)
 				if err == nil {
 					f.Scales = append(f.Scales, scaledCluster{machines, seconds})
 				}

@@ -99,9 +99,9 @@ func TestScaleRefusesWhatItCannotMeasure(t *testing.T) {
 func TestAProgramThatIsNoPeerIsRefused(t *testing.T) {
 	g := NewWithT(t)
 	opts := scaleOptionsFor(func(o *scaleOptions) { o.kwok = os.Args[0] })
-	g.Expect(peers(opts)[0].measureOrSayWhy(t.Context(), opts.options).NotMeasured).To(ContainSubstring("has no module sigs.k8s.io/kwok: is it kwok?"))
+	g.Expect(listPeers(opts)[0].measureOrSayWhy(t.Context(), opts.options).NotMeasured).To(ContainSubstring("has no module sigs.k8s.io/kwok: is it kwok?"))
 	opts.kwok = filepath.Join(t.TempDir(), "kwok")
-	g.Expect(peers(opts)[0].measureOrSayWhy(t.Context(), opts.options).NotMeasured).To(ContainSubstring("reading the version of kwok"))
+	g.Expect(listPeers(opts)[0].measureOrSayWhy(t.Context(), opts.options).NotMeasured).To(ContainSubstring("reading the version of kwok"))
 }
 
 func TestHollowNodesOfALoadTestReportAsTheModeSays(t *testing.T) {

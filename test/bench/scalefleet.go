@@ -91,8 +91,8 @@ const (
 	sideAll   = "all"
 )
 
-// sides returns the processes of the fleet, with the side of each.
-func (f *upFleet) sides() map[int]string {
+// mapSides returns the processes of the fleet, with the side of each.
+func (f *upFleet) mapSides() map[int]string {
 	found := map[int]string{}
 	for _, running := range f.report.Processes { // The keeper is the first.
 		switch {
@@ -113,8 +113,8 @@ func (f *upFleet) sides() map[int]string {
 	return found
 }
 
-// read reads every process of the fleet, with its side as its role.
-func (f *upFleet) read() map[int]usage { return readUsages(f.sides()) }
+// readUsage reads every process of the fleet, with its side as its role.
+func (f *upFleet) readUsage() map[int]usage { return readUsages(f.mapSides()) }
 
 // readUsages reads processes by their roles. One that has ended is left out.
 func readUsages(roles map[int]string) map[int]usage {
@@ -151,8 +151,8 @@ func measureRest(ctx context.Context, opts options, read func() map[int]usage) (
 	return sums, nil
 }
 
-// scale scales the only cluster, and returns how long it takes until all Machines are Ready.
-func (f *upFleet) scale(ctx context.Context, machines int) (float64, error) {
+// scaleTo scales the only cluster, and returns how long it takes until all Machines are Ready.
+func (f *upFleet) scaleTo(ctx context.Context, machines int) (float64, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", f.report.Hub.Kubeconfig)
 	if err != nil {
 		return 0, fmt.Errorf("reading the hub's kubeconfig: %w", err)

@@ -114,17 +114,9 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, one *v1a
 	if s.cluster, err = readCluster(ctx, reader, one.Name); err != nil {
 		return nil, err
 	}
-	s.hostSimulated = s.host != nil && s.host.Annotations[v1alpha1.SimulatedClusterAnnotation] != ""
-	s.held = freeze.All(freeze.OfAnnotation("SimulatedCluster", one), c.holdOfHost(s.host, one.Namespace))
+	s.hostSimulated = s.host != nil && s.host.IsSimulated()
+	s.held = freeze.All(freeze.OfAnnotation("SimulatedCluster", one), freeze.First(freeze.OfStart(one.Namespace, s.host), c.Agents.Verdict(s.host)))
 	return s, nil
-}
-
-// holdOfHost is what keeps the hub from beginning and removing simulated clusters in a host.
-func (c *Controller) holdOfHost(host *v1alpha1.Cluster, name string) freeze.Verdict {
-	if held := freeze.OfStart(name, host); held.Frozen {
-		return held
-	}
-	return c.Agents.Verdict(host)
 }
 
 // readCluster returns the Cluster of a name; nil if there is none.

@@ -122,7 +122,7 @@ func TestWhatCannotBeMadeIsRefusedWithTheRemedy(t *testing.T) {
 		}, v1alpha1.ReasonNameTaken, "set its annotation"},
 		"a namespace of no Cluster": {func(f *env) {
 			f.one = f.newOne("default", testenv.Name())
-		}, v1alpha1.ReasonNoHost, "there is no Cluster default"},
+		}, v1alpha1.ReasonNoHost, "Cluster default does not exist"},
 		"a host that is simulated": {func(f *env) {
 			f.patch(f.host, `{"metadata":{"annotations":{"`+v1alpha1.SimulatedClusterAnnotation+`":"a/b"}}}`)
 		}, v1alpha1.ReasonHostSimulated, "is simulated itself"},
@@ -211,7 +211,7 @@ func TestRemovalInOrder(t *testing.T) {
 	f.expectSaid(f.one, v1alpha1.ReconcilingCondition, v1alpha1.ReasonNamespaceDeleting, "")
 }
 
-// Claim: A frozen host or cluster holds its removal; a label gives Machines up. Broken: holds are not asked for.
+// Claim: A frozen host or cluster holds its removal. Broken: holds are not asked for.
 func TestARemovalWaitsForWhatIsFrozen(t *testing.T) {
 	frozen := `{"metadata":{"annotations":{"` + v1alpha1.FreezeAnnotation + `":"x"}}}`
 	for name, freeze := range map[string]func(f *env){
@@ -233,4 +233,25 @@ func TestARemovalWaitsForWhatIsFrozen(t *testing.T) {
 			f.Expect(removed != nil).To(Equal(name == "the cluster"), "a host that is frozen removes nothing")
 		})
 	}
+}
+
+// Claim: A host that is gone orders no removal. Broken: absence counts as not frozen.
+func TestARemovalWaitsForAHostThatIsGone(t *testing.T) {
+	f := newEnv(t)
+	machine := f.made()
+	f.ExpectDeleted(f.host)
+	f.ExpectReconciled(f.one)
+	f.expectSaid(f.one, v1alpha1.StalledCondition, v1alpha1.ReasonNoHost, "no longer exists")
+	f.ExpectExists(machine)
+	f.Expect(machine.DeletionTimestamp).To(BeNil())
+
+	f.patch(f.one, `{"metadata":{"labels":{"`+v1alpha1.ForceDeletionLabel+`":"true"},"annotations":{"`+v1alpha1.FreezeAnnotation+`":"x"}}}`)
+	f.ExpectReconciled(f.one)
+	f.Expect(f.ReadCondition(f.one, v1alpha1.MachinesRemovedCondition)).To(BeNil(), "a person has frozen it")
+
+	f.patch(f.one, `{"metadata":{"annotations":{"`+v1alpha1.FreezeAnnotation+`":null}}}`)
+	f.ExpectReconciled(f.one)
+	f.expectSaid(f.one, v1alpha1.MachinesRemovedCondition, v1alpha1.ReasonForced, "gives its Machines up")
+	f.expectSaid(f.one, v1alpha1.StalledCondition, v1alpha1.ReasonNoHost, "remove the finalizer")
+	f.Expect(f.cluster().DeletionTimestamp).To(BeNil(), "its control plane may still run")
 }

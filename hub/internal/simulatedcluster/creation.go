@@ -33,7 +33,7 @@ func (c *Controller) ensureCluster(ctx context.Context, s *scope) error {
 	return c.createCluster(ctx, s)
 }
 
-// explainRefusal says why there is no Cluster for it; without a reason if nothing is in the way. It is pure.
+// explainRefusal says why a Cluster is not created for it; the reason is empty if it may be. It is pure.
 func (s *scope) explainRefusal() metav1.Condition {
 	refusal := func(reason, format string, args ...any) metav1.Condition {
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: fmt.Sprintf(format, args...)}
@@ -47,7 +47,7 @@ func (s *scope) explainRefusal() metav1.Condition {
 		return refusal(v1alpha1.ReasonNameTaken, "metadata.name: Cluster %s exists and was not made for this SimulatedCluster, so it is left alone: choose another name, or remove it (kubectl hollow cluster remove %s)."+
 			" To hand it over, set its annotation %s to %s", name, name, v1alpha1.SimulatedClusterAnnotation, s.one.ProofOfSimulation())
 	case s.host == nil:
-		return refusal(v1alpha1.ReasonNoHost, "metadata.namespace: there is no Cluster %s: create the SimulatedCluster in the namespace of the Cluster that is to host it", host)
+		return refusal(v1alpha1.ReasonNoHost, "metadata.namespace: Cluster %s does not exist: create the SimulatedCluster in the namespace of the Cluster that is to host it", host)
 	case s.hostSimulated:
 		return refusal(v1alpha1.ReasonHostSimulated, "metadata.namespace: Cluster %s is simulated itself: create the SimulatedCluster in the namespace of a Cluster that is not", host)
 	case s.held.Frozen:
@@ -70,11 +70,11 @@ func (c *Controller) createCluster(ctx context.Context, s *scope) error {
 		return err
 	}
 	if refusal := live.explainRefusal(); refusal.Reason != "" || live.cluster != nil {
-		s.created = pending("The hub has not observed the Clusters as they are now")
+		s.created = pendingCondition("The hub has not observed the Clusters as they are now")
 		return &outcome.Wait{After: outcome.ConflictRetry, Reason: v1alpha1.ReasonPending, Message: refusal.Message}
 	}
 	if err := c.addFinalizer(ctx, s.one); err != nil {
-		s.created = pending("The hub has not created the Cluster yet")
+		s.created = pendingCondition("The hub has not created the Cluster yet")
 		return err
 	}
 	cluster := &v1alpha1.Cluster{
@@ -84,7 +84,7 @@ func (c *Controller) createCluster(ctx context.Context, s *scope) error {
 	copyLabels(cluster, s.one.Spec.ClusterMetadata.Labels)
 	switch err := c.Client.Create(ctx, cluster); {
 	case apierrors.IsAlreadyExists(err):
-		s.created = pending("A Cluster of this name has been created meanwhile")
+		s.created = pendingCondition("A Cluster of this name has been created meanwhile")
 		return nil // Its event is on the way.
 	case err != nil:
 		s.created = metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonCreateFailed, Message: "The API server refuses the Cluster: " + err.Error()}
@@ -95,7 +95,8 @@ func (c *Controller) createCluster(ctx context.Context, s *scope) error {
 	return nil
 }
 
-func pending(message string) metav1.Condition {
+// pendingCondition is the condition of what is not known yet.
+func pendingCondition(message string) metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending, Message: message}
 }
 

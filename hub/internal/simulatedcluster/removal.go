@@ -66,13 +66,16 @@ func (c *Controller) removeMachines(ctx context.Context, s *scope) (bool, error)
 	if meta.IsStatusConditionTrue(s.one.Status.Conditions, v1alpha1.MachinesRemovedCondition) {
 		return true, nil
 	}
-	if s.held.Frozen {
-		return s.waitFor(v1alpha1.ReasonAwaitingThaw, "Nothing is removed while its host is held: %s", s.held.Message)
-	}
+	forced := s.one.Labels[v1alpha1.ForceDeletionLabel] == "true"
 	switch {
+	case s.host == nil && !forced:
+		return s.waitFor(v1alpha1.ReasonNoHost, "Cluster %s, which hosts it, no longer exists. If it does not come back: kubectl label simulatedcluster -n %s %s %s=true",
+			s.one.Namespace, s.one.Namespace, s.one.Name, v1alpha1.ForceDeletionLabel)
+	case s.held.Frozen && (s.host != nil || freeze.OfAnnotation("SimulatedCluster", s.one).Frozen):
+		return s.waitFor(v1alpha1.ReasonAwaitingThaw, "Nothing is removed while it or its host is frozen: %s", s.held.Message)
 	case !s.owns():
-		return c.reportRemoved(s, v1alpha1.ReasonMachinesRemoved, "There is no Cluster that was made for this SimulatedCluster")
-	case s.one.Labels[v1alpha1.ForceDeletionLabel] == "true":
+		return c.reportRemoved(s, v1alpha1.ReasonMachinesRemoved, "This SimulatedCluster has no Cluster of its own")
+	case forced:
 		return c.reportRemoved(s, v1alpha1.ReasonForced, "The label "+v1alpha1.ForceDeletionLabel+" gives its Machines up: they go with its control plane")
 	}
 	held := freeze.First(freeze.OfCluster(s.cluster.Name, s.cluster.Name, s.cluster), c.Agents.Verdict(s.cluster))
@@ -143,18 +146,22 @@ func (c *Controller) deleteAll(ctx context.Context, namespace string, list clien
 // without one there is nothing left of its making.
 func (c *Controller) awaitAgent(ctx context.Context, s *scope) (bool, error) {
 	live := &v1alpha1.SimulatedCluster{}
-	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.one), live); err != nil {
-		return false, fmt.Errorf("reading the simulated cluster again: %w", client.IgnoreNotFound(err))
+	switch err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.one), live); {
+	case apierrors.IsNotFound(err):
+		s.gone = true
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading the simulated cluster again: %w", err)
 	}
 	if !controllerutil.ContainsFinalizer(live, v1alpha1.SimulatedClusterFinalizer) {
 		return live.UID == s.one.UID && live.DeletionTimestamp != nil, nil
 	}
 	if s.host == nil {
-		return s.waitFor(v1alpha1.ReasonNoHost, "There is no Cluster %s any more, whose agent would remove the control plane. If that is gone, remove the finalizer: "+
+		return s.waitFor(v1alpha1.ReasonNoHost, "Cluster %s, whose agent removes the control plane, no longer exists. If the control plane is gone, remove the finalizer: "+
 			"kubectl patch simulatedcluster -n %s %s --type=merge -p '{\"metadata\":{\"finalizers\":[%q]}}'", s.one.Namespace, s.one.Namespace, s.one.Name, v1alpha1.ClusterFinalizer)
 	}
 	if s.held.Frozen {
-		return s.waitFor(v1alpha1.ReasonAwaitingThaw, "Its control plane is removed when nothing holds its host any more: %s", s.held.Message)
+		return s.waitFor(v1alpha1.ReasonAwaitingThaw, "Its control plane is removed when its host is not frozen: %s", s.held.Message)
 	}
 	return s.waitFor(v1alpha1.ReasonDeleting, "The agent of Cluster %s removes its control plane", s.one.Namespace)
 }

@@ -38,11 +38,11 @@ func (c *Controller) report(s *scope) {
 // clusterReady repeats the Ready condition of the Cluster.
 func (s *scope) clusterReady() metav1.Condition {
 	if !s.owns() {
-		return pending("There is no Cluster yet")
+		return pendingCondition("There is no Cluster yet")
 	}
 	ready := meta.FindStatusCondition(s.cluster.Status.Conditions, v1alpha1.ReadyCondition)
 	if ready == nil {
-		return pending("Ready of the Cluster is not known yet")
+		return pendingCondition("Ready of the Cluster is not known yet")
 	}
 	return metav1.Condition{Status: ready.Status, Reason: ready.Reason, Message: ready.Message}
 }

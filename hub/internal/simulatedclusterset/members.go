@@ -14,7 +14,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-func (s *scope) owner() []metav1.OwnerReference {
+// ownerReferences make the set the controlling owner.
+func (s *scope) ownerReferences() []metav1.OwnerReference {
 	return []metav1.OwnerReference{{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "SimulatedClusterSet", Name: s.set.Name, UID: s.set.UID, Controller: new(true),
 	}}
@@ -24,7 +25,7 @@ func (s *scope) owner() []metav1.OwnerReference {
 func (c *Controller) createMember(ctx context.Context, s *scope, at plan.Place) error {
 	one := &v1alpha1.SimulatedCluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: at.Host, Name: plan.NameOf(s.set.Name, at.Ordinal),
-		Labels: map[string]string{v1alpha1.SimulatedClusterSetNameLabel: s.set.Name}, OwnerReferences: s.owner(),
+		Labels: map[string]string{v1alpha1.SimulatedClusterSetNameLabel: s.set.Name}, OwnerReferences: s.ownerReferences(),
 	}}
 	s.set.Spec.Template.Spec.DeepCopyInto(&one.Spec)
 	switch err := c.Client.Create(ctx, one); {
@@ -63,7 +64,7 @@ func (c *Controller) updateMember(ctx context.Context, s *scope, at plan.Place) 
 // adoptOrphan makes the set the owner of a SimulatedCluster that has none.
 func (c *Controller) adoptOrphan(ctx context.Context, s *scope, at plan.Place) error {
 	return c.patchMember(ctx, s.members[at.Ordinal], func(one *v1alpha1.SimulatedCluster) {
-		one.OwnerReferences = append(one.OwnerReferences, s.owner()...)
+		one.OwnerReferences = append(one.OwnerReferences, s.ownerReferences()...)
 	})
 }
 

@@ -129,17 +129,14 @@ func (c *Controller) hostOf(cluster *v1alpha1.Cluster, selected bool) plan.Host 
 
 // holdOf is what keeps the hub from beginning and removing simulated clusters in a host.
 func (c *Controller) holdOf(name string, cluster *v1alpha1.Cluster) freeze.Verdict {
-	if hold := freeze.OfStart(name, cluster); hold.Frozen {
-		return hold
-	}
-	return c.Agents.Verdict(cluster)
+	return freeze.First(freeze.OfStart(name, cluster), c.Agents.Verdict(cluster))
 }
 
 // explainUnusable says why a Cluster hosts nothing until a user changes something; empty if it can.
 func explainUnusable(cluster *v1alpha1.Cluster) string {
 	allowed := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterSimulatedClustersAllowedCondition)
 	switch {
-	case cluster.Annotations[v1alpha1.SimulatedClusterAnnotation] != "":
+	case cluster.IsSimulated():
 		return fmt.Sprintf("Cluster %s is simulated itself", cluster.Name)
 	case allowed == nil:
 		return fmt.Sprintf("the agent of Cluster %s runs no simulated clusters", cluster.Name)

@@ -86,14 +86,14 @@ func (s *scope) hostsCondition(decided *plan.Plan) metav1.Condition {
 		condition.Reason, condition.Message = v1alpha1.ReasonInvalidSelector, s.invalid
 	case decided.Starting:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonStarting
-		condition.Message = "Waiting for " + summarize(held)
+		condition.Message = "Waiting for " + summarizeReasons(held)
 	case available:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonHostsAvailable
 	case len(held) > 0:
-		condition.Reason, condition.Message = v1alpha1.ReasonHostsHeld, "Nothing is created on hosts that are frozen or silent: "+summarize(held)
+		condition.Reason, condition.Message = v1alpha1.ReasonHostsHeld, "Nothing is created on hosts that are frozen or silent: "+summarizeReasons(held)
 	case len(unusable) > 0:
 		condition.Reason = v1alpha1.ReasonNoHostSelected
-		condition.Message = "spec.hostSelector selects no Cluster that can host simulated clusters: " + summarize(unusable) +
+		condition.Message = "spec.hostSelector selects no Cluster that can host simulated clusters: " + summarizeReasons(unusable) +
 			". Allow simulated clusters in the chart of a host's agent, or select other Clusters"
 	default:
 		condition.Reason = v1alpha1.ReasonNoHostSelected
@@ -102,8 +102,8 @@ func (s *scope) hostsCondition(decided *plan.Plan) metav1.Condition {
 	return condition
 }
 
-// summarize joins the first of many reasons.
-func summarize(reasons []string) string {
+// summarizeReasons joins the first of many reasons.
+func summarizeReasons(reasons []string) string {
 	const most = 3
 	if more := len(reasons) - most; more > 0 {
 		reasons = append(reasons[:most:most], fmt.Sprintf("%d more", more))
@@ -170,7 +170,7 @@ func (s *scope) explainHolds(places []plan.Place) string {
 		}
 		reasons = append(reasons, why)
 	}
-	return summarize(reasons)
+	return summarizeReasons(reasons)
 }
 
 // explainMembers says whether all are Ready.

@@ -36,7 +36,7 @@ func (s *supervisor) checkRoom(component string) error {
 func (l Layout) checkSpace() error {
 	var found unix.Statfs_t
 	if err := unix.Statfs(l.root, &found); err != nil {
-		return nil //nolint:nilerr // What is not known is no problem.
+		return nil //nolint:nilerr // etcd itself reports a directory that cannot be read.
 	}
 	if free := found.Bavail * uint64(found.Bsize) >> 20; free < leastFree {
 		return fmt.Errorf("%w: the file system of --data-dir=%s is full, %d MiB are free and %d are needed: free some space, and etcd starts again by itself",
