@@ -24,7 +24,7 @@ import (
 const (
 	clusters = 3
 	// endTimeout bounds the end of a fleet, and is longer than that takes.
-	endTimeout = 3 * time.Minute
+	endTimeout = 5 * time.Minute
 )
 
 // fleet is what "kubectl hollow local up" has started.

@@ -107,7 +107,7 @@ Exit status: 0 every check holds, 1 one does not or something failed, 2 bad usag
 	defaultBin, _ := testenv.BinDir() // No default then; starting a program says what is missing.
 	root.PersistentFlags().StringVar(&opts.binDir, "bin-dir", defaultBin, "directory with the built programs")
 	root.Flags().BoolVar(&opts.keep, "keep", false, "leave the fleet running at the end")
-	root.Flags().DurationVar(&opts.timeout, "timeout", 5*time.Minute, "give up after this time")
+	root.Flags().DurationVar(&opts.timeout, "timeout", 12*time.Minute, "give up after this time")
 	root.AddCommand(&cobra.Command{
 		Use:          "down",
 		Short:        "End the fleet that demo --keep left, and what an interrupted demo left",

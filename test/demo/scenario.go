@@ -17,7 +17,7 @@ import (
 const (
 	deploymentName = localfleet.WorkersName
 	kubeletVersion = "v1.36.2"
-	wait           = 90 * time.Second
+	wait           = 4 * time.Minute
 )
 
 // demo is one run: the fleet and what was seen of it.

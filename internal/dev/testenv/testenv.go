@@ -28,7 +28,7 @@ import (
 
 // StartTimeout bounds the start of one control plane, generously: tests of several packages start theirs at
 // the same time.
-const StartTimeout = 3 * time.Minute
+const StartTimeout = 8 * time.Minute
 
 // BinDir is the directory of the built programs: $HOLLOWFLEET_BIN, else bin in the repository's root.
 func BinDir() (string, error) {

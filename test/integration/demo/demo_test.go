@@ -25,7 +25,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
-const patience = 6 * time.Minute
+const patience = 15 * time.Minute
 
 // run is one demo program with a temporary directory of its own, so that what it leaves behind is seen.
 type run struct {

@@ -23,6 +23,7 @@ import (
 var _ = Describe("A Node that is lost while its agent is cut off", fleettest.Long, func() {
 	// Claim: A Node lost during a silence counts as lost before the hub continues. Broken: the hub thaws with the first renewal of the Lease, whatever the agent has found.
 	It("should count as lost before the hub continues with a rolling update", func(ctx SpecContext) {
+		skipShared()
 		const pool, old, never, atOnce = "ailing", 2, 1200, 1
 		deployment := fleet.NewDeployment(ctx, broken, pool, old, func(d *v1alpha1.MachineDeployment) {
 			d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{

@@ -23,7 +23,20 @@ var clusters = len(activities)
 var (
 	seed      = flag.Uint64("faults.seed", 11, "what the faults are drawn from; 0 takes the clock")
 	wholeFlag = flag.Bool("faults.whole", false, "break in all ways, instead of some that are drawn")
+	isolation = flag.String("faults.isolation", string(localfleet.IsolationProcess), "what the clusters' control planes share; with shared, what is killed or paused of one is the process of all, and hollow nodes share processes too")
 )
+
+// nodesPerPack is that of a local fleet whose control planes share a process.
+const nodesPerPack = 25
+
+func isShared() bool { return *isolation == string(localfleet.IsolationShared) }
+
+// skipShared leaves a spec out that breaks one control plane or node alone.
+func skipShared() {
+	if isShared() {
+		Skip("control planes and hollow nodes share processes")
+	}
+}
 
 var (
 	fleet *fleettest.Fleet
@@ -46,13 +59,15 @@ func TestFaults(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	fleet = fleettest.StartCabled(ctx, localfleet.Options{
-		Clusters: names(),
-		Programs: localfleet.Programs{
-			HubArgs:   []string{"--heartbeat-period", "1s", "--heartbeat-grace", "8s"},
-			AgentArgs: []string{"--freeze-after", freezeAfter.String()},
-		},
-	})
+	programs := localfleet.Programs{
+		HubArgs:   []string{"--heartbeat-period", "1s", "--heartbeat-grace", "8s"},
+		AgentArgs: []string{"--freeze-after", freezeAfter.String()},
+		Isolation: localfleet.Isolation(*isolation),
+	}
+	if isShared() {
+		programs.NodesPerPack = nodesPerPack
+	}
+	fleet = fleettest.StartCabled(ctx, localfleet.Options{Clusters: names(), Programs: programs})
 	fleet.KeepHub = true
 	broken, other = fleet.Members[0], fleet.Members[1]
 	for _, member := range fleet.Members {

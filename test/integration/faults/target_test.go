@@ -19,6 +19,7 @@ import (
 
 var _ = Describe("A workload cluster's API server", func() {
 	It("should freeze its cluster alone when it is silent for longer than --freeze-after", func(ctx SpecContext) {
+		skipShared()
 		deployment := fleet.NewDeployment(ctx, broken, "silent", 2)
 		undisturbed := fleet.NewDeployment(ctx, other, "silent", 1)
 		fleet.ExpectReady(ctx, broken, "silent", 2)
@@ -64,7 +65,7 @@ var _ = Describe("A workload cluster's API server", func() {
 			g.Expect(ready).To(Equal(2), "readiness is what was known last")
 		}
 
-		resume := pause(ctx, broken.Cluster, apiServer)
+		resume := breakTarget(ctx, fleettest.Stop, fleettest.TargetServer)
 		expectCondition(ctx, broken, v1alpha1.ClusterTargetReachableCondition, metav1.ConditionFalse, v1alpha1.ReasonUnreachable)
 		Eventually(ctx, expectMarked).WithArguments(2).Should(Succeed())
 		endAgent(broken, syscall.SIGKILL)
@@ -109,11 +110,11 @@ var _ = Describe("A workload cluster's API server", func() {
 		deployment := fleet.NewDeployment(ctx, broken, "etcd", 2)
 		fleet.ExpectReady(ctx, broken, "etcd", 2)
 		seen := fleet.Watch(ctx, broken, "etcd")
-		Expect(broken.Cluster.Component(ctx, "kill", "etcd")).To(Succeed())
+		breakTarget(ctx, fleettest.Kill, fleettest.TargetEtcd)
 		fleet.Scale(ctx, deployment, 4)
 		fleet.ExpectReady(ctx, broken, "etcd", 4)
 		fleet.Scale(ctx, deployment, 1)
-		Expect(broken.Cluster.Component(ctx, "kill", "etcd")).To(Succeed())
+		breakTarget(ctx, fleettest.Kill, fleettest.TargetEtcd)
 		fleet.ExpectReady(ctx, broken, "etcd", 1)
 		seen.Expect(ctx, 4, 3)
 	}, SpecTimeout(4*fleettest.Patience))
@@ -146,6 +147,22 @@ var _ = Describe("A workload cluster's API server", func() {
 		seen.Expect(ctx, 2, 1)
 	}, SpecTimeout(4*fleettest.Patience))
 })
+
+// breakTarget breaks a part of the broken cluster until the returned function is called, or the spec ends.
+func breakTarget(ctx context.Context, way fleettest.Way, part fleettest.Part) (mend func(context.Context)) {
+	GinkgoHelper()
+	end, err := fleet.Break(ctx, fleettest.Fault{Way: way, Part: part}, broken)
+	Expect(err).NotTo(HaveOccurred())
+	mend = func(ctx context.Context) {
+		GinkgoHelper()
+		if end != nil {
+			Expect(end(ctx)).To(Succeed())
+			end = nil
+		}
+	}
+	DeferCleanup(mend)
+	return mend
+}
 
 // thawedFor asks for a while that the agent does not say it is frozen.
 func thawedFor(ctx context.Context, duration time.Duration) {

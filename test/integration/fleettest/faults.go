@@ -95,6 +95,7 @@ type Mend func(ctx context.Context) error
 // Break starts a fault. That of a part which is not shared is one of member. What has ended already cannot be broken,
 // which is an error.
 func (f *Fleet) Break(ctx context.Context, fault Fault, member *localfleet.Member) (Mend, error) {
+	fault.Part = f.breakablePart(fault)
 	if fault.Way != Kill && fault.Way != Stop {
 		return f.cut(fault, member)
 	}
@@ -123,6 +124,20 @@ func (f *Fleet) Break(ctx context.Context, fault Fault, member *localfleet.Membe
 		return signalPID(pid, fault)
 	default:
 		return nil, fmt.Errorf("there is no process to %s", fault)
+	}
+}
+
+// breakablePart is what is broken for the part of a fault: where control planes share a process, that process for a component of one,
+// and its API server's connections for those of its etcd.
+func (f *Fleet) breakablePart(fault Fault) Part {
+	ofTarget := slices.Contains([]Part{TargetServer, TargetEtcd, TargetManager}, fault.Part)
+	switch {
+	case !ofTarget || f.Isolation() != localfleet.IsolationShared:
+		return fault.Part
+	case fault.Way == Kill || fault.Way == Stop:
+		return Group
+	default:
+		return TargetServer
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 
 // Times are generous: a shared machine may be slow, and no spec asserts a speed.
 const (
-	StartTimeout = 5 * time.Minute
-	Patience     = 4 * time.Minute
+	StartTimeout = 12 * time.Minute
+	Patience     = 8 * time.Minute
 	Glance       = 200 * time.Millisecond
 )
 

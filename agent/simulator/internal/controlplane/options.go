@@ -29,7 +29,7 @@ const (
 var AllComponents = []string{Etcd, APIServer, ControllerManager, Scheduler, Podhost}
 
 // DefaultReadyTimeout is how long a start may take until it is given up.
-const DefaultReadyTimeout = 3 * time.Minute
+const DefaultReadyTimeout = 6 * time.Minute
 
 const (
 	// maxNameLength leaves room for what is appended to the name to make node

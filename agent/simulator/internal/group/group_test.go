@@ -24,9 +24,9 @@ import (
 
 const (
 	// patience is how long anything may take on a busy machine.
-	patience = 3 * time.Minute
+	patience = 8 * time.Minute
 	poll     = 100 * time.Millisecond
-	// stopBound is how long a stop may take although clients watch: the graces of the components together.
+	// stopBound is how long a stop may take although clients watch: three times the graces of the components together.
 	stopBound    = 20 * time.Second
 	withoutPods  = "etcd,kube-apiserver,kube-controller-manager,kube-scheduler"
 	exitInUse    = 3

@@ -25,7 +25,7 @@ import (
 )
 
 // patience is how long anything may take on a busy machine.
-const patience = 3 * time.Minute
+const patience = 8 * time.Minute
 
 // cluster is the control plane that all tests of this package share.
 type cluster struct {

@@ -92,8 +92,8 @@ func TestEachShortageIsNamedWithItsRemedy(t *testing.T) {
 		says    []string
 		warning bool
 	}{
-		Memory:    {func(r *Resources) { r.Memory = 8 << 30 }, []string{"memory: the fleet needs 76.7 GiB, and 8.0 GiB are available: start fewer clusters"}, false},
-		CPU:       {func(r *Resources) { r.MilliCPU = 500 }, []string{"the fleet needs 8.92 processors, and 0.50 processors may be used"}, false},
+		Memory:    {func(r *Resources) { r.Memory = 8 << 30 }, []string{"memory: the fleet needs " + gibibytes(fleet.Needs().Memory) + ", and 8.0 GiB are available: start fewer clusters"}, false},
+		CPU:       {func(r *Resources) { r.MilliCPU = 500 }, []string{"the fleet needs " + processors(fleet.Needs().MilliCPU) + ", and 0.50 processors may be used"}, false},
 		Inotify:   {func(r *Resources) { r.Inotify = 100 }, []string{"the fleet needs 559, and 100 of fs.inotify.max_user_instances are left", "sysctl -w fs.inotify.max_user_instances=$(($(sysctl -n fs.inotify.max_user_instances)+559))"}, true},
 		OpenFiles: {func(r *Resources) { r.OpenFiles = 64 }, []string{"the fleet needs 400, and 64 are allowed (ulimit -Hn)", "ulimit -n 1024"}, false},
 		Tasks:     {func(r *Resources) { r.Tasks = 4096 }, []string{"and 4096 more are allowed", "pids.max"}, false},
