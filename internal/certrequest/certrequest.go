@@ -1,4 +1,4 @@
-// Package certrequest reads CertificateSigningRequests for client certificates. It is pure.
+// Package certrequest makes and reads CertificateSigningRequests for client certificates, without writing them anywhere.
 package certrequest
 
 import (

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/tools/clientcmd"
@@ -88,11 +89,11 @@ func FuzzKeysAndCertificates(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	request, err := newRequest("c1", key)
+	request, err := newRequest("c1", key, time.Hour)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(request, key)
+	f.Add(request.Spec.Request, key)
 	f.Add([]byte("-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----\n"), []byte("-----BEGIN EC PRIVATE KEY-----\n"))
 	f.Fuzz(func(t *testing.T, request, key []byte) {
 		_ = isMadeWithKey(request, key)

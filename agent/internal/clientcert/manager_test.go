@@ -111,13 +111,10 @@ func TestADeniedRequestIsMadeAgainLater(t *testing.T) {
 
 func TestAnothersPendingRequestIsLeftAloneForAMinute(t *testing.T) {
 	b := newEnv(t)
-	foreign := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AgentRequestPrefix + b.cluster}}
 	key, err := keyutil.MakeEllipticPrivateKeyPEM()
 	b.Expect(err).NotTo(HaveOccurred())
-	foreign.Spec.Request, err = newRequest(b.cluster, key)
+	foreign, err := newRequest(b.cluster, key, time.Hour)
 	b.Expect(err).NotTo(HaveOccurred())
-	foreign.Spec.SignerName = certificatesv1.KubeAPIServerClientSignerName
-	foreign.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature}
 	b.ExpectApplied(foreign)
 	b.run()
 	b.expectWaiting("another agent: CertificateSigningRequest")

@@ -2,7 +2,7 @@ package clientcert
 
 import (
 	"context"
-	"crypto/x509/pkix"
+	"crypto"
 	"errors"
 	"fmt"
 	"time"
@@ -10,14 +10,12 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/certrequest"
 )
 
 const (
@@ -75,7 +73,7 @@ func (r *requests) advanceRequest(ctx context.Context, hub client.Client, as hub
 	return nil, r.untilNextLook(), nil
 }
 
-func (r *requests) requestName() string { return v1alpha1.AgentRequestPrefix + r.manager.Cluster }
+func (r *requests) requestName() string { return certrequest.NameOfAgent(r.manager.Cluster) }
 
 // requestObject is the request in messages.
 func (r *requests) requestObject() string { return "CertificateSigningRequest " + r.requestName() }
@@ -128,21 +126,13 @@ func (r *requests) submitRequest(ctx context.Context, hub client.Client) error {
 	if err != nil {
 		return fmt.Errorf("making a key: %w", err)
 	}
-	request, err := newRequest(r.manager.Cluster, key)
+	csr, err := newRequest(r.manager.Cluster, key, r.manager.Lifetime)
 	if err != nil {
 		return err
 	}
 	// Stored first: a process that dies after the request was made continues with it when it starts again.
 	if err := r.manager.storePendingKey(ctx, key); err != nil {
 		return err
-	}
-	csr := &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: r.requestName()},
-		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName,
-			Usages:            []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
-			ExpirationSeconds: ptr.To(int32(r.manager.Lifetime / time.Second)),
-		},
 	}
 	if err := hub.Create(ctx, csr); err != nil {
 		return requestError("create", r.requestObject(), err)
@@ -151,18 +141,16 @@ func (r *requests) submitRequest(ctx context.Context, hub client.Client) error {
 	return nil
 }
 
-func newRequest(cluster string, key []byte) ([]byte, error) {
-	signer, err := keyutil.ParsePrivateKeyPEM(key)
+func newRequest(cluster string, key []byte, lifetime time.Duration) (*certificatesv1.CertificateSigningRequest, error) {
+	parsed, err := keyutil.ParsePrivateKeyPEM(key)
 	if err != nil {
 		return nil, fmt.Errorf("reading a key: %w", err)
 	}
-	request, err := cert.MakeCSR(signer, &pkix.Name{
-		CommonName: v1alpha1.AgentUserPrefix + cluster, Organization: []string{v1alpha1.AgentGroupPrefix + cluster},
-	}, nil, nil)
-	if err != nil {
-		return nil, fmt.Errorf("making a certificate request: %w", err)
+	signer, ok := parsed.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("reading a key: %T cannot sign", parsed)
 	}
-	return request, nil
+	return certrequest.NewForAgent(certrequest.NameOfAgent(cluster), cluster, signer, lifetime)
 }
 
 // withdrawRequest makes room for a new request, if the one that was seen still stands as it was.
