@@ -1,9 +1,9 @@
 // Package agent is the agent of one workload cluster: it makes the cluster's Machines, which stand on the hub,
 // real. Run does all of it; cmd/agent only parses its options.
 //
-// On the hub an agent reads its own Cluster, and Machines and MachineClasses of its own namespace; it writes
-// spec.providerID, finalizer and status of Machines, its Lease, its part of the Cluster's status, and events. With
-// a token of its ServiceAccount as its credential it asks for the next one.
+// On the hub an agent reads its own Cluster, and Machines, MachineClasses and SimulatedClusters of its own namespace; it
+// writes spec.providerID, finalizer and status of Machines, finalizer and part of the status of SimulatedClusters, its Lease,
+// its part of the Cluster's status, and events. With a token of its ServiceAccount as its credential it asks for the next one.
 //
 // +kubebuilder:rbac:groups="",resources=serviceaccounts/token,resourceNames=hollowfleet-agent,verbs=create
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machines,verbs=get;list;watch;patch;update
@@ -13,6 +13,8 @@
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=nodedisruptionruns/status,verbs=patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=loadtestruns,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=loadtestruns/status,verbs=patch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=simulatedclusters,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=simulatedclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=hollowfleet-agent,verbs=get;update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/certrequest"
 )
 
 // AgentRole is the ClusterRole that an agent has in its namespace, and the name of the RoleBinding there.
@@ -55,14 +57,43 @@ func usesTokens(cluster *v1alpha1.Cluster) bool {
 	return cluster.Spec.Credential == v1alpha1.CredentialServiceAccountToken
 }
 
-// agentRules are what an agent may do outside its namespace: look at its own Cluster, report on it, and renew its
-// certificate.
-func agentRules(cluster string) []rbacv1.PolicyRule {
+// agentRules are what an agent may do outside its namespace: look at its own Cluster, report on it, renew its
+// certificate, and ask for the first one of each agent of the simulated clusters that it hosts. The admission policy lets it
+// create no request that it may not read here.
+func agentRules(cluster string, hosted []string) []rbacv1.PolicyRule {
 	status := rbacv1.PolicyRule{
 		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"clusters/status"},
 		ResourceNames: []string{cluster}, Verbs: []string{"get", "patch"},
 	}
-	return append(joinRules(cluster), status)
+	rules := append(joinRules(cluster), status)
+	if len(hosted) == 0 {
+		return rules
+	}
+	requests := rbacv1.PolicyRule{
+		APIGroups: []string{certificatesv1.GroupName}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"get", "delete"},
+	}
+	for _, name := range hosted {
+		requests.ResourceNames = append(requests.ResourceNames, certrequest.NameOfHostedAgent(cluster, name))
+	}
+	return append(rules, requests)
+}
+
+// listHosted returns the names of the simulated clusters that cluster hosts, also of those that are being removed. One that is
+// simulated itself hosts none.
+func (c *Controller) listHosted(ctx context.Context, cluster *v1alpha1.Cluster) ([]string, error) {
+	if cluster.IsSimulated() {
+		return nil, nil
+	}
+	list := &v1alpha1.SimulatedClusterList{}
+	if err := c.Client.List(ctx, list, client.InNamespace(cluster.Name), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the simulated clusters that Cluster %s hosts: %w", cluster.Name, err)
+	}
+	names := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 // joinRules are what a join token is good for: to look at its own Cluster, and to ask for one certificate. RBAC
@@ -78,7 +109,7 @@ func joinRules(cluster string) []rbacv1.PolicyRule {
 		{APIGroups: []string{certificatesv1.GroupName}, Resources: requests, Verbs: []string{"create"}},
 		{
 			APIGroups: []string{certificatesv1.GroupName}, Resources: requests,
-			ResourceNames: []string{v1alpha1.AgentRequestPrefix + cluster}, Verbs: []string{"get", "delete"},
+			ResourceNames: []string{certrequest.NameOfAgent(cluster)}, Verbs: []string{"get", "delete"},
 		},
 	}
 }

@@ -10,8 +10,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -179,11 +181,63 @@ func TestDriftedAccessIsRepaired(t *testing.T) {
 	f.ExpectApplied(binding)
 	f.ExpectReconciled(f.cluster)
 	f.Expect(f.get(role, "", RoleName(name))).To(Succeed())
-	f.Expect(role.Rules).To(Equal(agentRules(name)))
+	f.Expect(role.Rules).To(Equal(agentRules(name, nil)))
 	f.Expect(f.get(binding, name, AgentRole)).To(Succeed())
 	f.Expect(binding.RoleRef.Name).To(Equal(AgentRole))
 	f.Expect(binding.Subjects).To(ConsistOf(HaveField("Name", v1alpha1.AgentGroupPrefix+name)))
 	f.Expect(f.get(joining, "", JoinRoleName(name))).To(Succeed())
 	f.Expect(joining.Subjects).To(ConsistOf(groupSubject(v1alpha1.JoinGroupPrefix + name)))
 	f.Expect(joining.OwnerReferences).To(ConsistOf(HaveField("UID", f.cluster.UID)))
+}
+
+// The policy for agents lets one create only requests that it may read, so these names are all that it may ask for.
+// Claim: A host's agent may read only requests for what it hosts. Broken: those of other namespaces are listed too; one that is gone stays.
+func TestAHostMayReadTheRequestsOfWhatItHosts(t *testing.T) {
+	f := newEnv(t, v1alpha1.AcceptanceAccepted)
+	f.ExpectReconciled(f.cluster)
+	name := f.cluster.Name
+	requests := func() (names []string) {
+		f.ExpectReconciled(f.cluster)
+		role := &rbacv1.ClusterRole{}
+		f.Expect(f.get(role, "", RoleName(name))).To(Succeed())
+		for _, rule := range role.Rules {
+			if rule.Resources[0] == "certificatesigningrequests" && rule.Verbs[0] != "create" {
+				f.Expect(rule.Verbs).To(ConsistOf("get", "delete"))
+				names = append(names, rule.ResourceNames...)
+			}
+		}
+		return names
+	}
+	own := "hollowfleet-agent-" + name
+	f.Expect(requests()).To(ConsistOf(own))
+	first, second := f.simulated(name, "b"), f.simulated(name, "a")
+	f.ExpectApplied(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name + "x"}})
+	f.simulated(name+"x", "c")
+	f.Expect(requests()).To(Equal([]string{own, own + ".a", own + ".b"}))
+	f.Writes.Total() // Counts from here on.
+	f.Expect(requests()).To(HaveLen(3))
+	f.Expect(f.Writes.Total()).To(BeZero(), "nothing is written again")
+	f.ExpectDeleted(first)
+	f.Expect(requests()).To(Equal([]string{own, own + ".a"}))
+
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+v1alpha1.SimulatedClusterAnnotation+`":"host/1"}}}`))
+	f.Expect(f.Client.Patch(t.Context(), f.refresh(), patch)).To(Succeed())
+	f.Expect(requests()).To(ConsistOf(own), "one that is simulated itself hosts none")
+	f.ExpectDeleted(second)
+}
+
+func (f *env) simulated(namespace, name string) *v1alpha1.SimulatedCluster {
+	f.T.Helper()
+	one := &v1alpha1.SimulatedCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	f.ExpectApplied(one)
+	return one
+}
+
+func TestAHostIsWokenByTheNamesOfWhatItHosts(t *testing.T) {
+	g := NewWithT(t)
+	one := &v1alpha1.SimulatedCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}
+	g.Expect(hostOf(t.Context(), one)).To(ConsistOf(reconcile.Request{NamespacedName: client.ObjectKey{Name: "a"}}))
+	g.Expect(newOrGone().Create(event.CreateEvent{Object: one})).To(BeTrue())
+	g.Expect(newOrGone().Delete(event.DeleteEvent{Object: one})).To(BeTrue())
+	g.Expect(newOrGone().Update(event.UpdateEvent{ObjectOld: one, ObjectNew: one})).To(BeFalse())
 }

@@ -30,6 +30,7 @@ import (
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters/status,verbs=get;patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=simulatedclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=hollowfleet-agent,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,resourceNames=hollowfleet-agent,verbs=get;list;watch;create;patch;delete

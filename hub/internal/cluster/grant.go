@@ -57,8 +57,12 @@ func (c *Controller) grantAccess(ctx context.Context, cluster *v1alpha1.Cluster,
 			return err
 		}
 	}
+	hosted, err := c.listHosted(ctx, cluster)
+	if err != nil {
+		return err
+	}
 	subjects := agentSubjects(name, wanted)
-	if err := c.keepClusterRole(ctx, cluster, RoleName(name), agentRules(name), subjects); err != nil {
+	if err := c.keepClusterRole(ctx, cluster, RoleName(name), agentRules(name, hosted), subjects); err != nil {
 		return err
 	}
 	return c.keepRoleBinding(ctx, cluster, subjects)

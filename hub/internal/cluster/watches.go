@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -35,6 +36,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 		Watches(&rbacv1.ClusterRole{}, ofLabel).
 		Watches(&rbacv1.ClusterRoleBinding{}, ofLabel).
 		Watches(&corev1.ServiceAccount{}, ofLabel).
+		Watches(&v1alpha1.SimulatedCluster{}, handler.EnqueueRequestsFromMapFunc(hostOf), builder.WithPredicates(newOrGone())).
 		Watches(&coordinationv1.Lease{}, c.watchLeases()).
 		WatchesRawSource(source.Func(c.watchSilences)).
 		WatchesRawSource(source.Func(c.watchRepairs)).
@@ -56,6 +58,16 @@ func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 
 func requestByName(_ context.Context, namespace client.Object) []reconcile.Request {
 	return []reconcile.Request{reconciler.Request("", namespace.GetName())}
+}
+
+// hostOf is the Cluster that hosts a simulated one.
+func hostOf(_ context.Context, hosted client.Object) []reconcile.Request {
+	return []reconcile.Request{reconciler.Request("", hosted.GetNamespace())}
+}
+
+// newOrGone lets objects pass that are created or deleted: the access of an agent depends on the names only.
+func newOrGone() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
 
 // watchOrphans tells of orphans when they are reported. The two statuses are known here alone: a hub that starts later does

@@ -4,6 +4,7 @@
 package csrapprover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,19 +13,12 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -38,6 +32,7 @@ import (
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,resourceNames=kubernetes.io/kube-apiserver-client,verbs=approve
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters/status,verbs=get;patch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=simulatedclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 //
 // config/rbac/hub/role_join_tokens.yaml lets the hub delete join tokens.
@@ -67,14 +62,15 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := c.Client.Get(ctx, request.NamespacedName, csr); err != nil {
 		return reconcile.Result{}, ignoreNotFound("getting the certificate request", err)
 	}
-	cluster, err := c.clusterOf(ctx, csr)
+	objects, err := c.observe(ctx, csr)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	cluster := objects.Cluster
 	if !certrequest.Open(csr) {
 		return reconcile.Result{}, c.deleteSpentToken(ctx, csr, cluster)
 	}
-	decision := Decide(csr, cluster)
+	decision := Decide(csr, objects)
 	key := keyOf(csr.Spec.Request)
 	again := JoinsAgain(decision, cluster, key)
 	if err := c.recordJoinKey(ctx, cluster, decision, key); err != nil {
@@ -91,8 +87,8 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, ignoreNotFound("deciding on the certificate request", err)
 	}
 	countDecision(decision)
-	if cluster != nil {
-		emitEvent(c.Recorder, cluster, csr.Name, decision)
+	if about := cmp.Or(cluster, objects.Host); about != nil {
+		emitEvent(c.Recorder, about, csr.Name, decision)
 	}
 	return reconcile.Result{}, nil
 }
@@ -138,12 +134,30 @@ func ignoreNotFound(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// clusterOf returns the Cluster that the request's name tells, nil if there is none.
-func (c *Controller) clusterOf(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (*v1alpha1.Cluster, error) {
-	name, ours := ClusterOf(csr.Name)
-	if !ours {
-		return nil, nil
+// observe reads what the request's name tells of.
+func (c *Controller) observe(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (objects Objects, err error) {
+	host, name, ours := certrequest.ParseName(csr.Name)
+	if !ours || name == "" {
+		return Objects{}, nil
 	}
+	if objects.Cluster, err = c.clusterOf(ctx, name); err != nil || host == "" {
+		return objects, err
+	}
+	if objects.Host, err = c.clusterOf(ctx, host); err != nil {
+		return objects, err
+	}
+	hosted := &v1alpha1.SimulatedCluster{}
+	switch err := c.Client.Get(ctx, client.ObjectKey{Namespace: host, Name: name}, hosted); {
+	case err == nil:
+		objects.Hosted = hosted
+	case !apierrors.IsNotFound(err):
+		return objects, fmt.Errorf("getting SimulatedCluster %s/%s: %w", host, name, err)
+	}
+	return objects, nil
+}
+
+// clusterOf returns the Cluster of that name, nil if there is none.
+func (c *Controller) clusterOf(ctx context.Context, name string) (*v1alpha1.Cluster, error) {
 	cluster := &v1alpha1.Cluster{}
 	err := c.Client.Get(ctx, client.ObjectKey{Name: name}, cluster)
 	if apierrors.IsNotFound(err) {
@@ -231,60 +245,15 @@ func init() {
 
 // countedDecisions are all decisions. They are counted from 0 on.
 var countedDecisions = map[Verdict][]string{
-	Approve: {ReasonJoined, ReasonRenewed},
+	Approve: {ReasonJoined, ReasonRenewed, ReasonHosted},
 	Deny: {
 		ReasonWrongName, ReasonWrongRequest, ReasonWrongSubject, ReasonExtensions, ReasonWeakKey, ReasonWrongUsages, ReasonWrongExpiration,
-		ReasonWrongRequester, ReasonClusterDeleting, ReasonClusterDenied,
+		ReasonWrongRequester, ReasonClusterDeleting, ReasonClusterDenied, ReasonNotHosted, ReasonHostSimulated,
 	},
-	Wait:  {ReasonClusterNotFound, ReasonAwaitingAcceptance},
+	Wait:  {ReasonClusterNotFound, ReasonAwaitingAcceptance, ReasonSimulatedNotFound},
 	Leave: {ReasonNotAnAgent},
 }
 
 func countDecision(decision Decision) {
 	decisions.WithLabelValues(string(decision.Verdict), decision.Reason).Inc()
-}
-
-// SetupWithManager lets manager run the controller.
-func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.Options) error {
-	err := builder.ControllerManagedBy(manager).
-		Named("registration").
-		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(isCandidate))).
-		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(requestOf), builder.WithPredicates(acceptanceChanged())).
-		WithOptions(options).
-		Complete(c)
-	if err != nil {
-		return fmt.Errorf("setting the registration controller up: %w", err)
-	}
-	return nil
-}
-
-// isCandidate lets requests pass that may be an agent's and that are neither approved nor denied. The name only filters:
-// what it tells is checked when it is decided.
-func isCandidate(object client.Object) bool {
-	csr, ok := object.(*certificatesv1.CertificateSigningRequest)
-	if !ok {
-		return false
-	}
-	_, ours := ClusterOf(csr.Name)
-	return ours && certrequest.Open(csr)
-}
-
-func requestOf(_ context.Context, cluster client.Object) []reconcile.Request {
-	return []reconcile.Request{reconciler.Request("", RequestOf(cluster.GetName()))}
-}
-
-// acceptanceChanged lets changes of a Cluster pass that may decide a request that waits, or that show that its token is spent.
-func acceptanceChanged() predicate.Predicate {
-	facts := func(object client.Object) [4]bool {
-		cluster, ok := object.(*v1alpha1.Cluster)
-		if !ok {
-			return [4]bool{}
-		}
-		return [4]bool{cluster.Accepted(), cluster.Spec.Acceptance == v1alpha1.AcceptanceDenied, cluster.DeletionTimestamp != nil,
-			meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)}
-	}
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool { return facts(e.ObjectOld) != facts(e.ObjectNew) },
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
-	}
 }

@@ -5,9 +5,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"testing"
 	"time"
 
@@ -16,18 +13,16 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/certrequest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/joining"
-	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
@@ -44,7 +39,7 @@ func newEnv(t *testing.T, acceptance v1alpha1.Acceptance) *env {
 	t.Helper()
 	f := &env{Env: testenv.NewEnv(t)}
 	f.cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: testenv.Name()}, Spec: v1alpha1.ClusterSpec{Acceptance: acceptance}}
-	f.request = &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: RequestOf(f.cluster.Name)}}
+	f.request = &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: certrequest.NameOfAgent(f.cluster.Name)}}
 	f.ExpectApplied(f.cluster)
 	f.use(f.Client)
 	return f
@@ -62,19 +57,8 @@ func (f *env) asks(tokenOf ...string) *certificatesv1.CertificateSigningRequest 
 	f.T.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	f.Expect(err).NotTo(HaveOccurred())
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
-		CommonName: v1alpha1.AgentUserPrefix + f.cluster.Name, Organization: []string{v1alpha1.AgentGroupPrefix + f.cluster.Name},
-	}}, key)
+	csr, err := certrequest.NewForAgent(certrequest.NameOfAgent(f.cluster.Name), f.cluster.Name, key, 10*time.Minute)
 	f.Expect(err).NotTo(HaveOccurred())
-	csr := &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: RequestOf(f.cluster.Name)},
-		Spec: certificatesv1.CertificateSigningRequestSpec{
-			SignerName:        certificatesv1.KubeAPIServerClientSignerName,
-			Request:           pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-			Usages:            []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
-			ExpirationSeconds: new(int32(600)),
-		},
-	}
 	f.Expect(f.joining(tokenOf...).Create(f.T.Context(), csr)).To(Succeed())
 	return csr
 }
@@ -82,15 +66,21 @@ func (f *env) asks(tokenOf ...string) *certificatesv1.CertificateSigningRequest 
 // joining is a client with a join token of the clusters.
 func (f *env) joining(tokenOf ...string) client.Client {
 	f.T.Helper()
-	groups := []string{"system:authenticated", "system:masters"}
+	groups := []string{"system:masters"}
 	for _, cluster := range tokenOf {
 		groups = append(groups, v1alpha1.JoinGroupPrefix+cluster)
 	}
+	return f.acting("system:bootstrap:abc123", groups...)
+}
+
+// acting is a client of a user with these groups.
+func (f *env) acting(user string, groups ...string) client.Client {
+	f.T.Helper()
 	config := rest.CopyConfig(f.Server.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:bootstrap:abc123", Groups: groups}
-	joining, err := client.New(config, client.Options{Scheme: scheme.New()})
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
+	acting, err := client.New(config, client.Options{Scheme: scheme.New()})
 	f.Expect(err).NotTo(HaveOccurred())
-	return joining
+	return acting
 }
 
 // decided returns the one condition that the hub wrote, empty if it wrote none.
@@ -276,36 +266,4 @@ func failing(c client.WithWatch, err error) client.Client {
 			return err
 		},
 	})
-}
-
-func TestWakesForOpenRequestsOfAgentsOnly(t *testing.T) {
-	g := NewWithT(t)
-	csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "hollowfleet-agent-a"}}
-	g.Expect(isCandidate(csr)).To(BeTrue())
-	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}
-	g.Expect(isCandidate(csr)).To(BeFalse(), "decided")
-	g.Expect(isCandidate(&certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-x"}})).To(BeFalse())
-	g.Expect(isCandidate(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "hollowfleet-agent-a"}})).To(BeFalse())
-}
-
-func TestWakesForTheClustersAcceptanceOnly(t *testing.T) {
-	g := NewWithT(t)
-	before := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	wakes := func(change func(*v1alpha1.Cluster)) bool {
-		after := before.DeepCopy()
-		change(after)
-		return acceptanceChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
-	}
-	g.Expect(wakes(func(c *v1alpha1.Cluster) { c.Spec.Acceptance = v1alpha1.AcceptanceAccepted })).To(BeTrue())
-	g.Expect(wakes(func(c *v1alpha1.Cluster) { c.Spec.AcceptancePolicy = v1alpha1.AcceptanceAuto })).To(BeTrue())
-	g.Expect(wakes(func(c *v1alpha1.Cluster) { c.Spec.Acceptance = v1alpha1.AcceptanceDenied })).To(BeTrue())
-	g.Expect(wakes(func(c *v1alpha1.Cluster) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} })).To(BeTrue())
-	g.Expect(wakes(func(c *v1alpha1.Cluster) {
-		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.ClusterAgentConnectedCondition, Status: metav1.ConditionTrue, Reason: "x"})
-	})).To(BeTrue())
-	g.Expect(wakes(func(c *v1alpha1.Cluster) {
-		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "x"})
-		c.Labels = map[string]string{"x": "y"}
-	})).To(BeFalse())
-	g.Expect(requestOf(t.Context(), before)).To(ConsistOf(reconciler.Request("", "hollowfleet-agent-a")))
 }

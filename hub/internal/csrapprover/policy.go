@@ -1,7 +1,8 @@
 // The decision on a request is pure.
 //
 // It approves only what it knows to be right: the one request of a cluster that is accepted, made with a join token
-// of that very cluster or by its agent's current identity, for exactly the identity of that agent. Names are
+// of that very cluster or by its agent's current identity, for exactly the identity of that agent; and the one request
+// that the agent of a host makes for a simulated cluster that it hosts, as policy_hosted.go says. Names are
 // compared whole, never by what they start with: agent a must not become agent ab.
 
 package csrapprover
@@ -38,6 +39,7 @@ const (
 const (
 	ReasonJoined             = "JoinApproved"
 	ReasonRenewed            = "RenewalApproved"
+	ReasonHosted             = "HostedJoinApproved"
 	ReasonNotAnAgent         = "NotAnAgent"
 	ReasonWrongName          = "WrongName"
 	ReasonWrongRequest       = "WrongRequest"
@@ -51,6 +53,9 @@ const (
 	ReasonClusterDeleting    = "ClusterDeleting"
 	ReasonClusterDenied      = "ClusterDenied"
 	ReasonAwaitingAcceptance = v1alpha1.ReasonAwaitingAcceptance
+	ReasonNotHosted          = "NotHosted"
+	ReasonHostSimulated      = v1alpha1.ReasonHostSimulated
+	ReasonSimulatedNotFound  = "SimulatedClusterNotFound"
 )
 
 // Decision is a verdict with its reason.
@@ -65,25 +70,31 @@ type Decision struct {
 // clusterName is what the name of a Cluster looks like.
 var clusterName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// ClusterOf returns the name of the Cluster that a request of that name is for. Whether there is such a Cluster is
-// another question.
-func ClusterOf(requestName string) (cluster string, ours bool) {
-	return strings.CutPrefix(requestName, v1alpha1.AgentRequestPrefix)
+// Objects are what the name of a request tells of; nil is what does not exist.
+type Objects struct {
+	// Cluster is that whose agent is to get the certificate.
+	Cluster *v1alpha1.Cluster
+	// Host is that whose agent asks for it, and Hosted the SimulatedCluster of Cluster's name in its namespace. Both are of
+	// requests for simulated clusters only.
+	Host   *v1alpha1.Cluster
+	Hosted *v1alpha1.SimulatedCluster
 }
 
-// RequestOf returns the name of the request of a Cluster's agent.
-func RequestOf(cluster string) string { return v1alpha1.AgentRequestPrefix + cluster }
-
-// Decide decides on a request; cluster is the Cluster that its name tells, nil if there is none.
-func Decide(csr *certificatesv1.CertificateSigningRequest, cluster *v1alpha1.Cluster) Decision {
-	name, ours := ClusterOf(csr.Name)
+// Decide decides on a request.
+func Decide(csr *certificatesv1.CertificateSigningRequest, objects Objects) Decision {
+	host, name, ours := certrequest.ParseName(csr.Name)
 	if !ours || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
 		// The hub may neither approve nor deny requests to another signer.
 		return Decision{Verdict: Leave, Reason: ReasonNotAnAgent, Message: fmt.Sprintf(
 			"metadata.name is %q and spec.signerName %q: a request of an agent is named %s<cluster> and goes to %s",
 			csr.Name, csr.Spec.SignerName, v1alpha1.AgentRequestPrefix, certificatesv1.KubeAPIServerClientSignerName)}
 	}
-	decision := decide(csr, name, cluster)
+	var decision Decision
+	if csr.Name == certrequest.NameOfAgent(name) {
+		decision = decide(csr, name, objects.Cluster)
+	} else {
+		decision = decideHosted(csr, host, name, objects)
+	}
 	decision.Cluster = name
 	return decision
 }
@@ -92,13 +103,7 @@ func decide(csr *certificatesv1.CertificateSigningRequest, name string, cluster 
 	if !clusterName.MatchString(name) {
 		return denyDecision(ReasonWrongName, "metadata.name: %q is not a name of a Cluster: name the request %s<cluster>", name, v1alpha1.AgentRequestPrefix)
 	}
-	if wrong := checkCertificate(csr.Spec.Request, name); wrong != nil {
-		return *wrong
-	}
-	if err := certrequest.CheckUsages(csr.Spec.Usages); err != nil {
-		return denyDecision(ReasonWrongUsages, "%v", err)
-	}
-	if wrong := checkExpiration(csr.Spec.ExpirationSeconds); wrong != nil {
+	if wrong := checkContents(csr, name); wrong != nil {
 		return *wrong
 	}
 	right, wrong := judgeRequester(csr.Spec.Username, csr.Spec.Groups, name)
@@ -106,6 +111,17 @@ func decide(csr *certificatesv1.CertificateSigningRequest, name string, cluster 
 		return *wrong
 	}
 	return decideByCluster(name, cluster, right)
+}
+
+// checkContents says what is wrong with what a request asks for; nil if it is the identity of cluster's agent.
+func checkContents(csr *certificatesv1.CertificateSigningRequest, cluster string) *Decision {
+	if wrong := checkCertificate(csr.Spec.Request, cluster); wrong != nil {
+		return wrong
+	}
+	if err := certrequest.CheckUsages(csr.Spec.Usages); err != nil {
+		return deniedDecision(ReasonWrongUsages, "%v", err)
+	}
+	return checkExpiration(csr.Spec.ExpirationSeconds)
 }
 
 // decideByCluster is what the Cluster means for a request that is right.
@@ -152,12 +168,20 @@ func judgeRequester(user string, groups []string, cluster string) (right Decisio
 		}
 		return Decision{Verdict: Approve, Reason: ReasonJoined, Message: "requested by " + user + " with a join token of this cluster"}, nil
 	case user == v1alpha1.AgentUserPrefix+cluster:
-		if len(joins) > 0 || len(agents) != 1 || agents[0] != cluster {
-			return right, deniedDecision(ReasonWrongRequester, "spec.groups: %s is an agent of %s, not of Cluster %s only", user, listClusters(append(agents, joins...)), cluster)
+		if wrong := checkAgentGroups(user, joins, agents, cluster); wrong != nil {
+			return right, wrong
 		}
 		return Decision{Verdict: Approve, Reason: ReasonRenewed, Message: "requested by the cluster's agent to renew its certificate"}, nil
 	}
 	return right, deniedDecision(ReasonWrongRequester, "spec.username: %q is neither a join token nor the agent of Cluster %s", user, cluster)
+}
+
+// checkAgentGroups says what is wrong with the clusters of an agent's groups; nil if it is an agent of cluster only.
+func checkAgentGroups(user string, joins, agents []string, cluster string) *Decision {
+	if len(joins) > 0 || len(agents) != 1 || agents[0] != cluster {
+		return deniedDecision(ReasonWrongRequester, "spec.groups: %s is an agent of %s, not of Cluster %s only", user, listClusters(append(agents, joins...)), cluster)
+	}
+	return nil
 }
 
 // groupsOf returns the clusters of the groups with that prefix, each once.
@@ -184,7 +208,7 @@ func listClusters(clusters []string) string {
 // since the certificate was issued: it has taken its certificate, for which it needed the token, and needs it no more.
 func SpentToken(csr *certificatesv1.CertificateSigningRequest, cluster *v1alpha1.Cluster) (id string, spent bool) {
 	approved := approvedAt(csr)
-	if cluster == nil || csr.Name != RequestOf(cluster.Name) || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName ||
+	if cluster == nil || csr.Name != certrequest.NameOfAgent(cluster.Name) || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName ||
 		approved == nil || len(csr.Status.Certificate) == 0 {
 		return "", false
 	}
@@ -199,7 +223,7 @@ func SpentToken(csr *certificatesv1.CertificateSigningRequest, cluster *v1alpha1
 	return tokenUser.FindStringSubmatch(csr.Spec.Username)[1], true
 }
 
-// JoinsAgain reports whether a request lets an agent in with a join token although the Cluster has had one before: it has joined, or a
+// JoinsAgain reports whether a request lets an agent in, with a join token or by its host's agent, although the Cluster has had one before: it has joined, or a
 // certificate for another key was approved, with which nobody has connected yet. key is the digest of the request's key.
 func JoinsAgain(decision Decision, cluster *v1alpha1.Cluster, key string) bool {
 	return approvesJoin(decision) && cluster != nil &&
@@ -207,7 +231,7 @@ func JoinsAgain(decision Decision, cluster *v1alpha1.Cluster, key string) bool {
 }
 
 func approvesJoin(decision Decision) bool {
-	return decision.Verdict == Approve && decision.Reason == ReasonJoined
+	return decision.Verdict == Approve && (decision.Reason == ReasonJoined || decision.Reason == ReasonHosted)
 }
 
 // approvedAt is when a request was approved, nil if it was not.

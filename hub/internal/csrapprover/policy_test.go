@@ -143,7 +143,7 @@ func TestWhatIsRightIsApproved(t *testing.T) {
 	for name, test := range requests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			decision := Decide(test.ask.csr(), accepted())
+			decision := Decide(test.ask.csr(), Objects{Cluster: accepted()})
 			g.Expect(decision.Verdict).To(Equal(Approve), decision.Message)
 			g.Expect(decision.Reason).To(Equal(test.reason))
 			g.Expect(decision.Cluster).To(Equal("a"))
@@ -158,7 +158,7 @@ func TestWhatCanNeverBeRightIsDenied(t *testing.T) {
 		reason, names string
 	}{
 		"the name of another cluster":               {ask{name: "hollowfleet-agent-ab"}, ReasonWrongSubject, `want exactly "hollowfleet.io:agent:ab"`},
-		"a name that no Cluster can have":           {ask{name: "hollowfleet-agent-a.b"}, ReasonWrongName, "metadata.name"},
+		"a name that no Cluster can have":           {ask{name: "hollowfleet-agent-a_b"}, ReasonWrongName, "metadata.name"},
 		"a name without a cluster":                  {ask{name: "hollowfleet-agent-"}, ReasonWrongName, "metadata.name"},
 		"common name of a longer cluster":           {named(agentA+"b", groupA), ReasonWrongSubject, "common name"},
 		"common name with a colon and more":         {named(agentA+":x", groupA), ReasonWrongSubject, "common name"},
@@ -238,7 +238,7 @@ func TestWhatCanNeverBeRightIsDenied(t *testing.T) {
 			g := NewWithT(t)
 			// Whatever is wrong stays wrong when the Cluster is not accepted, or not there.
 			for _, cluster := range []*v1alpha1.Cluster{accepted(), clusterA(v1alpha1.AcceptancePending, ""), nil} {
-				decision := Decide(test.ask.csr(), cluster)
+				decision := Decide(test.ask.csr(), Objects{Cluster: cluster})
 				g.Expect(decision.Verdict).To(Equal(Deny), decision.Message)
 				g.Expect(decision.Reason).To(Equal(test.reason), decision.Message)
 				g.Expect(decision.Message).To(ContainSubstring(test.names))
@@ -270,7 +270,7 @@ func TestTheClusterHasTheLastWord(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			decision := Decide(ask{}.csr(), test.cluster)
+			decision := Decide(ask{}.csr(), Objects{Cluster: test.cluster})
 			g.Expect(decision.Verdict).To(Equal(test.verdict), decision.Message)
 			g.Expect(decision.Reason).To(Equal(test.reason))
 			g.Expect(decision.Message).NotTo(BeEmpty())
@@ -287,7 +287,7 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 		"a signer of another domain": {signer: "example.com/kubernetes.io/kube-apiserver-client"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(Decide(request.csr(), accepted()).Verdict).To(Equal(Leave))
+			NewWithT(t).Expect(Decide(request.csr(), Objects{Cluster: accepted()}).Verdict).To(Equal(Leave))
 		})
 	}
 }
@@ -319,7 +319,7 @@ func TestOnlyOneClusterIsEverNamed(t *testing.T) {
 		made.groups = append(made.groups, extra...)
 		given := accepted()
 		given.Name = cluster
-		decision := Decide(made.csr(), given)
+		decision := Decide(made.csr(), Objects{Cluster: given})
 		if decision.Verdict != Approve {
 			return
 		}
@@ -344,7 +344,7 @@ func TestNoiseIsNeverApproved(t *testing.T) {
 		noise := rapid.SliceOfN(rapid.Byte(), 1, 64).Draw(t, "noise")
 		at := rapid.IntRange(0, len(good)-1).Draw(t, "at")
 		csr.Spec.Request = append(append(append([]byte(nil), good[:at]...), noise...), good[at:]...)
-		if decision := Decide(csr, accepted()); decision.Verdict == Approve && strings.TrimSpace(string(noise)) != "" {
+		if decision := Decide(csr, Objects{Cluster: accepted()}); decision.Verdict == Approve && strings.TrimSpace(string(noise)) != "" {
 			t.Fatalf("approved with %q at %d", noise, at)
 		}
 	})

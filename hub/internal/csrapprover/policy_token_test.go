@@ -34,14 +34,16 @@ func TestSpentToken(t *testing.T) {
 		"should leave another cluster's token alone": {func(r *certificatesv1.CertificateSigningRequest, _ *v1alpha1.Cluster) {
 			r.Spec.Groups = []string{v1alpha1.JoinGroupPrefix + "ab"}
 		}, ""},
-		"should leave another request alone": {func(r *certificatesv1.CertificateSigningRequest, _ *v1alpha1.Cluster) { r.Name = RequestOf("ab") }, ""},
+		"should leave another request alone": {func(r *certificatesv1.CertificateSigningRequest, _ *v1alpha1.Cluster) {
+			r.Name = certrequest.NameOfAgent("ab")
+		}, ""},
 		"should leave another signer's alone": {func(r *certificatesv1.CertificateSigningRequest, _ *v1alpha1.Cluster) {
 			r.Spec.SignerName = certificatesv1.KubeletServingSignerName
 		}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: RequestOf("a")}}
+			csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: certrequest.NameOfAgent("a")}}
 			csr.Spec.SignerName = certificatesv1.KubeAPIServerClientSignerName
 			csr.Spec.Username, csr.Spec.Groups = "system:bootstrap:abc123", []string{v1alpha1.JoinGroupPrefix + "a"}
 			csr.Status.Certificate = []byte("x")
@@ -67,13 +69,13 @@ func FuzzRequestsAreDecided(f *testing.F) {
 	f.Add([]byte("-----BEGIN CERTIFICATE REQUEST-----\n"), v1alpha1.AgentUserPrefix+"a", v1alpha1.AgentGroupPrefix+"a")
 	f.Add([]byte{}, "system:bootstrap:", "")
 	f.Fuzz(func(t *testing.T, request []byte, user, group string) {
-		csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: RequestOf("a")}}
+		csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: certrequest.NameOfAgent("a")}}
 		csr.Spec.SignerName = certificatesv1.KubeAPIServerClientSignerName
 		csr.Spec.Request, csr.Spec.Username, csr.Spec.Groups = request, user, []string{group}
 		csr.Spec.Usages = certrequest.RequiredUsages
 		csr.Spec.ExpirationSeconds = new(int32(MinExpirationSeconds))
 		cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted}}
-		decision := Decide(csr, cluster)
+		decision := Decide(csr, Objects{Cluster: cluster})
 		if decision.Verdict == Approve && group != v1alpha1.JoinGroupPrefix+"a" && group != v1alpha1.AgentGroupPrefix+"a" {
 			t.Errorf("approved for %q of group %q", user, group)
 		}

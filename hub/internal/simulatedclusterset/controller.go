@@ -19,6 +19,7 @@ import (
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters;simulatedclustersets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=simulatedclustersets/status,verbs=patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=simulatedclusters,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters,verbs=simulate
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Deps is what the controller needs. All of it is required.

@@ -100,6 +100,7 @@ func joinToken() []attempt {
 		{"read the join tokens", rbac, "secrets", list(&corev1.SecretList{}, client.InNamespace(metav1.NamespaceSystem))},
 		{"ask for the certificate of `ab`", policy, "metadata.name", create(signingRequest(clusterAB, nil))},
 		{"ask for the certificate of `b`", policy, "metadata.name", create(signingRequest(clusterB, nil))},
+		{"ask for that of a simulated cluster", policy, "metadata.name", create(hostedRequest(clusterA, "hosted", "hosted"))},
 		{"ask for the identity of `ab` in its own request", approver, "common name", certificate(func(csr *certificatesv1.CertificateSigningRequest) {
 			csr.Spec.Request = newKey(identity(clusterAB)).request
 		})},
