@@ -24,6 +24,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -69,6 +70,9 @@ type Options struct {
 	FreezeOptions
 	// LoadTests is what load tests may do in the target. No object of the hub can widen it.
 	LoadTests LoadTestOptions
+	// SimulatedClustersSocket is the path of the socket of a local fleet's keeper, which runs the SimulatedClusters that this cluster
+	// hosts. Default: it hosts none.
+	SimulatedClustersSocket string
 	telemetry.ServeOptions
 	// Version of the agent. Default "dev".
 	Version string
@@ -172,7 +176,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.NodeMonitorGracePeriod < shortestGracePeriod {
 		problems = append(problems, fmt.Errorf("--node-monitor-grace-period: want at least %s, got %s", shortestGracePeriod, o.NodeMonitorGracePeriod))
 	}
-	problems = append(problems, o.checkHollowTaint(), o.checkThaw(), o.ServeOptions.Validate())
+	problems = append(problems, o.checkHollowTaint(), o.checkThaw(), o.checkSocket(), o.ServeOptions.Validate())
 	if _, err := o.LoadTests.limits().Complete(); err != nil {
 		problems = append(problems, err)
 	}
@@ -204,6 +208,22 @@ func (o Options) checkThaw() error {
 		problems = append(problems, fmt.Errorf("--thaw-period: want more than 0, got %s", o.ThawPeriod))
 	}
 	return errors.Join(problems...)
+}
+
+// maxSocketPath is how long the path of a unix socket may be on Linux.
+const maxSocketPath = 107
+
+// checkSocket reports what is wrong with the keeper's socket. It need not be there yet.
+func (o Options) checkSocket() error {
+	switch path := o.SimulatedClustersSocket; {
+	case path == "":
+		return nil
+	case !filepath.IsAbs(path):
+		return fmt.Errorf("--simulated-clusters-socket: want an absolute path, got %q", path)
+	case len(path) > maxSocketPath:
+		return fmt.Errorf("--simulated-clusters-socket: want at most %d bytes, got %d: put the fleet into a directory with a shorter path", maxSocketPath, len(path))
+	}
+	return nil
 }
 
 // checkWay reports what is wrong with the way to the hub.

@@ -207,6 +207,8 @@ func TestRunRefusesBadOptions(t *testing.T) {
 		"a short freeze":              {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{HubKubeconfig: "x"}, FreezeOptions: agent.FreezeOptions{FreezeAfter: time.Millisecond}}, "--freeze-after: want at least 1s"},
 		"no target outside a cluster": {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{HubKubeconfig: admin}}, "--target-kubeconfig: no kubeconfig given, and this is not a pod"},
 		"a missing file":              {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{HubKubeconfig: "/nonexistent"}, WorkloadOptions: agent.WorkloadOptions{TargetKubeconfig: admin}}, `--hub-kubeconfig: loading kubeconfig "/nonexistent"`},
+		"a relative socket":           {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{HubKubeconfig: "x"}, SimulatedClustersSocket: "keeper.sock"}, `--simulated-clusters-socket: want an absolute path, got "keeper.sock"`},
+		"a long socket":               {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{HubKubeconfig: "x"}, SimulatedClustersSocket: "/" + strings.Repeat("a", 107)}, "--simulated-clusters-socket: want at most 107 bytes, got 108"},
 		"a second hollow":             {agent.Options{ClusterName: "c1", HubOptions: agent.HubOptions{HubKubeconfig: "x"}, NodeOptions: agent.NodeOptions{Drivers: drivers("hollow")}}, `provider "hollow" is built in`},
 	}
 	for name, test := range tests {

@@ -6,10 +6,13 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/hollowfleet/hollowfleet/agent/clusterdriver"
+	"github.com/hollowfleet/hollowfleet/agent/clusterdriver/local"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/disruption"
 	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest"
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
+	"github.com/hollowfleet/hollowfleet/agent/internal/simulatedcluster"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -67,4 +70,34 @@ func (w *worker) addLoadTests(c clusters, target kubernetes.Interface) error {
 		return err
 	}
 	return c.hub.Add(tests)
+}
+
+// addSimulatedClusters adds what runs the SimulatedClusters that this cluster hosts, or says that nothing does.
+func (w *worker) addSimulatedClusters(c clusters) error {
+	watchThem, err := w.watchOf(c, "simulatedclusters")
+	if err != nil {
+		return err
+	}
+	var runs clusterdriver.Driver
+	if w.SimulatedClustersSocket != "" {
+		runs = w.gate.ClusterDriver(local.New(w.SimulatedClustersSocket))
+	}
+	hosted, err := simulatedcluster.New(simulatedcluster.Deps{
+		Cluster: w.ClusterName, Hub: w.hubOf(c), Watch: watchThem, Driver: runs, Access: w.hubAccess, Lifetime: w.CertificateLifetime,
+		Freeze: w.monitor, Runtime: w.pollRuntime("simulatedcluster"),
+	})
+	if err != nil {
+		return err
+	}
+	return c.hub.Add(hosted)
+}
+
+// hubAccess tells where the hub is now, as this agent gets there.
+func (w *worker) hubAccess() (clusterdriver.HubAccess, error) {
+	config, _, err := w.credential.Current()
+	if err != nil {
+		return clusterdriver.HubAccess{}, err
+	}
+	ca, err := clients.CertificateAuthority(config)
+	return clusterdriver.HubAccess{Server: config.Host, CA: ca}, err
 }

@@ -74,6 +74,7 @@ func newParts(registry prometheus.Registerer, monitor *freeze.Monitor) parts {
 type worker struct {
 	*environment
 	kubeconfigs
+	credential  hubCredential
 	hubProbe    *clients.HubProbe
 	targetProbe *clients.TargetProbe
 	denial      *hubidentity.Denial
@@ -88,7 +89,7 @@ type worker struct {
 // newWorker returns the worker that acts for what a bootstrap represents.
 func newWorker(b *bootstrap) (*worker, error) {
 	w := &worker{
-		environment: b.environment, kubeconfigs: b.kubeconfigs, hubProbe: b.hubProbe, targetProbe: b.targetProbe, denial: b.denial,
+		environment: b.environment, kubeconfigs: b.kubeconfigs, credential: b.credential, hubProbe: b.hubProbe, targetProbe: b.targetProbe, denial: b.denial,
 		hubIdentity: b.hubIdentity, monitor: b.monitor, facts: b.facts, gate: freeze.NewGate(b.monitor, b.freezeMetrics), parts: newParts(b.registry, b.monitor),
 	}
 	var err error
@@ -262,6 +263,7 @@ func (w *worker) addControllers(ctx context.Context, c clusters) error {
 		c.hub.Add(checker),
 		c.hub.Add(disruptions),
 		w.addLoadTests(c, clientset),
+		w.addSimulatedClusters(c),
 		c.hub.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			return w.parts.undecodable.Run(ctx, c.hub.GetCache(), w.Log.WithName("undecodable"), recorder, &v1alpha1.Machine{}, &v1alpha1.MachineClass{})
 		})),

@@ -360,6 +360,19 @@ const (
 	ReasonNoHost         = "NoHost"
 	ReasonHostSimulated  = "HostSimulated"
 	ReasonHostNotAllowed = "HostNotAllowed"
+	// ReasonTurnedOn and ReasonTurnedOff: what an agent does only if its administrator turns it on.
+	ReasonTurnedOn  = "TurnedOn"
+	ReasonTurnedOff = "TurnedOff"
+	// ReasonVersionNotSupported: the host's agent cannot run the control plane in that version.
+	ReasonVersionNotSupported = "VersionNotSupported"
+	// ReasonAwaitingCredential: the hub has not issued the certificate of the simulated cluster's agent yet.
+	ReasonAwaitingCredential = "AwaitingCredential"
+	// ReasonInsufficientResources: the host has no room for the simulated cluster.
+	ReasonInsufficientResources = "InsufficientResources"
+	// ReasonDriverUnreachable: what runs simulated clusters for the host's agent does not answer, so that nothing is known of them.
+	ReasonDriverUnreachable = "DriverUnreachable"
+	// ReasonControlPlaneFailed: a control plane could not be started, or does not answer. It is tried again.
+	ReasonControlPlaneFailed = "ControlPlaneFailed"
 	// ReasonNoHostSelected: no Cluster that is selected can host SimulatedClusters until a user changes something. ReasonHostsHeld: those that
 	// can are frozen or silent. ReasonHostsAvailable: there is one.
 	ReasonNoHostSelected = "NoHostSelected"

@@ -138,6 +138,7 @@ func addFlags(command *cobra.Command, options *agent.Options) {
 	flags.StringVar(&options.LoadTests.Nodes, "load-test-nodes", "hollow", "Nodes that pods of load tests go to: hollow or any")
 	flags.StringSliceVar(&options.LoadTests.Kinds, "load-test-kinds", nil, "additional kinds that templates of load tests may have, besides those that stay within their namespace, such as PersistentVolumeClaim,Widget.example.com")
 	flags.StringVar(&options.LoadTests.MaxStored, "load-test-max-stored", "1Gi", "most bytes that the objects of a load test may take in the target's etcd, estimated before the first one is created")
+	flags.StringVar(&options.SimulatedClustersSocket, "simulated-clusters-socket", "", "path of the socket of a local fleet's keeper, which runs the SimulatedClusters that this cluster hosts (default: it hosts none)")
 	options.ServeOptions.AddFlags(flags, "/healthz, /readyz and /frozenz")
 }
 

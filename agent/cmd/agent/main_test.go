@@ -59,6 +59,7 @@ func TestFlagsReachTheOptions(t *testing.T) {
 		"--host-namespace=hn", "--hollow-node-image=i", "--target-server-url=u", "--freeze-after=1m", "--health-address=a",
 		"--metrics-address=b", "--pprof-address=c", "--log-format=json", "-v=2", "--bootstrap-kubeconfig=k", "--credential-dir=d", "--credential-secret=s",
 		"--certificate-lifetime=2h", "--load-test-pod-security=restricted", "--load-test-nodes=any", "--load-test-kinds=A,B.example.com", "--load-test-max-stored=2Gi",
+		"--simulated-clusters-socket=/s",
 	})
 	if err := command.Execute(); !errors.Is(err, failure) {
 		t.Fatalf("Execute = %v", err)
@@ -75,6 +76,7 @@ func TestFlagsReachTheOptions(t *testing.T) {
 		"certificate-lifetime":   {got.CertificateLifetime, 2 * time.Hour},
 		"load-test-pod-security": {got.LoadTests.PodSecurity, "restricted"}, "load-test-nodes": {got.LoadTests.Nodes, "any"},
 		"load-test-kinds": {strings.Join(got.LoadTests.Kinds, "+"), "A+B.example.com"}, "load-test-max-stored": {got.LoadTests.MaxStored, "2Gi"},
+		"simulated-clusters-socket": {got.SimulatedClustersSocket, "/s"},
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("--%s: got %v, want %v", flag, pair[0], pair[1])

@@ -37,7 +37,7 @@ const (
 	longestWrite, longestReturn = 10 * time.Second, 25 * time.Second
 )
 
-// Deps are what a Reporter works with. All are required but Log.
+// Deps are what a Reporter works with. All are required but SimulatedClusters and Log.
 type Deps struct {
 	// Client is an uncached client of the hub, not gated.
 	Client client.Client
@@ -52,6 +52,8 @@ type Deps struct {
 	// Lease knows whether this process holds the Lease. It has an identity before Start.
 	Lease        *LeaseHolder
 	AgentVersion string
+	// SimulatedClusters: the agent runs them.
+	SimulatedClusters bool
 	poll.Runtime
 }
 
@@ -213,6 +215,7 @@ func (r *Reporter) writeNow(ctx context.Context) error {
 func (r *Reporter) writeStatus(ctx context.Context, cluster *v1alpha1.Cluster) error {
 	known := facts{
 		agentVersion: r.AgentVersion, freeze: r.Freeze.Refresh(), generation: cluster.Generation, healthChecks: cluster.Spec.HealthChecks, now: r.Clock.Now(),
+		simulatedClusters: r.SimulatedClusters,
 	}
 	capacity := r.Facts.Capacity(ctx)
 	known.capacity = r.capacity.offerValue(capacity, capacity != nil, known.now)

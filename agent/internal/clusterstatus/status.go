@@ -30,13 +30,16 @@ type facts struct {
 	healthChecks []v1alpha1.ClusterHealthCheck
 	podQuota     *v1alpha1.PodQuota
 	freeze       freeze.State
+	// simulatedClusters: the agent runs them.
+	simulatedClusters bool
 	// otherTrouble: the probes fail in another way than at the last report.
 	otherTrouble bool
 	generation   int64
 	now          time.Time
 }
 
-// ownConditions are the condition types that the agent writes on a Cluster, beside those of its health checks.
+// ownConditions are the condition types that the agent writes on a Cluster, beside those of its health checks and, after these,
+// SimulatedClustersAllowed.
 var ownConditions = []string{v1alpha1.ClusterTargetReachableCondition, v1alpha1.ClusterAgentFrozenCondition, v1alpha1.ClusterDisruptionAllowedCondition}
 
 // statusOf computes the agent's part of a Cluster's status. What is not known now stays as it was last reported.
@@ -68,6 +71,7 @@ func statusOf(before v1alpha1.ClusterStatus, f facts) v1alpha1.ClusterStatus {
 	for _, check := range f.healthChecks {
 		own = append(own, check.Type)
 	}
+	own = append(own, v1alpha1.ClusterSimulatedClustersAllowedCondition)
 	for _, conditionType := range own {
 		if condition := meta.FindStatusCondition(before.Conditions, conditionType); condition != nil {
 			after.Conditions = append(after.Conditions, *condition)
@@ -85,6 +89,7 @@ func statusOf(before v1alpha1.ClusterStatus, f facts) v1alpha1.ClusterStatus {
 			conditions.Set(&after.Conditions, condition, f.now)
 		}
 	}
+	conditions.Set(&after.Conditions, simulatedClustersAllowed(f), f.now)
 	return after
 }
 
@@ -145,6 +150,18 @@ func agentFrozen(f facts) metav1.Condition {
 	}
 	if f.freeze.Frozen {
 		condition.Status = metav1.ConditionTrue
+	}
+	return condition
+}
+
+// simulatedClustersAllowed tells whether the cluster can host SimulatedClusters.
+func simulatedClustersAllowed(f facts) metav1.Condition {
+	condition := metav1.Condition{
+		Type: v1alpha1.ClusterSimulatedClustersAllowedCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonTurnedOn, ObservedGeneration: f.generation,
+	}
+	if !f.simulatedClusters {
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonTurnedOff
+		condition.Message = "The agent has nothing that runs simulated clusters: --simulated-clusters-socket is not set"
 	}
 	return condition
 }

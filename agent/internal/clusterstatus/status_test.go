@@ -70,6 +70,17 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+func TestTheStatusSaysWhetherSimulatedClustersAreHosted(t *testing.T) {
+	for on, want := range map[bool]string{true: "True/TurnedOn", false: "False/TurnedOff"} {
+		f := known()
+		f.simulatedClusters = on
+		c := meta.FindStatusCondition(statusOf(v1alpha1.ClusterStatus{}, f).Conditions, v1alpha1.ClusterSimulatedClustersAllowedCondition)
+		if got := string(c.Status) + "/" + c.Reason; got != want || (c.Message == "") != on {
+			t.Errorf("turned on %t: %s %q, want %s", on, got, c.Message, want)
+		}
+	}
+}
+
 func TestStatusOfKeepsWhatIsNotKnown(t *testing.T) {
 	before := statusOf(v1alpha1.ClusterStatus{}, known())
 	restarted := facts{agentVersion: "v1", freeze: thawed(), now: now.Add(time.Hour)}
@@ -131,7 +142,7 @@ func TestATroubleOfAnotherKindIsTold(t *testing.T) {
 	cluster := statusOf(v1alpha1.ClusterStatus{}, f)
 	f.freeze, f.otherTrouble = frozen(freeze.Target, v1alpha1.ReasonUnreachable, v1alpha1.ReasonTargetUnreachable, "Unauthorized"), true
 	for _, condition := range statusOf(cluster, f).Conditions {
-		if condition.Message != "Unauthorized" {
+		if condition.Type != v1alpha1.ClusterSimulatedClustersAllowedCondition && condition.Message != "Unauthorized" {
 			t.Errorf("%s says %q", condition.Type, condition.Message)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hollowfleet/hollowfleet/agent/clusterdriver"
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -49,10 +50,13 @@ const (
 	driverCreate = "DriverCreate"
 	driverUpdate = "DriverUpdate"
 	driverDelete = "DriverDelete"
+
+	clusterDriverEnsure = "ClusterDriverEnsure"
+	clusterDriverRemove = "ClusterDriverRemove"
 )
 
 // gatedMethods are all that a Gate refuses.
-var gatedMethods = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, driverCreate, driverUpdate, driverDelete}
+var gatedMethods = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, driverCreate, driverUpdate, driverDelete, clusterDriverEnsure, clusterDriverRemove}
 
 // NewGate returns a Gate that checker opens and closes.
 func NewGate(checker Checker, metrics *Metrics) *Gate {
@@ -113,11 +117,39 @@ func (d *gatedDriver) List(ctx context.Context) ([]driver.Instance, error) { ret
 // Count implements driver.Counter.
 func (d *gatedDriver) Count(ctx context.Context) (int, error) { return driver.Count(ctx, d.inner) }
 
-// reports are the changes on the hub that continue while the agent is frozen: the status of Machines, NodeDisruptionRuns and
-// LoadTestRuns, and events. The pattern names the whole path of the resource, so that no object can be named in a way that lets its own
+// ClusterDriver lets List through and refuses every change while frozen.
+func (g *Gate) ClusterDriver(inner clusterdriver.Driver) clusterdriver.Driver {
+	return &gatedClusterDriver{inner: inner, gate: g}
+}
+
+type gatedClusterDriver struct {
+	inner clusterdriver.Driver
+	gate  *Gate
+}
+
+func (d *gatedClusterDriver) Ensure(ctx context.Context, desired clusterdriver.Desired) error {
+	if err := d.gate.checkPassage(ctx, clusterDriverEnsure); err != nil {
+		return err
+	}
+	return d.inner.Ensure(ctx, desired)
+}
+
+func (d *gatedClusterDriver) Remove(ctx context.Context, name, uid string) (gone bool, err error) {
+	if err := d.gate.checkPassage(ctx, clusterDriverRemove); err != nil {
+		return false, err
+	}
+	return d.inner.Remove(ctx, name, uid)
+}
+
+func (d *gatedClusterDriver) List(ctx context.Context) (clusterdriver.Inventory, error) {
+	return d.inner.List(ctx)
+}
+
+// reports are the changes on the hub that continue while the agent is frozen: the status of Machines, NodeDisruptionRuns,
+// LoadTestRuns and SimulatedClusters, and events. The pattern names the whole path of the resource, so that no object can be named in a way that lets its own
 // changes through. A hub may be served below a path of its own.
 var reports = regexp.MustCompile(`(^|/)apis/(` +
-	`hollowfleet\.io/[^/]+/namespaces/[^/]+/(machines|nodedisruptionruns|loadtestruns)/[^/]+/status` +
+	`hollowfleet\.io/[^/]+/namespaces/[^/]+/(machines|nodedisruptionruns|loadtestruns|simulatedclusters)/[^/]+/status` +
 	`|events\.k8s\.io/[^/]+/namespaces/[^/]+/events(/[^/]+)?` +
 	`)$`)
 

@@ -18,8 +18,11 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hollowfleet/hollowfleet/agent/clusterdriver"
+	clusterdriverfake "github.com/hollowfleet/hollowfleet/agent/clusterdriver/fake"
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	driverfake "github.com/hollowfleet/hollowfleet/agent/driver/fake"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -47,6 +50,8 @@ var (
 	readingClient = []string{"Get", "List", "Scheme", "RESTMapper", "GroupVersionKindFor", "IsObjectNamespaced", "Status", "SubResource"}
 	readingDriver = []string{"Get", "List", "CheckUpdate"}
 	readingSub    = []string{"Get"}
+
+	readingClusterDriver = []string{"List"}
 )
 
 // expectRefusals calls every method of the interface T on value that is not in reading, and expects each to refuse.
@@ -141,6 +146,11 @@ func TestNothingChangesWhileFrozen(t *testing.T) {
 	if calls := inner.Calls(); len(calls) > 0 {
 		t.Errorf("calls went through the gate: %v", calls)
 	}
+	clusters := clusterdriverfake.New(clock.RealClock{}, "v1.37")
+	expectRefusals[clusterdriver.Driver](t, gate.ClusterDriver(clusters), readingClusterDriver)
+	if calls := clusters.Calls(); len(calls) > 0 {
+		t.Errorf("calls went through the gate: %v", calls)
+	}
 }
 
 func TestADriverIsReadWhileFrozenAndUsedWhenThawed(t *testing.T) {
@@ -209,6 +219,8 @@ func TestOnlyReportsGoToTheHubWhileFrozen(t *testing.T) {
 		"a deletion of a Machine":              {"DELETE", machines + "/m1", false},
 		"a deletion of a Machine's status":     {"DELETE", machines + "/m1/status", false},
 		"a deletion of an event":               {"DELETE", events + "/e1", false},
+		"the status of a SimulatedCluster":     {"PATCH", "/apis/hollowfleet.io/v1alpha1/namespaces/c1/simulatedclusters/s/status", true},
+		"the finalizer of a SimulatedCluster":  {"PATCH", "/apis/hollowfleet.io/v1alpha1/namespaces/c1/simulatedclusters/s", false},
 		"the status of a MachineSet":           {"PATCH", "/apis/hollowfleet.io/v1alpha1/namespaces/c1/machinesets/s/status", false},
 		"the status of a Cluster":              {"PATCH", "/apis/hollowfleet.io/v1alpha1/clusters/c1/status", false},
 		"a Secret":                             {"POST", "/api/v1/namespaces/c1/secrets", false},

@@ -128,7 +128,7 @@ func TestWhatCannotBeMadeIsRefusedWithTheRemedy(t *testing.T) {
 		}, v1alpha1.ReasonHostSimulated, "is simulated itself"},
 		"a host that does not allow it": {func(f *env) {
 			f.ExpectConditionApplied(f.host, v1alpha1.ClusterSimulatedClustersAllowedCondition, metav1.ConditionFalse, "TurnedOff")
-		}, v1alpha1.ReasonHostNotAllowed, "allow simulated clusters in the chart"},
+		}, v1alpha1.ReasonHostNotAllowed, "create the SimulatedCluster in the namespace of a Cluster whose agent does"},
 		"a frozen host": {func(f *env) {
 			f.patch(f.host, `{"metadata":{"annotations":{"`+v1alpha1.FreezeAnnotation+`":"x"}}}`)
 		}, v1alpha1.ReasonManualFreeze, "is frozen"},

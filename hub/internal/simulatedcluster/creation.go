@@ -53,7 +53,7 @@ func (s *scope) explainRefusal() metav1.Condition {
 	case s.held.Frozen:
 		return refusal(s.held.Reason, "It is created when nothing holds it any more: %s", s.held.Message)
 	}
-	const remedy = "allow simulated clusters in the chart of its agent, or create the SimulatedCluster in the namespace of another Cluster"
+	const remedy = "create the SimulatedCluster in the namespace of a Cluster whose agent does, such as the host of a local fleet (kubectl hollow local up)"
 	switch allowed := meta.FindStatusCondition(s.host.Status.Conditions, v1alpha1.ClusterSimulatedClustersAllowedCondition); {
 	case allowed == nil:
 		return refusal(v1alpha1.ReasonHostNotAllowed, "The agent of Cluster %s runs no simulated clusters: %s", s.host.Name, remedy)

@@ -1,0 +1,227 @@
+// Package clusterdrivertest is the suite that every clusterdriver.Driver has to pass.
+package clusterdrivertest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/util/keyutil"
+
+	"github.com/hollowfleet/hollowfleet/agent/clusterdriver"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// Subject is the driver under test, and what the suite has to know of it.
+type Subject struct {
+	// Driver of a host with no simulated clusters but those of other tests.
+	Driver clusterdriver.Driver
+	// Version and Other are two versions that it can run, and Unsupported is none of them.
+	Version, Other, Unsupported string
+	// Hub is a hub as the clusters' agents are to find it. Default: one that does not answer.
+	Hub clusterdriver.HubAccess
+	// Timeout bounds what a driver does behind a call.
+	Timeout time.Duration
+
+	t *testing.T
+}
+
+// Run runs the suite. subject is called once for each of its tests.
+func Run(t *testing.T, subject func(t *testing.T) Subject) {
+	t.Helper()
+	for name, test := range map[string]func(g *WithT, s Subject, desired clusterdriver.Desired){
+		"should list a cluster as soon as it was asked for, and only once":  createsOnce,
+		"should run what was asked for, and prove it":                       runs,
+		"should bring a cluster to another version and keep its credential": changesVersion,
+		"should take a new credential":                                      takesCredential,
+		"should refuse a version that it cannot run, and make nothing":      refusesVersion,
+		"should refuse a new cluster without a credential":                  refusesWithoutCredential,
+		"should leave a cluster with another UID alone":                     leavesOthersAlone,
+		"should remove, and then know nothing of it":                        removes,
+		"should take a removal of nothing for done":                         removesNothing,
+		"should give a name free again":                                     createsAgain,
+		"should return when its context has ended":                          endsWithContext,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, s := NewWithT(t), subject(t)
+			s.t = t
+			if s.Hub.Server == "" {
+				s.Hub.Server = "https://127.0.0.1:1"
+			}
+			desired := clusterdriver.Desired{Name: newName(), UID: newUID(), ControlPlaneVersion: s.Version, Hub: s.Hub}
+			desired.Credential = Credential(t, desired.Name, time.Now().Add(time.Hour))
+			t.Cleanup(func() { //nolint:contextcheck // The context of the test has ended.
+				_, _ = s.Driver.Remove(context.Background(), desired.Name, desired.UID)
+			})
+			test(g, s, desired)
+		})
+	}
+}
+
+// given counts what was given out, so that tests of one driver do not meet.
+var given atomic.Int64
+
+func newName() string { return fmt.Sprintf("conformance-%d", given.Add(1)) }
+func newUID() string  { return fmt.Sprintf("9a0bd3f0-0000-4000-8000-%012d", given.Add(1)) }
+
+// Credential makes a certificate for the agent of a cluster, signed by nobody that a hub trusts, and its key.
+func Credential(t *testing.T, cluster string, until time.Time) *clusterdriver.Credential {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(given.Add(1)), NotBefore: until.Add(-24 * time.Hour), NotAfter: until,
+		Subject: pkix.Name{CommonName: v1alpha1.AgentUserPrefix + cluster, Organization: []string{v1alpha1.AgentGroupPrefix + cluster}},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &clusterdriver.Credential{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), Key: encoded}
+}
+
+// find returns the clusters of that name.
+func (s Subject) find(g Gomega, name string) (found []clusterdriver.Observed) {
+	inventory, err := s.Driver.List(context.Background())
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, one := range inventory.Clusters {
+		if one.Name == name {
+			found = append(found, one)
+		}
+	}
+	return found
+}
+
+// expectRunning waits until a cluster runs in a version.
+func (s Subject) expectRunning(g *WithT, desired clusterdriver.Desired, version string) {
+	g.THelper()
+	g.Eventually(func(g Gomega) {
+		g.Expect(s.find(g, desired.Name)).To(ConsistOf(And(
+			HaveField("UID", desired.UID), HaveField("Phase", clusterdriver.Running), HaveField("Version", HavePrefix(version)),
+			HaveField("Checked", BeTemporally("~", time.Now(), time.Minute)),
+		)))
+	}).WithTimeout(s.Timeout).Should(Succeed())
+}
+
+func expectRefused(g *WithT, err error, refusal clusterdriver.Refusal) *clusterdriver.RefusedError {
+	g.THelper()
+	var refused *clusterdriver.RefusedError
+	g.Expect(errors.As(err, &refused)).To(BeTrue(), "want *RefusedError, got %v", err)
+	g.Expect(refused.Refusal).To(Equal(refusal))
+	g.Expect(refused.Problem).NotTo(BeEmpty())
+	return refused
+}
+
+func createsOnce(g *WithT, s Subject, desired clusterdriver.Desired) {
+	for range 3 {
+		g.Expect(s.Driver.Ensure(context.Background(), desired)).To(Succeed())
+		g.Expect(s.find(g, desired.Name)).To(ConsistOf(HaveField("UID", desired.UID)))
+	}
+}
+
+func runs(g *WithT, s Subject, desired clusterdriver.Desired) {
+	g.Expect(s.Driver.Ensure(context.Background(), desired)).To(Succeed())
+	s.expectRunning(g, desired, s.Version)
+	found := s.find(g, desired.Name)[0]
+	g.Expect(found.CredentialExpires).To(BeTemporally("~", time.Now().Add(time.Hour), time.Minute))
+}
+
+func changesVersion(g *WithT, s Subject, desired clusterdriver.Desired) {
+	g.Expect(s.Driver.Ensure(context.Background(), desired)).To(Succeed())
+	s.expectRunning(g, desired, s.Version)
+	desired.Credential, desired.ControlPlaneVersion = nil, s.Other
+	g.Expect(s.Driver.Ensure(context.Background(), desired)).To(Succeed())
+	s.expectRunning(g, desired, s.Other)
+	g.Expect(s.find(g, desired.Name)[0].CredentialExpires).To(BeTemporally("~", time.Now().Add(time.Hour), time.Minute))
+}
+
+func takesCredential(g *WithT, s Subject, desired clusterdriver.Desired) {
+	g.Expect(s.Driver.Ensure(context.Background(), desired)).To(Succeed())
+	desired.Credential = Credential(s.t, desired.Name, time.Now().Add(3*time.Hour))
+	g.Expect(s.Driver.Ensure(context.Background(), desired)).To(Succeed())
+	g.Eventually(func(g Gomega) {
+		g.Expect(s.find(g, desired.Name)).To(ConsistOf(HaveField("CredentialExpires", BeTemporally("~", time.Now().Add(3*time.Hour), time.Minute))))
+	}).WithTimeout(s.Timeout).Should(Succeed())
+}
+
+func refusesVersion(g *WithT, s Subject, desired clusterdriver.Desired) {
+	desired.ControlPlaneVersion = s.Unsupported
+	refused := expectRefused(g, s.Driver.Ensure(context.Background(), desired), clusterdriver.VersionNotSupported)
+	g.Expect(refused.Versions).To(ContainElements(s.Version, s.Other))
+	g.Expect(s.find(g, desired.Name)).To(BeEmpty(), "something was made of a version that cannot be run")
+	inventory, err := s.Driver.List(context.Background())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(inventory.Versions).To(Or(BeEmpty(), ContainElements(s.Version, s.Other)))
+}
+
+func refusesWithoutCredential(g *WithT, s Subject, desired clusterdriver.Desired) {
+	desired.Credential = nil
+	expectRefused(g, s.Driver.Ensure(context.Background(), desired), clusterdriver.Invalid)
+	g.Expect(s.find(g, desired.Name)).To(BeEmpty())
+}
+
+func leavesOthersAlone(g *WithT, s Subject, desired clusterdriver.Desired) {
+	g.Expect(s.Driver.Ensure(context.Background(), desired)).To(Succeed())
+	other := desired
+	other.UID = newUID()
+	expectRefused(g, s.Driver.Ensure(context.Background(), other), clusterdriver.NameTaken)
+	gone, err := s.Driver.Remove(context.Background(), other.Name, other.UID)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(gone).To(BeTrue(), "nothing is there of the other one")
+	g.Expect(s.find(g, desired.Name)).To(ConsistOf(And(HaveField("UID", desired.UID), HaveField("Phase", Not(Equal(clusterdriver.Removing))))))
+}
+
+// expectRemoved removes a cluster and waits until it is gone.
+func (s Subject) expectRemoved(g *WithT, desired clusterdriver.Desired) {
+	g.THelper()
+	g.Eventually(func() (bool, error) { return s.Driver.Remove(context.Background(), desired.Name, desired.UID) }).WithTimeout(s.Timeout).Should(BeTrue())
+	g.Expect(s.find(g, desired.Name)).To(BeEmpty())
+}
+
+func removes(g *WithT, s Subject, desired clusterdriver.Desired) {
+	g.Expect(s.Driver.Ensure(context.Background(), desired)).To(Succeed())
+	s.expectRunning(g, desired, s.Version)
+	s.expectRemoved(g, desired)
+	s.expectRemoved(g, desired)
+}
+
+func removesNothing(g *WithT, s Subject, desired clusterdriver.Desired) {
+	g.Expect(s.Driver.Remove(context.Background(), desired.Name, desired.UID)).To(BeTrue())
+}
+
+func createsAgain(g *WithT, s Subject, desired clusterdriver.Desired) {
+	g.Expect(s.Driver.Ensure(context.Background(), desired)).To(Succeed())
+	s.expectRemoved(g, desired)
+	desired.UID = newUID()
+	g.Expect(s.Driver.Ensure(context.Background(), desired)).To(Succeed())
+	g.Expect(s.find(g, desired.Name)).To(ConsistOf(HaveField("UID", desired.UID)))
+	s.expectRemoved(g, desired)
+}
+
+func endsWithContext(g *WithT, s Subject, desired clusterdriver.Desired) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	g.Expect(s.Driver.Ensure(ctx, desired)).NotTo(Succeed())
+	_, err := s.Driver.Remove(ctx, desired.Name, desired.UID)
+	g.Expect(err).To(HaveOccurred())
+	_, err = s.Driver.List(ctx)
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(s.find(g, desired.Name)).To(BeEmpty())
+}
