@@ -104,7 +104,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// Claim: A keeper that does not answer, or not as a keeper does, has refused and removed nothing. Broken: any 404 is taken for a removal.
+// Claim: An answer that is not a keeper's says nothing. Broken: any 404 is taken for a removal.
 func TestWhatIsNoKeeperSaysNothing(t *testing.T) {
 	for name, socket := range map[string]string{
 		"no keeper":                  filepath.Join(t.TempDir(), "none.sock"),

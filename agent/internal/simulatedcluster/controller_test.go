@@ -37,7 +37,7 @@ func TestASimulatedClusterIsMadeStepByStep(t *testing.T) {
 	b.Expect(b.driver.Calls()).To(Equal([]string{"Ensure " + one.Name}), "it is asked for once")
 }
 
-// Claim: Nothing is made for a SimulatedCluster before the hub has its Cluster, nor while it is another's. Broken: ClusterCreated is not asked for; its generation is not.
+// Claim: Nothing is made before the hub has the Cluster. Broken: ClusterCreated is not asked for; its generation is not.
 func TestNothingIsMadeBeforeTheHubSaysSo(t *testing.T) {
 	b := newEnv(t)
 	one := b.newOne()
@@ -74,7 +74,7 @@ func (w watched) Ensure(ctx context.Context, desired clusterdriver.Desired) erro
 	return w.Driver.Ensure(ctx, desired)
 }
 
-// Claim: The host's agent has its finalizer on a SimulatedCluster before anything is made. Broken: it is added after Ensure.
+// Claim: The host's finalizer comes before anything is made. Broken: it is added after Ensure.
 func TestTheFinalizerComesFirst(t *testing.T) {
 	b := newEnv(t)
 	one := b.newOne()
@@ -86,7 +86,7 @@ func TestTheFinalizerComesFirst(t *testing.T) {
 	b.Expect(b.driver.Calls()).To(HaveLen(1))
 }
 
-// Claim: A frozen host makes and removes no simulated cluster. Broken: the driver is not gated; the freeze annotation is not read.
+// Claim: A frozen host makes and removes nothing. Broken: the driver is not gated; the freeze annotation is not read.
 func TestNothingIsDoneWhileFrozen(t *testing.T) {
 	frozen := &freeze.Error{Reason: v1alpha1.ReasonTargetUnreachable, Message: "said by the test"}
 	for name, hold := range map[string]func(b *env, ones ...*v1alpha1.SimulatedCluster){
@@ -139,7 +139,7 @@ func TestABystanderReportsNothing(t *testing.T) {
 	b.Expect(b.ReadCondition(one, v1alpha1.ControlPlaneReadyCondition)).To(BeNil())
 }
 
-// Claim: A control plane goes after the Machines, and the finalizer after it. Broken: MachinesRemoved is not waited for; the finalizer goes before the driver is done.
+// Claim: A control plane goes after the Machines, the finalizer after it. Broken: MachinesRemoved is not waited for; the finalizer goes before the driver is done.
 func TestRemovalInOrder(t *testing.T) {
 	b := newEnv(t)
 	one := b.newOne()
@@ -162,7 +162,7 @@ func TestRemovalInOrder(t *testing.T) {
 	b.round(1)
 }
 
-// Claim: A silent driver leaves the state of a simulated cluster Unknown, and nothing is done. Broken: Ready stays; an empty list is taken for it.
+// Claim: A silent driver leaves readiness Unknown. Broken: Ready stays; an empty list is taken for it.
 func TestASilentDriverProvesNothing(t *testing.T) {
 	b := newEnv(t)
 	one, gone := b.newOne(), b.newOne()
@@ -202,7 +202,7 @@ func TestWhatWasNotCheckedJustNowIsNotReady(t *testing.T) {
 	}
 }
 
-// Claim: An agent that starts again while a certificate is asked for asks with another key. Broken: a certificate of another key is handed on; it waits forever.
+// Claim: A restarted agent asks for a certificate with another key. Broken: a certificate of another key is handed on; it waits forever.
 func TestARestartLosesNothingButTheKey(t *testing.T) {
 	b := newEnv(t)
 	one := b.newOne()
@@ -225,7 +225,7 @@ func TestARestartLosesNothingButTheKey(t *testing.T) {
 	b.expectSaid(one, metav1.ConditionTrue, v1alpha1.ReasonReady, "")
 }
 
-// Claim: An agent of a simulated cluster whose credential has expired gets another one. Broken: the expiry is not looked at; the old certificate is given again.
+// Claim: An expired credential is replaced. Broken: the expiry is not looked at; the old certificate is given again.
 func TestAnExpiredCredentialIsReplaced(t *testing.T) {
 	b := newEnv(t)
 	one := b.newOne()
@@ -256,7 +256,7 @@ func TestADeniedCertificateIsToldAndAskedForAgain(t *testing.T) {
 	b.Expect(b.driver.Calls()).To(HaveLen(1))
 }
 
-// Claim: A version that a host cannot run is refused with field and remedy, before anything is made. Broken: it is asked for; the spec goes down as observed.
+// Claim: An unsupported version is refused with field and remedy. Broken: it is asked for; the spec goes down as observed.
 func TestAVersionThatCannotBeRunIsRefused(t *testing.T) {
 	b := newEnv(t)
 	one := b.newOne(func(one *v1alpha1.SimulatedCluster) { one.Spec.Versions.ControlPlane = "v1.34" })
@@ -324,7 +324,7 @@ func TestOneThatFailsStopsNoOther(t *testing.T) {
 	b.expectSaid(bad, metav1.ConditionTrue, v1alpha1.ReasonReady, "")
 }
 
-// Claim: A restored SimulatedCluster, whose UID is another, neither takes over nor removes what runs. Broken: the driver's UID is not compared.
+// Claim: A restored SimulatedCluster neither takes over nor removes what runs. Broken: the driver's UID is not compared.
 func TestARestoredSimulatedClusterTakesNothingOver(t *testing.T) {
 	b := newEnv(t)
 	earlier := clusterdriver.Observed{UID: "earlier", Phase: clusterdriver.Running, Version: "v1.37", CredentialExpires: b.Clock.Now().Add(time.Hour)}
@@ -346,7 +346,7 @@ func TestARestoredSimulatedClusterTakesNothingOver(t *testing.T) {
 	b.Expect(inventory.Clusters).To(ConsistOf(HaveField("UID", "earlier")))
 }
 
-// Claim: What runs and no SimulatedCluster asks for is left alone. Broken: what is not listed is removed.
+// Claim: What no SimulatedCluster asks for is left alone. Broken: what is not listed is removed.
 func TestWhatNobodyAsksForIsLeftAlone(t *testing.T) {
 	b := newEnv(t)
 	b.driver.Set(clusterdriver.Observed{Name: "orphan", UID: "u", Phase: clusterdriver.Running})
@@ -367,7 +367,7 @@ func TestWhatIsLostIsMadeAgain(t *testing.T) {
 	b.Expect(b.driver.Calls()).To(HaveLen(2))
 }
 
-// Claim: An agent that no longer runs simulated clusters says that nothing is known of them. Broken: Ready stays.
+// Claim: An agent that is turned off leaves readiness Unknown. Broken: Ready stays.
 func TestTurnedOffIsUnknown(t *testing.T) {
 	b := newEnv(t)
 	one := b.newOne()
