@@ -48,6 +48,10 @@ func (r *HostedRequest) Advance(ctx context.Context, reader client.Reader, write
 	if apierrors.IsNotFound(err) {
 		return nil, object + " waits for the hub's approval", r.submitRequest(ctx, writer, name)
 	}
+	if apierrors.IsForbidden(err) {
+		// The hub grants it soon after the SimulatedCluster is created.
+		return nil, describePermission(requestError("get", object, err), onHub), nil
+	}
 	if err != nil {
 		return nil, "", requestError("get", object, err)
 	}
