@@ -22,6 +22,8 @@ const (
 	NameTaken Reason = "NameTaken"
 	// BeingRemoved is a request for a cluster that is being removed.
 	BeingRemoved Reason = "BeingRemoved"
+	// Changing is a request for a change of a cluster that an earlier change has not reached yet.
+	Changing Reason = "Changing"
 	// NoRoom is a request for a cluster for which the machine has not enough memory.
 	NoRoom Reason = "NoRoom"
 	// NotFound is a question about a cluster that there is not.
@@ -31,7 +33,7 @@ const (
 // statusCodes are those with which the keeper answers.
 var statusCodes = map[Reason]int{
 	Invalid: http.StatusUnprocessableEntity, VersionNotSupported: http.StatusUnprocessableEntity, NameTaken: http.StatusConflict,
-	BeingRemoved: http.StatusConflict, NoRoom: http.StatusInsufficientStorage, NotFound: http.StatusNotFound,
+	BeingRemoved: http.StatusConflict, Changing: http.StatusConflict, NoRoom: http.StatusInsufficientStorage, NotFound: http.StatusNotFound,
 }
 
 // Problem is why the keeper refuses a request.

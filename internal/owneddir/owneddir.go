@@ -217,6 +217,19 @@ func (d *Directory) Remove(patterns []string) (left []string, err error) {
 	return r.left, nil
 }
 
+// RemoveEntries removes the entries that match the patterns, as Remove does, and keeps the marker and everything else.
+func (d *Directory) RemoveEntries(patterns []string) (err error) {
+	if d.patterns, err = parsePatterns(patterns); err != nil {
+		return err
+	}
+	r := &removal{directory: d}
+	r.sweepDirectory(d.descriptor(), "", false)
+	if err := errors.Join(r.failed...); err != nil {
+		return fmt.Errorf("removing files in %s: %w", d.path, err)
+	}
+	return nil
+}
+
 // RemoveTree removes one directory in the directory with all that it holds, and keeps the marker. The name must be one
 // that only this program gives. It returns the paths of what it left: an entry of that name which is not a directory,
 // and whatever is on another mount. That there is no such entry is no error.

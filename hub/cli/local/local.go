@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/cli/local/preflight"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 	"github.com/hollowfleet/hollowfleet/internal/joining"
@@ -65,6 +66,8 @@ func writtenCommand(words, dir string) string {
 
 const (
 	keepName = "keep"
+	// hostFlag adds the host of simulated clusters.
+	hostFlag = "host"
 	// dirIDFlag is the ID of the directory that "up" has taken.
 	dirIDFlag = "dir-id"
 )
@@ -81,6 +84,10 @@ func newKeep(hub *cmdutil.Hub, dir *string) *cobra.Command {
 			if options.Owner, err = ownerOf(pid); err != nil {
 				return err
 			}
+			options.CheckRoom = func(a localfleet.Addition) error {
+				addition := preflight.Addition{Clusters: a.Clusters, Groups: a.Groups, Shared: a.Isolation == localfleet.IsolationShared}
+				return addition.Check(preflight.ThisMachine.Available(options.Dir))
+			}
 			ctx, stop := whileRuns(command.Context(), options.Owner)
 			defer stop()
 			fleet, err := localfleet.Up(ctx, options)
@@ -93,6 +100,7 @@ func newKeep(hub *cmdutil.Hub, dir *string) *cobra.Command {
 	}
 	command.Flags().StringVar(&options.DirID, dirIDFlag, "", "ID of the directory, if it has been taken for this fleet")
 	command.Flags().StringSliceVar(&options.Clusters, "cluster", nil, "names of the workload clusters")
+	command.Flags().BoolVar(&options.Host, hostFlag, false, "let the hub's own cluster host simulated clusters, as Cluster "+localfleet.HostName)
 	addOwner(command, &pid)
 	addPrograms(command, &options.Programs)
 	return command

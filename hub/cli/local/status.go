@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -132,7 +133,7 @@ func processTable(report localfleet.Report) *metav1.Table {
 
 func clusterTable(report localfleet.Report, clusters map[string]v1alpha1.Cluster) *metav1.Table {
 	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Cluster", "Kubernetes", "Ready", "Machines", "Node processes", "Isolation", "Server", "Kubeconfig", "+Agent", "+Message")}
-	for _, plane := range append([]localfleet.ControlPlane{report.Hub}, report.Clusters...) {
+	for _, plane := range shownPlanes(report) {
 		ready, machines, nodes, agent, message := "-", "-", "-", "-", ""
 		if plane.NodeProcesses > 0 {
 			nodes = strconv.Itoa(plane.NodeProcesses)
@@ -154,6 +155,17 @@ func clusterTable(report localfleet.Report, clusters map[string]v1alpha1.Cluster
 		}})
 	}
 	return table
+}
+
+// shownPlanes are the rows of the table: those of the report, and the hub's once more as the host of simulated clusters.
+func shownPlanes(report localfleet.Report) []localfleet.ControlPlane {
+	planes := report.Planes()
+	if report.Host == "" {
+		return planes
+	}
+	host := report.Hub
+	host.Name = report.Host
+	return slices.Insert(planes, 1, host)
 }
 
 // askHub returns the Clusters as the hub knows them; none if it does not answer, which the processes explain.
@@ -198,7 +210,7 @@ func processError(report localfleet.Report, dir string) error {
 // planeError is the error of a fleet with a control plane that cannot do all of its job.
 func planeError(report localfleet.Report) error {
 	var problems []error
-	for _, plane := range append([]localfleet.ControlPlane{report.Hub}, report.Clusters...) {
+	for _, plane := range report.Planes() {
 		for _, problem := range plane.Problems {
 			problems = append(problems, fmt.Errorf("control plane of %s: %s", plane.Name, problem))
 		}
@@ -212,17 +224,24 @@ func (o *upOptions) printSummary() error {
 	if err != nil {
 		return err
 	}
-	say, first := o.hub.Say, report.Clusters[0]
+	say := o.hub.Say
 	say("\nThe fleet is up. Its kubeconfigs:\n")
-	for _, plane := range append([]localfleet.ControlPlane{report.Hub}, report.Clusters...) {
+	for _, plane := range report.Planes() {
 		say("  %-4s %s", plane.Name, plane.Kubeconfig)
 	}
 	say("\nTry:\n\n  export KUBECONFIG=%s", joining.ShellQuote(report.Hub.Kubeconfig))
 	say("  kubectl hollow cluster list\n  kubectl get fleet -A")
-	if o.workers.machines > 0 {
-		say("  kubectl -n %s scale machinedeployment %s --replicas %d", first.Name, localfleet.WorkersName, o.workers.machines+2)
+	if len(report.Clusters) > 0 {
+		first := report.Clusters[0]
+		if o.workers.machines > 0 {
+			say("  kubectl -n %s scale machinedeployment %s --replicas %d", first.Name, localfleet.WorkersName, o.workers.machines+2)
+		}
+		say("  kubectl --kubeconfig %s get nodes -o wide", joining.ShellQuote(first.Kubeconfig))
 	}
-	say("  kubectl --kubeconfig %s get nodes -o wide", joining.ShellQuote(first.Kubeconfig))
+	if report.Host != "" {
+		say("\nAdd simulated clusters, which Cluster %s hosts:\n\n  kubectl apply -f config/samples/simulatedclusterset.yaml", report.Host)
+		say("  kubectl get simulatedclusters -A")
+	}
 	say("\nEnd it:\n\n  %s", writtenCommand("down", o.dir))
 	return nil
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hollowfleet/hollowfleet/internal/atomicfile"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+	"github.com/hollowfleet/hollowfleet/internal/localclusters"
 	"github.com/hollowfleet/hollowfleet/internal/owneddir"
 )
 
@@ -165,6 +167,9 @@ func (s State) removeFiles(ctx context.Context, owned *owneddir.Directory) ([]st
 			return nil, err
 		}
 	}
+	if err := s.deleteHosted(ctx, owned.Path()); err != nil {
+		return nil, err
+	}
 	return owned.Remove(s.filePatterns())
 }
 
@@ -173,24 +178,41 @@ var credentialFiles = []string{"lock", "holder", "pending.key", "tls.crt", "tls.
 
 // filePatterns are the files that a fleet makes, as patterns. What its control planes make is removed by simcluster.
 func (s State) filePatterns() []string {
-	files := []string{stateFile, atomicfile.TemporaryPrefix(stateFile) + "*", earlierStateFile, "logs/" + KeeperName + ".log", "logs/hub.log"}
+	files := []string{stateFile, atomicfile.TemporaryPrefix(stateFile) + "*", earlierStateFile, "logs/" + KeeperName + ".log", "logs/hub.log", localclusters.SocketName}
 	if s.Isolation == IsolationShared {
 		for number := range (len(s.Clusters)-1)/ClustersPerGroup + 1 {
-			files = append(files, groupFiles(number+1)...)
+			files = append(files, groupFiles(strconv.Itoa(number+1))...)
 		}
 	}
 	for _, name := range s.Clusters {
-		agent := "agents/" + name + "/"
-		files = append(files, name+"/", "logs/cluster-"+name+".log", "logs/agent-"+name+".log", agent+"bootstrap.kubeconfig")
-		for _, file := range credentialFiles {
-			files = append(files, agent+"credential/"+file, agent+"credential/"+atomicfile.TemporaryPrefix(file)+"*")
-		}
-		for _, user := range []string{hubUser, agentUser} {
-			kubeconfig := "kubeconfigs/" + name + "/" + user
-			files = append(files, kubeconfig+kubeconfigSuffix)
-			for _, server := range []Server{HubServer, TargetServer, HostServer} {
-				files = append(files, routedPath(kubeconfig+kubeconfigSuffix, server))
-			}
+		files = append(files, name+"/")
+		files = append(files, clusterFiles(name)...)
+	}
+	if s.Host != "" {
+		files = append(files, clusterFiles(s.Host)...)
+	}
+	for _, hosted := range s.Hosted {
+		files = append(files, hosted.filePatterns()...)
+	}
+	return files
+}
+
+// clusterFiles are what there is of a cluster beside its control plane, as patterns.
+func clusterFiles(name string) []string {
+	agent := "agents/" + name + "/"
+	files := []string{"logs/cluster-" + name + ".log", "logs/agent-" + name + ".log"}
+	for _, file := range []string{bootstrapFile, credentialDir + "/"} {
+		files = append(files, agent+file)
+	}
+	files = append(files, agent+atomicfile.TemporaryPrefix(bootstrapFile)+"*")
+	for _, file := range credentialFiles {
+		files = append(files, agent+credentialDir+"/"+file, agent+credentialDir+"/"+atomicfile.TemporaryPrefix(file)+"*")
+	}
+	for _, user := range []string{hubUser, agentUser} {
+		kubeconfig := "kubeconfigs/" + name + "/" + user
+		files = append(files, kubeconfig+kubeconfigSuffix)
+		for _, server := range []Server{HubServer, TargetServer, HostServer} {
+			files = append(files, routedPath(kubeconfig+kubeconfigSuffix, server))
 		}
 	}
 	return files

@@ -74,7 +74,7 @@ func TestDownLeavesWhatTheFleetDidNotMake(t *testing.T) {
 	g.Expect(err).To(MatchError(localfleet.ErrUnusable), "what is left is not taken")
 }
 
-// Edge case: Names in `fleet.json` could lead outside.
+// Edge case: Names in `fleet.json` could lead outside. Also: TestAHostedNameThatLeadsOutIsRefused.
 func TestAClusterNameThatLeadsOutIsRefused(t *testing.T) {
 	g := NewWithT(t)
 	for _, name := range []string{"../other", "/etc", "", "a/b", "."} {
@@ -143,4 +143,49 @@ func TestAFleetInsideTheDirectoryOfAnotherIsRefused(t *testing.T) {
 	g.Expect(filepath.Join(outer, "new")).NotTo(BeADirectory())
 	_, err = localfleet.Take(outer+"-2", false)
 	g.Expect(err).NotTo(HaveOccurred(), "beside it")
+}
+
+// Claim: `local down` removes the files of simulated clusters and no others. Broken: new.
+func TestDownRemovesTheFilesOfHostedClusters(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "fleet")
+	mark(g, dir, localfleet.State{
+		Clusters: []string{"hub"}, Host: "host",
+		Hosted: []localfleet.HostedCluster{{Name: "logs", UID: "a", Group: "h1", FormerGroup: "h2"}, {Name: "s2", UID: "b", Removing: true}},
+	})
+	for _, name := range []string{
+		"keeper.sock", "logs/agent-host.log", "agents/host/credential/tls.key", "agents/logs/credential/tls.key", "agents/logs/bootstrap.kubeconfig",
+		"agents/s2/credential/.tls.crt-1", "logs/cluster-logs.log", "logs/agent-s2.log", "kubeconfigs/s2/hollowfleet-agent.kubeconfig",
+		"groups/h1/planes.log", "groups/h2/status.json", "logs/group-h1.log", "groups/h3/planes.log", "agents/s3/credential/tls.key", "logs/agent-s3.log", "hosted/s3/precious",
+	} {
+		g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755)).To(Succeed())
+		g.Expect(os.WriteFile(filepath.Join(dir, name), nil, 0o600)).To(Succeed())
+	}
+	g.Expect(os.MkdirAll(filepath.Join(dir, "hosted", "s2"), 0o700)).To(Succeed())
+	left, err := localfleet.Down(t.Context(), dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	for i, name := range left {
+		left[i], err = filepath.Rel(dir, name)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Expect(left).To(ConsistOf("groups/h3", "agents/s3", "logs/agent-s3.log", "hosted/s3"), "clusters that this fleet has not recorded")
+	g.Expect(filepath.Join(dir, "hosted", "s2")).NotTo(BeADirectory())
+}
+
+func TestAHostedNameThatLeadsOutIsRefused(t *testing.T) {
+	g := NewWithT(t)
+	for _, hosted := range []localfleet.HostedCluster{{Name: "../other"}, {Name: ""}, {Name: "s1", Group: "../../other"}, {Name: "s1", FormerGroup: "1"}} {
+		dir := filepath.Join(t.TempDir(), "fleet")
+		mark(g, dir, localfleet.State{Clusters: []string{"hub"}, Hosted: []localfleet.HostedCluster{hosted}})
+		_, err := localfleet.Down(t.Context(), dir)
+		g.Expect(err).To(MatchError(ContainSubstring("hosted: ")), "%+v", hosted)
+	}
+}
+
+func TestNoClusterOfAFleetIsNamedLikeTheHost(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "fleet")
+	_, err := localfleet.Up(t.Context(), localfleet.Options{Dir: dir, Programs: localfleet.Programs{BinDir: t.TempDir()}, Clusters: []string{localfleet.HostName}})
+	g.Expect(err).To(MatchError(ContainSubstring("choose another name")))
+	g.Expect(dir).NotTo(BeADirectory())
 }

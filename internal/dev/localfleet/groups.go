@@ -2,7 +2,6 @@ package localfleet
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -30,9 +29,9 @@ const (
 	groupPrefix = "group "
 )
 
-// DefaultIsolation is that of a fleet with so many clusters.
+// DefaultIsolation is that of a fleet with so many clusters. One without any is for simulated clusters, of which there are many.
 func DefaultIsolation(clusters int) Isolation {
-	if clusters >= SharedFrom {
+	if clusters >= SharedFrom || clusters == 0 {
 		return IsolationShared
 	}
 	return IsolationProcess
@@ -44,8 +43,8 @@ func (f *Fleet) Isolation() Isolation { return f.options.Isolation }
 // groups are the groups of a fleet.
 type groups struct {
 	mutex sync.Mutex
-	// started are the groups by their numbers.
-	started map[int]*process.Group
+	// started are the groups by their names without groupPrefix: numbers, and those of hostedGroupName.
+	started map[string]*process.Group
 }
 
 // groupOf returns the group of a cluster, nil for one with processes of its own. It starts the group if it does not run.
@@ -53,22 +52,44 @@ func (f *Fleet) groupOf(ctx context.Context, member int) (*process.Group, error)
 	if f.options.Isolation != IsolationShared {
 		return nil, nil
 	}
+	return f.ensureGroup(ctx, strconv.Itoa(member/ClustersPerGroup+1), "")
+}
+
+// ensureGroup returns the group of that name, and starts it if it does not run. Its clusters emulate the Kubernetes minor, such as 1.36;
+// empty for that of the programs.
+func (f *Fleet) ensureGroup(ctx context.Context, key, minor string) (*process.Group, error) {
 	f.groups.mutex.Lock()
 	defer f.groups.mutex.Unlock()
-	number := member/ClustersPerGroup + 1
-	if group := f.groups.started[number]; group != nil && !isDone(group.Process) {
+	if group := f.groups.started[key]; group != nil && !isDone(group.Process) {
 		return group, nil
 	}
-	name := fmt.Sprintf("%s%d", groupPrefix, number)
-	group, err := process.StartGroup(ctx, name, f.binaryPath("simcluster"), f.groupDir(number), LogFile(f.options.Dir, name))
+	name := groupPrefix + key
+	group, err := process.StartGroup(ctx, process.GroupOptions{
+		Name: name, Binary: f.binaryPath("simcluster"), Dir: groupDir(f.options.Dir, key), LogFile: LogFile(f.options.Dir, name), EmulatedVersion: minor,
+	})
 	if err != nil {
 		return nil, err
 	}
 	if f.groups.started == nil {
-		f.groups.started = map[int]*process.Group{}
+		f.groups.started = map[string]*process.Group{}
 	}
-	f.groups.started[number] = group
+	f.groups.started[key] = group
 	return group, f.recordProcess(group.Process)
+}
+
+// stopGroup ends a group that has no clusters.
+func (f *Fleet) stopGroup(key string) error {
+	f.groups.mutex.Lock()
+	defer f.groups.mutex.Unlock()
+	group := f.groups.started[key]
+	if group == nil {
+		return nil
+	}
+	if err := group.Stop(); err != nil {
+		return err
+	}
+	delete(f.groups.started, key)
+	return nil
 }
 
 func isDone(p *process.Process) bool {
@@ -80,12 +101,12 @@ func isDone(p *process.Process) bool {
 	}
 }
 
-func (f *Fleet) groupDir(number int) string {
-	return groupDir(f.options.Dir, number)
-}
+func groupDir(dir, key string) string { return filepath.Join(dir, "groups", key) }
 
-func groupDir(dir string, number int) string {
-	return filepath.Join(dir, "groups", strconv.Itoa(number))
+func (f *Fleet) isGroupStarted(key string) bool {
+	f.groups.mutex.Lock()
+	defer f.groups.mutex.Unlock()
+	return f.groups.started[key] != nil
 }
 
 // startedGroups are the groups that run.
@@ -101,13 +122,17 @@ func (f *Fleet) startedGroups() []*process.Group {
 
 // keepGroups starts the groups again whenever their supervisors end, and their clusters with them.
 func (f *Fleet) keepGroups(ctx context.Context, keep *sync.WaitGroup) {
-	for number := range f.groups.started {
+	for number := 1; ; number++ {
+		key := strconv.Itoa(number)
+		if f.groups.started[key] == nil {
+			return
+		}
 		keep.Go(func() {
 			f.keepRunning(ctx,
 				func() *process.Process {
 					f.groups.mutex.Lock()
 					defer f.groups.mutex.Unlock()
-					return f.groups.started[number].Process
+					return f.groups.started[key].Process
 				},
 				func(ctx context.Context) error { return f.restartGroup(ctx, number) })
 		})
@@ -124,7 +149,7 @@ func (f *Fleet) restartGroup(ctx context.Context, number int) error {
 		if status, err := process.ReadGroup(group.Dir); err == nil && slices.Contains(status.Clusters, f.pathOf(member.Name)) {
 			continue // An earlier attempt has started it.
 		}
-		if member.Cluster, _, err = f.startControlPlane(ctx, member.Name, nil, group); err != nil {
+		if member.Cluster, _, err = f.startControlPlane(ctx, f.planeOf(member.Name, group)); err != nil {
 			return err
 		}
 	}
@@ -132,10 +157,10 @@ func (f *Fleet) restartGroup(ctx context.Context, number int) error {
 }
 
 // groupFiles are the files that a group leaves if it is killed, as patterns.
-func groupFiles(number int) []string {
-	dir := fmt.Sprintf("groups/%d/", number)
+func groupFiles(key string) []string {
+	dir := "groups/" + key + "/"
 	return []string{
 		dir + owneddir.MarkerName, dir + "group.sock", dir + "planes.sock", dir + "planes.log", dir + "planes.log.1",
-		dir + "status.json", dir + ".status.json-[0-9]*", fmt.Sprintf("logs/group-%d.log", number),
+		dir + "status.json", dir + ".status.json-[0-9]*", "logs/group-" + key + ".log",
 	}
 }

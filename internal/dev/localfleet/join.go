@@ -28,6 +28,12 @@ const (
 	StageProduction = "production"
 )
 
+// HostsLabel with HostsSimulated is on the Cluster that hosts simulated ones, for the hostSelector of a SimulatedClusterSet.
+const (
+	HostsLabel     = "hosts"
+	HostsSimulated = "simulated-clusters"
+)
+
 const hubPoll = 50 * time.Millisecond
 
 // Join lets member's cluster join as "kubectl hollow cluster join --accept=now" does, also again. It leaves the
@@ -42,7 +48,7 @@ func (f *Fleet) Join(ctx context.Context, member *Member) error {
 	}
 	request := joining.Request{
 		Cluster: member.Name, Accept: joining.AcceptNow,
-		TokenTTL: joining.DefaultTokenTTL, Again: true, Labels: map[string]string{StageLabel: f.stageDirectory(member)},
+		TokenTTL: joining.DefaultTokenTTL, Again: true, Labels: f.labelsOf(member),
 	}
 	request.Deliver = func(result *joining.Result) error {
 		kubeconfig, err := server.Kubeconfig(member.Name, result.Token)
@@ -64,11 +70,14 @@ func (f *Fleet) Join(ctx context.Context, member *Member) error {
 	return f.awaitHub(ctx, result.Cluster)
 }
 
-func (f *Fleet) stageDirectory(member *Member) string {
-	if member == f.Members[0] {
-		return StageCanary
+func (f *Fleet) labelsOf(member *Member) map[string]string {
+	switch member {
+	case f.Host:
+		return map[string]string{HostsLabel: HostsSimulated}
+	case f.Members[0]:
+		return map[string]string{StageLabel: StageCanary}
 	}
-	return StageProduction
+	return map[string]string{StageLabel: StageProduction}
 }
 
 // awaitHub waits until the hub has looked at a Cluster, and with that has given its join token its rights: an agent
@@ -80,18 +89,24 @@ func (f *Fleet) awaitHub(ctx context.Context, cluster *v1alpha1.Cluster) error {
 	})
 }
 
+// bootstrapFile and credentialDir are in the directory of an agent.
+const (
+	bootstrapFile = "bootstrap.kubeconfig"
+	credentialDir = "credential"
+)
+
 // agentDir has what an agent joins with, and the credential that it gets.
 func (f *Fleet) agentDir(member *Member) string {
 	return filepath.Join(f.options.Dir, "agents", member.Name)
 }
 
 func (f *Fleet) bootstrapKubeconfig(member *Member) string {
-	return filepath.Join(f.agentDir(member), "bootstrap.kubeconfig")
+	return filepath.Join(f.agentDir(member), bootstrapFile)
 }
 
 // CredentialDir is where the agent of member keeps the key and certificate, or the token, that it uses on the hub.
 func (f *Fleet) CredentialDir(member *Member) string {
-	return filepath.Join(f.agentDir(member), "credential")
+	return filepath.Join(f.agentDir(member), credentialDir)
 }
 
 // StartAgent starts the agent of member, also again after it has ended. It has the rights of config/rbac in its
@@ -101,7 +116,10 @@ func (f *Fleet) StartAgent(ctx context.Context, member *Member) error {
 	if err != nil {
 		return err
 	}
-	name := "agent " + member.Name
+	name := agentName(member.Name)
+	if member == f.Host {
+		kubeconfigs = append(kubeconfigs, hostFlag, f.socketPath())
+	}
 	args, err := f.withEndpoints(name, slices.Concat([]string{
 		"--cluster-name", member.Name,
 		"--bootstrap-kubeconfig", f.bootstrapKubeconfig(member), "--credential-dir", f.CredentialDir(member),
@@ -118,6 +136,9 @@ func (f *Fleet) StartAgent(ctx context.Context, member *Member) error {
 	f.reportProgress("%s: agent started", member.Name)
 	return nil
 }
+
+// agentName is the name of the process of the agent of a cluster.
+func agentName(cluster string) string { return "agent " + cluster }
 
 // HollowNodeProcess returns the process ID of the hollow node of a pod. The node has to have a process of its own.
 func HollowNodeProcess(pod string) (int, error) {

@@ -25,6 +25,9 @@ import (
 
 const (
 	hubName = "hub"
+	// HostName is the Cluster whose target is the hub's own control plane, and whose agent has simulated clusters run by the keeper. No
+	// other cluster of a fleet may have this name.
+	HostName = "host"
 	// KeeperName is the name of the process that keeps a fleet, in its logs.
 	KeeperName    = "keeper"
 	clusterPrefix = "cluster "
@@ -48,6 +51,10 @@ type Options struct {
 	Programs
 	// Clusters are the names of the workload clusters.
 	Clusters []string
+	// Host adds a Cluster HostName, whose agent has simulated clusters run by the keeper. It needs Kept.
+	Host bool
+	// CheckRoom is asked before the keeper takes simulated clusters more, and says why there is no room for them. It may be nil.
+	CheckRoom func(Addition) error
 	// Owner is the process that the fleet is for. Default: this one.
 	Owner *process.Identity
 	// Kept says that the caller calls Keep, and ends the fleet when it gets SIGTERM.
@@ -83,8 +90,11 @@ type Fleet struct {
 	HubProcess *process.Process
 	// Members are the workload clusters in the order of Options.Clusters.
 	Members []*Member
+	// Host is the Cluster HostName, whose control plane is that of the hub. It is nil without Options.Host.
+	Host *Member
 
 	groups    groups
+	hosting   hosting
 	recording sync.Mutex
 	state     State
 }
@@ -117,11 +127,20 @@ func Up(ctx context.Context, options Options) (*Fleet, error) {
 	if options.Kept {
 		fleet.state.Keeper = &self
 	}
+	if options.Host {
+		fleet.Host, fleet.state.Host = &Member{Name: HostName}, HostName
+	}
+	if slices.Contains(options.Clusters, HostName) {
+		return nil, fmt.Errorf("clusters: %q is the name of the cluster that hosts simulated ones: choose another name", HostName)
+	}
 	for _, name := range options.Clusters {
 		fleet.Members = append(fleet.Members, &Member{Name: name})
 	}
 	if err := fleet.claimDirectory(); err != nil {
 		return nil, err
+	}
+	if err := fleet.prepareKeeper(ctx); err != nil {
+		return nil, errors.Join(err, fleet.Down()) //nolint:contextcheck // What ended ctx must not keep the fleet up.
 	}
 	if err := fleet.bringUp(ctx); err != nil {
 		return nil, errors.Join(err, fleet.Down()) //nolint:contextcheck // What ended ctx must not keep the fleet up.
@@ -154,7 +173,10 @@ func (f *Fleet) bringUp(ctx context.Context) error {
 			return err
 		}
 		close(hubReady)
-		return nil
+		if f.Host == nil {
+			return nil
+		}
+		return f.startHost(ctx)
 	})
 	for _, member := range f.Members {
 		group.Go(func() error {
@@ -180,7 +202,9 @@ func (f *Fleet) bringUp(ctx context.Context) error {
 
 func (f *Fleet) startHub(ctx context.Context) error {
 	var err error
-	if f.Hub, f.HubClient, err = f.startControlPlane(ctx, hubName, process.HubComponents, nil); err != nil {
+	plane := f.planeOf(hubName, nil)
+	plane.components = process.HubComponents
+	if f.Hub, f.HubClient, err = f.startControlPlane(ctx, plane); err != nil {
 		return err
 	}
 	if f.HubConfig, err = f.Hub.RESTConfig(); err != nil {
@@ -198,32 +222,58 @@ func (f *Fleet) startCluster(ctx context.Context, member *Member) error {
 	if err != nil {
 		return err
 	}
-	member.Cluster, member.Client, err = f.startControlPlane(ctx, member.Name, nil, group)
+	member.Cluster, member.Client, err = f.startControlPlane(ctx, f.planeOf(member.Name, group))
 	if err != nil {
 		return err
 	}
+	return grantAgent(ctx, member.Client)
+}
+
+// grantAgent gives an agent its rights in the cluster that c is of.
+func grantAgent(ctx context.Context, c client.Client) error {
 	for _, dir := range []string{"rbac/agent-workload", "rbac/agent-load-tests"} {
-		if err := config.Apply(ctx, member.Client, config.RBAC, dir); err != nil {
+		if err := config.Apply(ctx, c, config.RBAC, dir); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *Fleet) startControlPlane(ctx context.Context, name string, components []string, group *process.Group) (*process.Cluster, client.WithWatch, error) {
+// plane is a control plane to start.
+type plane struct {
+	name, dir string
+	// components are those that it needs, all if empty.
+	components []string
+	group      *process.Group
+	// minor is the Kubernetes minor that it emulates, such as 1.36. Empty: that of the programs.
+	minor string
+	// isHosted is that no Cables lead there.
+	isHosted bool
+}
+
+// planeOf is the control plane of the hub, or of a cluster of Options.Clusters.
+func (f *Fleet) planeOf(name string, group *process.Group) plane {
+	return plane{name: name, dir: f.pathOf(name), group: group}
+}
+
+func (f *Fleet) startControlPlane(ctx context.Context, plane plane) (*process.Cluster, client.WithWatch, error) {
+	name, group := plane.name, plane.group
 	args := []string{"--nodes-per-pack", strconv.Itoa(max(f.options.NodesPerPack, 1))}
+	if plane.minor != "" {
+		args = append(args, "--emulated-version", plane.minor)
+	}
 	if f.options.Heartbeats == HeartbeatsSlow {
 		args = append(args, "--controller-manager-arg", slowNodeMonitor)
 	}
-	if f.options.Cables != nil {
-		more, err := f.options.Cables.ControlPlaneArgs(name, f.pathOf(name))
+	if f.options.Cables != nil && !plane.isHosted {
+		more, err := f.options.Cables.ControlPlaneArgs(name, plane.dir)
 		if err != nil {
 			return nil, nil, fmt.Errorf("choosing the arguments of the control plane of %s: %w", name, err)
 		}
 		args = append(args, more...)
 	}
 	cluster, err := process.StartCluster(ctx, process.ClusterOptions{
-		Name: name, Dir: f.pathOf(name), LogFile: LogFile(f.options.Dir, clusterPrefix+name), KubeconfigDir: f.kubeconfigDir(name), Binary: f.binaryPath("simcluster"), Components: components,
+		Name: name, Dir: plane.dir, LogFile: LogFile(f.options.Dir, clusterPrefix+name), KubeconfigDir: f.kubeconfigDir(name), Binary: f.binaryPath("simcluster"), Components: plane.components,
 		Images: map[string]string{HollowNodeImage: f.options.BinDir}, Args: args, Group: group,
 	})
 	if err != nil {
@@ -277,13 +327,16 @@ func (f *Fleet) startProcess(name, program string, args []string) (*process.Proc
 // Down ends the fleet and removes its files. What is left in its directory because the fleet did not make it is reported to Progress.
 func (f *Fleet) Down() error {
 	var problems []error
+	if f.hosting.socket != nil {
+		_ = f.hosting.socket.Close() // Keep has closed it already, unless the fleet did not come up.
+	}
 	stop := func(p *process.Process) {
 		if p != nil {
 			problems = append(problems, p.Stop(stopGrace))
 		}
 	}
 	stop(f.HubProcess)
-	for _, member := range f.Members {
+	for _, member := range f.agentMembers() {
 		stop(member.Agent)
 	}
 	var group errgroup.Group
@@ -306,13 +359,22 @@ func (f *Fleet) Down() error {
 
 func (f *Fleet) controlPlanes() []*process.Cluster {
 	var all []*process.Cluster
-	for _, member := range f.Members {
+	for _, member := range slices.Concat(f.Members, f.hosting.members()) {
 		if member.Cluster != nil {
 			all = append(all, member.Cluster)
 		}
 	}
 	if f.Hub != nil {
 		all = append(all, f.Hub)
+	}
+	return all
+}
+
+// agentMembers are those that have an agent of this fleet.
+func (f *Fleet) agentMembers() []*Member {
+	all := slices.Concat(f.Members, f.hosting.members())
+	if f.Host != nil {
+		all = append(all, f.Host)
 	}
 	return all
 }

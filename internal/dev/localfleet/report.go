@@ -2,7 +2,6 @@ package localfleet
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,10 @@ type Report struct {
 	// Hub is the hub's control plane, Clusters are those of the workload clusters.
 	Hub      ControlPlane   `json:"hub"`
 	Clusters []ControlPlane `json:"clusters"`
+	// Host is the Cluster whose control plane is the hub's, and whose agent has the Hosted ones run; empty if there is none.
+	Host string `json:"host,omitempty"`
+	// Hosted are the simulated clusters that the keeper runs for it.
+	Hosted []HostedPlane `json:"hosted,omitempty"`
 	// Isolation is what the control planes of the workload clusters share.
 	Isolation Isolation `json:"isolation"`
 	// Groups are those whose process they share, if they do.
@@ -49,6 +52,15 @@ type ControlPlane struct {
 	Problems []string `json:"problems,omitempty"`
 }
 
+// HostedPlane is the control plane of a simulated cluster that the keeper runs for the agent of the host.
+type HostedPlane struct {
+	ControlPlane
+	// UID is that of the SimulatedCluster.
+	UID string `json:"uid"`
+	// Removing is that it is being removed.
+	Removing bool `json:"removing,omitempty"`
+}
+
 // Running is one process of a fleet.
 type Running struct {
 	Name  string `json:"name"`
@@ -67,7 +79,7 @@ func ReadReport(dir string) (Report, error) {
 	if err != nil {
 		return report, err
 	}
-	report.Ready, report.NodesPerPack = state.Ready, state.NodesPerPack
+	report.Ready, report.NodesPerPack, report.Host = state.Ready, state.NodesPerPack, state.Host
 	report.Isolation = cmp.Or(state.Isolation, IsolationProcess)
 	for _, name := range state.Clusters {
 		plane := controlPlane(filepath.Join(dir, name))
@@ -77,9 +89,12 @@ func ReadReport(dir string) (Report, error) {
 			report.Clusters = append(report.Clusters, plane)
 		}
 	}
-	for number := range len(report.Clusters) {
-		if status, err := process.ReadGroup(groupDir(dir, number+1)); err == nil {
-			report.Groups = append(report.Groups, Group{Name: fmt.Sprintf("%s%d", groupPrefix, number+1), GroupStatus: status})
+	for _, hosted := range state.Hosted {
+		report.Hosted = append(report.Hosted, HostedPlane{ControlPlane: controlPlane(hostedDir(dir, hosted.Name)), UID: hosted.UID, Removing: hosted.Removing})
+	}
+	for _, key := range state.groupKeys() {
+		if status, err := process.ReadGroup(groupDir(dir, key)); err == nil {
+			report.Groups = append(report.Groups, Group{Name: groupPrefix + key, GroupStatus: status})
 		}
 	}
 	if state.Keeper != nil {
@@ -97,6 +112,15 @@ func ReadReport(dir string) (Report, error) {
 		}
 	}
 	return report, nil
+}
+
+// Planes are all control planes of the fleet, the hub's first.
+func (r Report) Planes() []ControlPlane {
+	planes := append([]ControlPlane{r.Hub}, r.Clusters...)
+	for _, hosted := range r.Hosted {
+		planes = append(planes, hosted.ControlPlane)
+	}
+	return planes
 }
 
 func controlPlane(dir string) ControlPlane {

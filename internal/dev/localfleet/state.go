@@ -45,6 +45,10 @@ type State struct {
 	NodesPerPack int `json:"nodesPerPack,omitempty"`
 	// Clusters are the names of the control planes, the hub's first. Each has a directory of that name.
 	Clusters []string `json:"clusters"`
+	// Host is the Cluster whose control plane is the hub's, and whose agent has the Hosted clusters run; empty if there is none.
+	Host string `json:"host,omitempty"`
+	// Hosted are the simulated clusters that the keeper runs for it.
+	Hosted []HostedCluster `json:"hosted,omitempty"`
 	// Processes in the order of their start.
 	Processes []process.Identity `json:"processes"`
 	// Endpoints are those of hub and agents, by the names of their processes.
@@ -146,19 +150,24 @@ const (
 )
 
 // Keep starts the hub, the agents and the supervisors of groups again whenever they end, until ctx is done. Control planes do that
-// for themselves.
+// for themselves. It also serves the keeper's socket, and runs the simulated clusters that are asked for there.
 func (f *Fleet) Keep(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() {
 		f.keepRunning(ctx, func() *process.Process { return f.HubProcess }, f.StartHubProcess)
 	})
-	for _, member := range f.Members {
+	members := f.Members
+	if f.Host != nil {
+		members = append(slices.Clone(members), f.Host)
+	}
+	for _, member := range members {
 		group.Go(func() {
 			f.keepRunning(ctx, func() *process.Process { return member.Agent },
 				func(ctx context.Context) error { return f.StartAgent(ctx, member) })
 		})
 	}
 	f.keepGroups(ctx, &group)
+	group.Go(func() { f.keepHosted(ctx) })
 	group.Wait()
 }
 

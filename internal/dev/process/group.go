@@ -41,15 +41,29 @@ type GroupStatus struct {
 	Log string `json:"log"`
 }
 
+// GroupOptions say which group to start.
+type GroupOptions struct {
+	// Name is for messages.
+	Name string
+	// Binary is the path of the simcluster program, Dir the group's directory, and LogFile takes the supervisor's output.
+	Binary, Dir, LogFile string
+	// EmulatedVersion is the Kubernetes minor of its clusters, such as 1.36. Empty: that of the program.
+	EmulatedVersion string
+}
+
 // StartGroup starts a group and waits until it takes clusters, or ctx is done.
-func StartGroup(ctx context.Context, name, binary, dir, logFile string) (*Group, error) {
-	supervisor, err := Start(Spec{Name: name, Path: binary, Args: []string{"group", "--dir", dir}, LogFile: logFile})
+func StartGroup(ctx context.Context, options GroupOptions) (*Group, error) {
+	args := []string{"group", "--dir", options.Dir}
+	if options.EmulatedVersion != "" {
+		args = append(args, "--emulated-version", options.EmulatedVersion)
+	}
+	supervisor, err := Start(Spec{Name: options.Name, Path: options.Binary, Args: args, LogFile: options.LogFile})
 	if err != nil {
 		return nil, err
 	}
-	group := &Group{Dir: dir, Process: supervisor}
+	group := &Group{Dir: options.Dir, Process: supervisor}
 	err = supervisor.Wait(ctx, readyPoll, func(ctx context.Context) (bool, error) {
-		output, err := exec.CommandContext(ctx, binary, "group", "status", "--dir", dir).CombinedOutput()
+		output, err := exec.CommandContext(ctx, options.Binary, "group", "status", "--dir", options.Dir).CombinedOutput()
 		if err != nil {
 			err = fmt.Errorf("%w: %s", err, output)
 		}

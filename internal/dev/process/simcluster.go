@@ -133,6 +133,9 @@ func (c *Cluster) Name() string { return c.options.Name }
 // Dir is the cluster's data directory.
 func (c *Cluster) Dir() string { return c.options.Dir }
 
+// Group is the group whose process its components share; nil if they have processes of their own.
+func (c *Cluster) Group() *Group { return c.options.Group }
+
 // AdminKubeconfig is the path of the administrator's kubeconfig.
 func (c *Cluster) AdminKubeconfig() string { return c.adminKubeconfig }
 

@@ -21,7 +21,7 @@ func TestWhatAFleetNeeds(t *testing.T) {
 	}{
 		"3 × 20 in processes":             {Fleet{Clusters: 3, Machines: 20, NodesPerPack: 25}, 1440, 0},
 		"3 × 20, each node in a process":  {Fleet{Clusters: 3, Machines: 20, NodesPerPack: 1}, 2003, 0},
-		"50 × 20 shared, slow heartbeats": {Fleet{50, 20, 25, 10, true, true}, 13.3 * 1024, 1.34 * 60},
+		"50 × 20 shared, slow heartbeats": {Fleet{50, 20, 25, 10, true, true, false}, 13.3 * 1024, 1.34 * 60},
 	} {
 		g := NewWithT(t)
 		needs := test.fleet.Needs()
@@ -68,11 +68,11 @@ func TestACheaperWayIsNamed(t *testing.T) {
 		milli int64
 		says  string
 	}{
-		"sharing is enough":           {Fleet{20, 20, 25, 10, false, false}, 900, `use --isolation shared, which needs 0\.69 processors, or start fewer`},
-		"slow heartbeats are enough":  {Fleet{20, 20, 25, 10, true, false}, 600, `use --heartbeats slow, which needs 0\.56 processors, or start fewer`},
-		"both are needed":             {Fleet{20, 20, 25, 10, false, false}, 600, `use --isolation shared --heartbeats slow, which needs 0\.56 processors, or`},
-		"nothing is enough":           {Fleet{20, 20, 25, 10, false, false}, 300, `may be used: start fewer`},
-		"a group's size is not known": {Fleet{20, 20, 25, 0, false, true}, 600, `may be used: start fewer`},
+		"sharing is enough":           {Fleet{20, 20, 25, 10, false, false, false}, 900, `use --isolation shared, which needs 0\.69 processors, or start fewer`},
+		"slow heartbeats are enough":  {Fleet{20, 20, 25, 10, true, false, false}, 600, `use --heartbeats slow, which needs 0\.56 processors, or start fewer`},
+		"both are needed":             {Fleet{20, 20, 25, 10, false, false, false}, 600, `use --isolation shared --heartbeats slow, which needs 0\.56 processors, or`},
+		"nothing is enough":           {Fleet{20, 20, 25, 10, false, false, false}, 300, `may be used: start fewer`},
+		"a group's size is not known": {Fleet{20, 20, 25, 0, false, true, false}, 600, `may be used: start fewer`},
 	} {
 		g := NewWithT(t)
 		has := plenty()

@@ -14,6 +14,8 @@ type Fleet struct {
 	Shared           bool
 	// SlowHeartbeats is that Nodes report every 30 seconds.
 	SlowHeartbeats bool
+	// Host is that the hub's own cluster has an agent, which hosts simulated clusters. Those are not counted here.
+	Host bool
 }
 
 // Resources are what a fleet needs at rest, or what a machine has left.
@@ -48,6 +50,8 @@ var (
 	costOfHub = cost{memory: 400, disk: 50, cpu: 2.1, inotify: 9, tasks: 70}
 	// costOfPodhostAndAgent is what each cluster has beside its control plane, and its part of the hub.
 	costOfPodhostAndAgent = cost{memory: 20.5 + 12.5 + 3, cpu: 0.09 + 0.12 + 0.15, inotify: 3, tasks: 20}
+	// costOfHost is the agent of the host of simulated clusters.
+	costOfHost = cost{memory: 20, cpu: 0.2, inotify: 1, tasks: 12}
 	// costOfPlane is a control plane of processes of its own; costOfShared one that shares a process, and costOfGroup that process itself.
 	costOfPlane  = cost{memory: 270, disk: 40, cpu: 1.4, inotify: 8, tasks: 55}
 	costOfShared = cost{memory: 165, disk: 40, cpu: 0.5, inotify: 4, tasks: 5}
@@ -74,6 +78,9 @@ func (f Fleet) Needs() Resources {
 	var total cost
 	total.addCosts(costOfHub, 1)
 	total.addCosts(costOfPodhostAndAgent, f.Clusters)
+	if f.Host {
+		total.addCosts(costOfHost, 1)
+	}
 	nodes, together := f.Clusters*f.Machines, 1
 	openFiles := 0
 	if f.Shared {
