@@ -12,8 +12,10 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/cli/local/preflight"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
@@ -57,7 +59,8 @@ func TestWhatCannotBeStarted(t *testing.T) {
 	}{
 		"all well":          {func(*upOptions) {}, cmdutil.OK, ""},
 		"no machines":       {func(o *upOptions) { o.workers.machines = 0 }, cmdutil.OK, ""},
-		"no cluster":        {func(o *upOptions) { o.clusters = 0 }, cmdutil.BadUsage, "--clusters"},
+		"no cluster":        {func(o *upOptions) { o.clusters = 0 }, cmdutil.OK, ""},
+		"negative clusters": {func(o *upOptions) { o.clusters = -1 }, cmdutil.BadUsage, "--clusters"},
 		"negative machines": {func(o *upOptions) { o.workers.machines = -1 }, cmdutil.BadUsage, "--machines"},
 		"no node in a pack": {func(o *upOptions) { o.NodesPerPack = 0 }, cmdutil.BadUsage, "--nodes-per-pack"},
 		"no version":        {func(o *upOptions) { o.workers.versions = []string{"v1.36.2", "latest"} }, cmdutil.BadUsage, `"latest" is not a version`},
@@ -126,6 +129,34 @@ func TestStatusTellsWhatEnded(t *testing.T) {
 	g.Expect(processTable(report).Rows[1].Cells).To(ContainElement("does not answer"))
 	report.Processes[1].SilentPID, report.Ready = 0, false
 	g.Expect(cmdutil.Code(processError(report, "/f"))).To(Equal(cmdutil.Refused))
+}
+
+func TestStatusShowsTheHostAndSimulatedClusters(t *testing.T) {
+	g := NewWithT(t)
+	report := localfleet.Report{
+		Hub: localfleet.ControlPlane{Name: "hub", Server: "https://h"}, Host: "host",
+		Hosted: []localfleet.HostedPlane{{ControlPlane: localfleet.ControlPlane{Name: "s1", Group: "group h1", Problems: []string{"etcd: etcd out of space"}}}},
+	}
+	ready := v1alpha1.Cluster{Status: v1alpha1.ClusterStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionTrue}}}}
+	rows := clusterTable(report, map[string]v1alpha1.Cluster{"host": ready, "s1": ready}).Rows
+	g.Expect(rows).To(HaveLen(3))
+	g.Expect(rows[0].Cells[:3]).To(HaveExactElements("hub", "-", "-"))
+	g.Expect(rows[1].Cells).To(And(HaveExactElements("host", "-", "True", "-", "-", "process", "https://h", "-", "-", "")))
+	g.Expect(rows[2].Cells[:6]).To(HaveExactElements("s1", "-", "True", "-", "-", "group h1"))
+	g.Expect(planeError(report)).To(MatchError("control plane of s1: etcd: etcd out of space"))
+}
+
+// Claim: `local up --clusters 0` starts a hub and a host. Broken: new.
+func TestAFleetWithoutClustersHasAHost(t *testing.T) {
+	g := NewWithT(t)
+	o := options(t)
+	g.Expect(o.hasHost()).To(BeFalse())
+	o.clusters = 0
+	g.Expect(o.hasHost()).To(BeTrue())
+	g.Expect(o.describeFleet()).To(Equal("a hub and a host of simulated clusters"))
+	o.clusters = 2
+	g.Expect(o.describeFleet()).To(Equal("a hub and 2 workload clusters"))
+	g.Expect(localfleet.DefaultIsolation(0)).To(Equal(localfleet.IsolationShared))
 }
 
 func TestStatusShowsWhereMetricsAre(t *testing.T) {

@@ -46,6 +46,12 @@ func (o *upOptions) createMachines(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if o.hasHost() {
+		if err := awaitReady(ctx, c, localfleet.HostName); err != nil {
+			return fmt.Errorf("waiting for cluster %s to be ready: %w", localfleet.HostName, err)
+		}
+		o.printf("  %s: ready", localfleet.HostName)
+	}
 	names := o.clusterNames()
 	for i, name := range names {
 		if err := awaitReady(ctx, c, name); err != nil {
@@ -64,7 +70,7 @@ func (o *upOptions) createMachines(ctx context.Context) error {
 			}
 		}
 	}
-	if o.workers.machines == 0 {
+	if o.workers.machines == 0 || len(names) == 0 {
 		return nil
 	}
 	for _, name := range names {

@@ -33,6 +33,9 @@ const (
   kubectl hollow local up --clusters 5 --machines 10 \
     --kubelet-version v1.35.4 --kubelet-version v1.36.2 --kubelet-version v1.37.1
 
+  # A hub, and a host for twenty simulated clusters of a SimulatedClusterSet
+  kubectl hollow local up --clusters 0
+
   # A second fleet next to the first
   kubectl hollow local up --dir /tmp/other --clusters 1
 
@@ -57,7 +60,9 @@ type upOptions struct {
 	temporary bool
 	localfleet.Programs
 	clusters int
-	workers  workers
+	// host adds the host of simulated clusters.
+	host    bool
+	workers workers
 	// dryRun says only what the fleet needs. ignored are the preflight checks whose errors are warnings.
 	dryRun  bool
 	ignored []string
@@ -86,6 +91,9 @@ func newUp(hub *cmdutil.Hub, dir *string) *cobra.Command {
 Clusters are named c1, c2 and so on; each gets a MachineDeployment "workers". They join like any other cluster: with
 a join token, and a certificate that the hub signs.
 
+With --host, and with --clusters 0, the hub's own cluster joins as "host". It hosts the SimulatedClusters of its namespace: further
+workload clusters, which come and go while the fleet runs.
+
 The directory of --dir must be empty, or not exist yet. The fleet marks it as its own. If the fleet does not come up, and with
 "local down", its files are removed and no others.
 
@@ -100,7 +108,8 @@ With -o the command prints the output of "local status" in that format, and its 
 		},
 	}
 	flags := command.Flags()
-	flags.IntVar(&o.clusters, "clusters", 3, "number of workload clusters")
+	flags.IntVar(&o.clusters, "clusters", 3, "number of workload clusters; 0 for a hub and a host of simulated clusters alone")
+	flags.BoolVar(&o.host, hostFlag, false, "let the hub's own cluster host SimulatedClusters, as Cluster \""+localfleet.HostName+"\" (default with --clusters 0)")
 	flags.IntVar(&o.workers.machines, "machines", 3, "number of machines in each cluster; 0 creates no MachineDeployment")
 	flags.StringArrayVar(&o.workers.versions, "kubelet-version", nil, "kubelet version that the Nodes report, such as v1.36.2; if given several times, clusters take turns (default: the version of the kubelet code)")
 	flags.DurationVar(&o.timeout, "timeout", 0, "longest time to wait; after it, everything that was started is ended (default: 5m, and 20s more for each cluster and 1s for each machine)")
@@ -126,8 +135,8 @@ func besideMe() string {
 }
 
 func (o *upOptions) validateFlags() error {
-	if o.clusters < 1 || o.clusters > mostClusters {
-		return cmdutil.Usage("--clusters: want 1 to %d, got %d", mostClusters, o.clusters)
+	if o.clusters < 0 || o.clusters > mostClusters {
+		return cmdutil.Usage("--clusters: want 0 to %d, got %d", mostClusters, o.clusters)
 	}
 	if o.workers.machines < 0 || o.workers.machines > mostMachines {
 		return cmdutil.Usage("--machines: want 0 to %d, got %d", mostMachines, o.workers.machines)
@@ -170,6 +179,20 @@ func (o *upOptions) takeDirectory() (string, error) {
 	return id, nil
 }
 
+// hasHost reports whether the fleet gets a host of simulated clusters.
+func (o *upOptions) hasHost() bool { return o.host || o.clusters == 0 }
+
+func (o *upOptions) describeFleet() string {
+	parts := []string{"a hub"}
+	if o.hasHost() {
+		parts = append(parts, "a host of simulated clusters")
+	}
+	if o.clusters > 0 {
+		parts = append(parts, plural.Count(o.clusters, "workload cluster"))
+	}
+	return strings.Join(parts, " and ")
+}
+
 // clusterNames are those of the workload clusters.
 func (o *upOptions) clusterNames() []string {
 	var names []string
@@ -207,7 +230,7 @@ func (o *upOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.printf("Starting a hub and %s in %s", plural.Count(o.clusters, "workload cluster"), o.dir)
+	o.printf("Starting %s in %s", o.describeFleet(), o.dir)
 	keeper, err := o.startKeeper(id)
 	if err != nil {
 		return errors.Join(err, o.clearFailed(ctx))
@@ -270,6 +293,9 @@ func (o *upOptions) startKeeper(id string) (*process.Process, error) {
 	args := append([]string{"local", keepName, "--dir", o.dir, "--" + dirIDFlag, id}, programFlags(o.Programs)...)
 	for _, name := range o.clusterNames() {
 		args = append(args, "--cluster", name)
+	}
+	if o.hasHost() {
+		args = append(args, "--"+hostFlag)
 	}
 	if o.owner != 0 {
 		args = append(args, "--"+ownerFlag, strconv.Itoa(o.owner))

@@ -3,6 +3,7 @@ package localfleet_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +14,9 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -145,7 +148,7 @@ func (k *kept) files(part string) []string {
 	return found
 }
 
-func startKept(t *testing.T) *kept {
+func startKept(t *testing.T, change ...func(*localfleet.Options)) *kept {
 	t.Helper()
 	options := keptOptions(t)
 	full := filepath.Join(filepath.Dir(options.Dir), "full")
@@ -158,6 +161,9 @@ func startKept(t *testing.T) *kept {
 		return nil
 	}
 	options.Progress = func(line string) { t.Log(line) }
+	for _, change := range change {
+		change(&options)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), livePatience)
 	defer cancel()
 	fleet, err := localfleet.Up(ctx, options)
@@ -348,4 +354,42 @@ func TestAKeeperThatIsKilledLeavesNothingUnrecorded(t *testing.T) {
 	g.Expect(left).To(BeEmpty())
 	g.Expect(options.Dir).NotTo(BeADirectory())
 	g.Eventually(func() []string { return testenv.ProcessesUnder(options.Dir) }, livePatience, glance).Should(BeEmpty())
+}
+
+// Claim: A SimulatedCluster becomes a whole cluster of the local fleet, and nothing is left of it when it is deleted. Broken: new.
+func TestASimulatedClusterComesToLifeAndGoes(t *testing.T) {
+	k := startKept(t, func(options *localfleet.Options) { options.Host = true })
+	k.Eventually(k.isTrue(&v1alpha1.Cluster{}, client.ObjectKey{Name: localfleet.HostName}, v1alpha1.ReadyCondition), livePatience, glance).Should(BeTrue())
+	k.Eventually(k.isTrue(&v1alpha1.Cluster{}, client.ObjectKey{Name: localfleet.HostName}, v1alpha1.ClusterSimulatedClustersAllowedCondition), livePatience, glance).Should(BeTrue())
+
+	simulated := &v1alpha1.SimulatedCluster{ObjectMeta: metav1.ObjectMeta{Namespace: localfleet.HostName, Name: "e1"}}
+	simulated.Spec.Versions.ControlPlane = minor
+	key := client.ObjectKeyFromObject(simulated)
+	k.Expect(k.client.Create(t.Context(), simulated)).To(Succeed())
+	k.Eventually(k.isTrue(simulated, key, v1alpha1.ReadyCondition), livePatience, glance).Should(BeTrue(), func() string { return fmt.Sprint(simulated.Status.Conditions) })
+	k.Expect(simulated.Status.Versions).To(HaveValue(HaveField("ControlPlane", minor)))
+	k.Eventually(k.isTrue(&v1alpha1.Cluster{}, client.ObjectKey{Name: "e1"}, v1alpha1.ReadyCondition), livePatience, glance).Should(BeTrue())
+	k.Expect(k.phase("e1")()).To(Equal(localclusters.Running))
+
+	k.Expect(k.client.Delete(t.Context(), simulated)).To(Succeed())
+	k.Eventually(func() bool { return apierrors.IsNotFound(k.client.Get(t.Context(), key, simulated)) }, livePatience, glance).Should(BeTrue(), func() string { return fmt.Sprint(simulated.Status.Conditions) })
+	k.Expect(k.keeper.Get(t.Context(), "e1")).To(BeNil())
+	k.Expect(k.files("e1")).To(BeEmpty())
+	k.Eventually(func() bool {
+		return apierrors.IsNotFound(k.client.Get(t.Context(), client.ObjectKey{Name: "e1"}, &v1alpha1.Cluster{}))
+	}, livePatience, glance).Should(BeTrue())
+}
+
+// isTrue reads an object, and reports whether it has a condition.
+func (k *kept) isTrue(object client.Object, key client.ObjectKey, condition string) func() (bool, error) {
+	return func() (bool, error) {
+		err := k.client.Get(k.Context(), key, object)
+		switch object := object.(type) {
+		case *v1alpha1.Cluster:
+			return meta.IsStatusConditionTrue(object.Status.Conditions, condition), err
+		case *v1alpha1.SimulatedCluster:
+			return meta.IsStatusConditionTrue(object.Status.Conditions, condition), err
+		}
+		return false, err
+	}
 }
