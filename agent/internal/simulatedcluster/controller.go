@@ -149,7 +149,7 @@ type scope struct {
 	found    *clusterdriver.Observed
 	versions []string
 	silent   error
-	// frozen is why nothing may be begun or removed: the agent is frozen, or a user has frozen the SimulatedCluster.
+	// frozen is why nothing may be started or removed: the agent is frozen, or a user has frozen the SimulatedCluster.
 	frozen error
 	// said is ControlPlaneReady as it is to be; without a type it stays. unsettled: something is still to be done.
 	said      metav1.Condition

@@ -337,7 +337,7 @@ func TestARestoredSimulatedClusterTakesNothingOver(t *testing.T) {
 	b.Expect(one.Status.Versions).To(BeNil())
 	b.Expect(b.request(one)).To(BeNil())
 
-	// It was begun before the other one was found.
+	// It was started before the other one was found.
 	b.patch(one, `{"metadata":{"finalizers":["`+v1alpha1.ClusterFinalizer+`","`+v1alpha1.SimulatedClusterFinalizer+`"]}}`)
 	b.deleted(one)
 	b.round(1)

@@ -98,7 +98,7 @@ func acceptanceChanged() predicate.Predicate {
 	}
 }
 
-// removalChanged lets SimulatedClusters pass that are new, and those whose removal has begun.
+// removalChanged lets SimulatedClusters pass that are new, and those whose removal has started.
 func removalChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {

@@ -19,6 +19,7 @@ import (
 	plan "github.com/hollowfleet/hollowfleet/apis/disrupt"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pack"
+	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 )
 
 // packProcess is a pack with its directory.
@@ -146,6 +147,28 @@ func TestNodesShareAProcess(t *testing.T) {
 	}
 	for _, node := range []*pack.Node{packed[0], packed[2]} {
 		expectExit(t, node, pack.ExitKilled, pack.ErrGone)
+	}
+}
+
+// Claim: Nodes with every feature of a kubelet share a process as well. Broken: metrics of a second kubelet's certificates stay.
+// Edge case: Kubelets that watch PodCertificateRequests ended their pack one after the other, and half of them never became Ready.
+func TestRealisticNodesShareAProcess(t *testing.T) {
+	t.Parallel()
+	c := realCluster(t)
+	in := startPack(t)
+	var packed []*pack.Node
+	for i := range 3 {
+		configuration := configurationOf(fmt.Sprintf("realistic-%d", i))
+		fidelity := contract.Realistic()
+		configuration.Fidelity = &fidelity
+		p := newProcess(t, c, configuration, goodToken)
+		packed = append(packed, p.startIn(t, in))
+		p.approve(t)
+		p.readyNode(t)
+	}
+	for _, node := range packed {
+		node.Signal(syscall.SIGTERM)
+		expectExit(t, node, 0, nil)
 	}
 }
 

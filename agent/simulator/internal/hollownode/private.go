@@ -65,6 +65,8 @@ var (
 		"a collector of metrics that is not used any more would keep the kubelet of a node that has ended"}
 	logCollector = private{"podStats",
 		"a collector of metrics that is not used any more would keep the kubelet of a node that has ended"}
+	certificateCollector = private{"manager",
+		"a collector of metrics that is not used any more would keep the clients of a node that has ended"}
 	enabledFeatures = private{"enabled",
 		"the feature gates refuse to turn off user namespaces, for which a kubelet reads /etc/passwd, which an image from scratch does not have"}
 )

@@ -118,6 +118,7 @@ func (p *process) lendStop(l *life) (giveBack func()) {
 // buildAlone calls construct, which builds a kubelet.
 func (p *process) buildAlone(l *life, construct func() error) error {
 	defer p.lendStop(l)()
+	p.forgetOnce.Do(func() { prometheus.DefaultRegisterer = forgetful{prometheus.DefaultRegisterer, p.registered} })
 	return construct()
 }
 
@@ -125,9 +126,8 @@ func (p *process) buildAlone(l *life, construct func() error) error {
 // and has started all its loops.
 func (p *process) startAlone(ctx context.Context, l *life, run func()) {
 	defer p.lendStop(l)()
-	p.forgetOnce.Do(func() { prometheus.DefaultRegisterer = forgetful{prometheus.DefaultRegisterer, p.registered} })
 	go run()
-	for range collectorsOfKubelet {
+	for range collectorsOfRun {
 		<-p.registered
 	}
 	for _, started := range []<-chan struct{}{l.loops, l.reports} {
@@ -139,11 +139,15 @@ func (p *process) startAlone(ctx context.Context, l *life, run func()) {
 	}
 }
 
-// collectorsOfKubelet are the collectors that a kubelet registers when it runs, by type, with what leads from them to the kubelet.
-var collectorsOfKubelet = map[string]private{
-	"*collectors.volumeStatsCollector": volumeCollector,
-	"*collectors.logMetricsCollector":  logCollector,
-}
+// collectorsOfRun are the collectors that a kubelet registers when it runs, by type, with what leads from them to the kubelet, and
+// collectorsOfBuild those that one registers when it is built, if its feature gates ask for them.
+var (
+	collectorsOfRun = map[string]private{
+		"*collectors.volumeStatsCollector": volumeCollector,
+		"*collectors.logMetricsCollector":  logCollector,
+	}
+	collectorsOfBuild = map[string]private{"*collectors.podCertificateCollector": certificateCollector}
+)
 
 // forgetful is the registry into which a kubelet puts its collectors after it has put them into that of Kubernetes, where those of a
 // second kubelet would be a panic. It takes them out of there, and keeps none: a hollow node serves no metrics.
@@ -155,17 +159,23 @@ type forgetful struct {
 // MustRegister forgets the collectors of kubelets, and registers all others.
 func (f forgetful) MustRegister(all ...prometheus.Collector) {
 	for _, collector := range all {
-		leads, ok := collectorsOfKubelet[fmt.Sprintf("%T", collector)]
-		if !ok {
-			f.Registerer.MustRegister(collector)
-			continue
+		kind := fmt.Sprintf("%T", collector)
+		leads, running := collectorsOfRun[kind]
+		if !running {
+			var building bool
+			if leads, building = collectorsOfBuild[kind]; !building {
+				f.Registerer.MustRegister(collector)
+				continue
+			}
 		}
 		legacyregistry.Registerer().Unregister(collector)
 		// That registry remembers what was in it, and the kubelet must not live as long.
 		if err := clearField(collector, leads); err != nil {
 			panic(err)
 		}
-		f.registered <- struct{}{}
+		if running {
+			f.registered <- struct{}{}
+		}
 	}
 }
 

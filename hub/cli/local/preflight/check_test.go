@@ -19,9 +19,9 @@ func TestWhatAFleetNeeds(t *testing.T) {
 		// memory is in MiB, cpu in CPU seconds per minute.
 		memory, cpu float64
 	}{
-		"3 × 20 in processes":             {Fleet{Clusters: 3, Machines: 20, NodesPerPack: 25}, 1440, 0},
-		"3 × 20, each node in a process":  {Fleet{Clusters: 3, Machines: 20, NodesPerPack: 1}, 2003, 0},
-		"50 × 20 shared, slow heartbeats": {Fleet{50, 20, 25, 10, true, true, false}, 13.3 * 1024, 1.34 * 60},
+		"3 × 20 in processes":            {Fleet{Clusters: 3, Machines: 20, NodesPerPack: 25}, 1440, 0},
+		"3 × 20, each node in a process": {Fleet{Clusters: 3, Machines: 20, NodesPerPack: 1}, 2003, 0},
+		"50 × 20 shared":                 {Fleet{50, 20, 25, 10, true, false, false}, 10430, 87.8},
 	} {
 		g := NewWithT(t)
 		needs := test.fleet.Needs()
@@ -42,7 +42,7 @@ func TestEachWayHasItsOwnNeeds(t *testing.T) {
 	alone, shared := of(func(*Fleet) {}), of(func(f *Fleet) { f.Shared = true })
 	slow, lone := of(func(f *Fleet) { f.SlowHeartbeats = true }), of(func(f *Fleet) { f.NodesPerPack = 1 })
 	g := NewWithT(t)
-	g.Expect(alone.Memory - shared.Memory).To(BeNumerically("~", (20*(270-165)-2*50)*mib, mib))
+	g.Expect(alone.Memory - shared.Memory).To(BeNumerically("~", (20*(270-115)-2*50)*mib, mib))
 	g.Expect(alone.MilliCPU - shared.MilliCPU).To(BeNumerically("~", 20*900/60-3, 2))
 	g.Expect(alone.Inotify - shared.Inotify).To(BeEquivalentTo(20 * 4))
 	g.Expect(alone.Tasks - shared.Tasks).To(BeEquivalentTo(20*50 - 2*40))

@@ -42,9 +42,8 @@ type cost struct {
 
 // The costs are rounded up: they bound what a fleet needs, they do not predict it. They are from fleets at rest on 2 cores, memory from
 // Anonymous of smaps_rollup and CPU from /proc/PID/stat of each process over two minutes: 3 clusters with 20 Machines each in both
-// isolations ("make bench-scale"), 5 in one group without Machines, and 50 with 20 each, shared, with slow heartbeats: 13.3 GiB and
-// 79 s/min, of which 9.5 GiB and 37.6 s/min are shared processes, 1.3 and 21.6 packs, 1.1 and 4.5 podhosts, 0.8 and 6.0 agents, 0.5 and
-// 9.3 the hub. To measure a part again, run "make bench-scale" and change the one line here.
+// isolations ("make bench-scale"), 5 in one group without Machines, and 50 with 20 each, shared: 10.2 GiB and 88 s/min, of which 7.6 GiB
+// and 56 s/min are shared processes, 1.4 GiB and 22 s/min packs. To measure a part again, run "make bench-scale" and change the one line here.
 var (
 	// costOfHub is the hub's control plane, the hub and the keeper.
 	costOfHub = cost{memory: 400, disk: 50, cpu: 2.1, inotify: 9, tasks: 70}
@@ -54,7 +53,7 @@ var (
 	costOfHost = cost{memory: 20, cpu: 0.2, inotify: 1, tasks: 12}
 	// costOfPlane is a control plane of processes of its own; costOfShared one that shares a process, and costOfGroup that process itself.
 	costOfPlane  = cost{memory: 270, disk: 40, cpu: 1.4, inotify: 8, tasks: 55}
-	costOfShared = cost{memory: 165, disk: 40, cpu: 0.5, inotify: 4, tasks: 5}
+	costOfShared = cost{memory: 115, disk: 40, cpu: 0.5, inotify: 4, tasks: 5}
 	costOfGroup  = cost{memory: 50, cpu: 0.1, tasks: 40}
 	// costOfNode is a hollow node in a pack and its part of the API server, costOfSlowNode one with slow heartbeats.
 	costOfNode     = cost{memory: 2.5, disk: 0.5, cpu: 0.026 + 0.028}
