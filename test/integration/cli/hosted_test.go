@@ -124,7 +124,7 @@ func (p *person) killHost(reached func(g Gomega)) {
 	p.Expect(syscall.Kill(agent, syscall.SIGKILL)).To(Succeed())
 }
 
-// Claim: A host whose agent is killed or frozen ends what it has begun. Broken: the key of a lost request is waited for; the driver is not gated.
+// Claim: A host whose agent is killed or frozen ends what it has started. Broken: the key of a lost request is waited for; the driver is not gated.
 func TestASimulatedClusterSetOfAHostThatIsKilledAndFrozen(t *testing.T) {
 	testenv.Long(t)
 	p := newPerson(t)
