@@ -187,24 +187,35 @@ func (k *keeper) Ensure(_ context.Context, name string, desired localclusters.De
 	if err != nil {
 		return answer, err
 	}
+	before, _ := f.hostedRecord(name)
 	record, isNew, err := k.acceptCluster(name, desired, own)
 	if err != nil {
 		return answer, err
 	}
-	if err := f.recordHosted(record); err != nil {
-		return answer, err
+	if record != before {
+		if err := f.recordHosted(record); err != nil {
+			return answer, err
+		}
 	}
 	changed, err := f.storeAccess(name, desired, time.Now())
 	if err != nil {
 		return answer, err
 	}
-	cluster := f.hosting.find(name)
-	if cluster == nil {
-		cluster = f.addHosted(name)
-		k.launch(cluster)
+	// A request that changes nothing is no reason to try again before its time.
+	if cluster := k.careFor(name); isNew || changed || record != before {
+		cluster.noteChange(changed && !isNew)
 	}
-	cluster.noteChange(changed && !isNew)
 	return answer, nil
+}
+
+// careFor returns a recorded cluster, and lets it run from now on if it does not.
+func (k *keeper) careFor(name string) *hosted {
+	if cluster := k.fleet.hosting.find(name); cluster != nil {
+		return cluster
+	}
+	cluster := k.fleet.addHosted(name)
+	k.launch(cluster)
+	return cluster
 }
 
 // acceptCluster is what is to be recorded for a cluster, or why it is refused.
@@ -303,12 +314,7 @@ func (k *keeper) Remove(_ context.Context, name, uid string) (localclusters.Clus
 		if err := f.recordHosted(record); err != nil {
 			return localclusters.Cluster{}, err
 		}
+		k.careFor(name).noteChange(false)
 	}
-	cluster := f.hosting.find(name)
-	if cluster == nil {
-		cluster = f.addHosted(name)
-		k.launch(cluster)
-	}
-	cluster.noteChange(false)
 	return localclusters.Cluster{Name: name, UID: uid, Phase: localclusters.Removing}, nil
 }
