@@ -99,6 +99,8 @@ const (
 	NoRoom Refusal = "NoRoom"
 	// BeingRemoved: the cluster is being removed.
 	BeingRemoved Refusal = "BeingRemoved"
+	// Changing: it is still being brought to what was asked for before.
+	Changing Refusal = "Changing"
 	// Invalid: something else is wrong with what is asked for.
 	Invalid Refusal = "Invalid"
 )

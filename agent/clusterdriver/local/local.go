@@ -84,7 +84,11 @@ func timeOf(at *time.Time) time.Time {
 var refusals = map[localclusters.Reason]clusterdriver.Refusal{
 	localclusters.VersionNotSupported: clusterdriver.VersionNotSupported, localclusters.NameTaken: clusterdriver.NameTaken,
 	localclusters.NoRoom: clusterdriver.NoRoom, localclusters.BeingRemoved: clusterdriver.BeingRemoved,
+	localclusters.Changing: clusterdriver.Changing,
 }
+
+// versionField is what a keeper calls spec.versions.controlPlane.
+const versionField = "controlPlaneVersion"
 
 // translateError turns a refusal of the keeper into one of the driver. Any other error is that of a keeper which does not answer.
 func translateError(err error) error {
@@ -96,5 +100,9 @@ func translateError(err error) error {
 	if !known {
 		refusal = clusterdriver.Invalid
 	}
-	return &clusterdriver.RefusedError{Refusal: refusal, Problem: problem.Error(), Versions: problem.Versions}
+	told := problem.Error()
+	if problem.Field == versionField {
+		told = "spec.versions.controlPlane: " + problem.Message
+	}
+	return &clusterdriver.RefusedError{Refusal: refusal, Problem: told, Versions: problem.Versions}
 }

@@ -123,3 +123,14 @@ func TestWhatIsNoKeeperSaysNothing(t *testing.T) {
 		})
 	}
 }
+
+func TestARefusalNamesTheFieldOfTheUser(t *testing.T) {
+	g := NewWithT(t)
+	runs := fake.New(clock.RealClock{}, "v1.37")
+	runs.Fail("Ensure c", &localclusters.Problem{Reason: localclusters.Changing, Field: "controlPlaneVersion", Message: "ask again"})
+	driver := local.New(serve(t, localclusters.NewHandler(keeper{runs})))
+	err := driver.Ensure(t.Context(), clusterdriver.Desired{Name: "c", UID: "u", Hub: clusterdriver.HubAccess{Server: "https://127.0.0.1:1"}})
+	var refused *clusterdriver.RefusedError
+	g.Expect(errors.As(err, &refused)).To(BeTrue(), "%v", err)
+	g.Expect(*refused).To(Equal(clusterdriver.RefusedError{Refusal: clusterdriver.Changing, Problem: "spec.versions.controlPlane: ask again"}))
+}

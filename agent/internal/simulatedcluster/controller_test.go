@@ -299,6 +299,7 @@ func TestRefusalsAreTold(t *testing.T) {
 	for refusal, reason := range map[clusterdriver.Refusal]string{
 		clusterdriver.NoRoom: v1alpha1.ReasonInsufficientResources, clusterdriver.NameTaken: v1alpha1.ReasonNameTaken,
 		clusterdriver.BeingRemoved: v1alpha1.ReasonStarting, clusterdriver.Invalid: v1alpha1.ReasonControlPlaneFailed,
+		clusterdriver.Changing: v1alpha1.ReasonUpdating,
 	} {
 		b.driver.Fail("Ensure "+one.Name, &clusterdriver.RefusedError{Refusal: refusal, Problem: "said by the test"})
 		b.round(1)

@@ -85,6 +85,8 @@ func (s *scope) sayRefused(refused *clusterdriver.RefusedError) {
 		s.say(metav1.ConditionFalse, v1alpha1.ReasonInsufficientResources, "The host has no room for it: "+refused.Problem)
 	case clusterdriver.BeingRemoved:
 		s.say(metav1.ConditionFalse, v1alpha1.ReasonStarting, "It is started when what is being removed is gone: "+refused.Problem)
+	case clusterdriver.Changing:
+		s.say(metav1.ConditionFalse, v1alpha1.ReasonUpdating, "It is still being brought to what was asked for before: "+refused.Problem)
 	default:
 		s.say(metav1.ConditionFalse, v1alpha1.ReasonControlPlaneFailed, "The host refuses it: "+refused.Problem)
 	}
