@@ -32,14 +32,14 @@ func NewClient(socket string) *Client {
 // List returns all clusters.
 func (c *Client) List(ctx context.Context) (ClusterList, error) {
 	var list ClusterList
-	_, err := c.ask(ctx, http.MethodGet, "/clusters", nil, &list)
+	err := c.ask(ctx, http.MethodGet, "/clusters", nil, &list)
 	return list, err
 }
 
 // Get returns a cluster; nil if there is none of that name.
 func (c *Client) Get(ctx context.Context, name string) (*Cluster, error) {
 	var cluster Cluster
-	_, err := c.ask(ctx, http.MethodGet, clusterPath(name), nil, &cluster)
+	err := c.ask(ctx, http.MethodGet, clusterPath(name), nil, &cluster)
 	if ReasonOf(err) == NotFound {
 		return nil, nil
 	}
@@ -51,13 +51,13 @@ func (c *Client) Get(ctx context.Context, name string) (*Cluster, error) {
 
 // Ensure asks for a cluster, also again. The keeper has recorded it when there is no error, and starts it later.
 func (c *Client) Ensure(ctx context.Context, name string, desired Desired) error {
-	_, err := c.ask(ctx, http.MethodPut, clusterPath(name), desired, nil)
+	err := c.ask(ctx, http.MethodPut, clusterPath(name), desired, nil)
 	return err
 }
 
 // Remove asks for the removal of the cluster with that UID. It reports whether nothing of it is left.
 func (c *Client) Remove(ctx context.Context, name, uid string) (gone bool, err error) {
-	_, err = c.ask(ctx, http.MethodDelete, clusterPath(name)+"?uid="+url.QueryEscape(uid), nil, nil)
+	err = c.ask(ctx, http.MethodDelete, clusterPath(name)+"?uid="+url.QueryEscape(uid), nil, nil)
 	if ReasonOf(err) == NotFound {
 		return true, nil
 	}
@@ -66,29 +66,29 @@ func (c *Client) Remove(ctx context.Context, name, uid string) (gone bool, err e
 
 func clusterPath(name string) string { return "/clusters/" + url.PathEscape(name) }
 
-func (c *Client) ask(ctx context.Context, method, path string, body, answer any) (status int, err error) {
+func (c *Client) ask(ctx context.Context, method, path string, body, answer any) error {
 	var content io.Reader = http.NoBody
 	if body != nil {
 		encoded, err := json.Marshal(body)
 		if err != nil {
-			return 0, fmt.Errorf("encoding a request to the keeper: %w", err)
+			return fmt.Errorf("encoding a request to the keeper: %w", err)
 		}
 		content = bytes.NewReader(encoded)
 	}
 	request, err := http.NewRequestWithContext(ctx, method, "http://keeper"+path, content)
 	if err != nil {
-		return 0, fmt.Errorf("making a request to the keeper: %w", err)
+		return fmt.Errorf("making a request to the keeper: %w", err)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	defer response.Body.Close()
 	read, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return 0, fmt.Errorf("%w: reading its answer: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: reading its answer: %w", ErrUnavailable, err)
 	}
-	return response.StatusCode, decodeAnswer(response, read, answer)
+	return decodeAnswer(response, read, answer)
 }
 
 // decodeAnswer reads what a keeper has answered. Anything else is ErrUnavailable: a status alone says nothing.

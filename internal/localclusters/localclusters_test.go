@@ -75,7 +75,7 @@ func (k *keeper) Remove(ctx context.Context, name, _ string) (localclusters.Clus
 
 func serve(t *testing.T, handler http.Handler) *localclusters.Client {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "keeper") // The path of a socket must be short.
+	dir, err := os.MkdirTemp("", "keeper") //nolint:usetesting // The path of a socket must be short.
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	socket := filepath.Join(dir, localclusters.SocketName)
 	listener, err := net.Listen("unix", socket)

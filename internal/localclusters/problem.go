@@ -37,7 +37,7 @@ var statusCodes = map[Reason]int{
 }
 
 // Problem is why the keeper refuses a request.
-type Problem struct {
+type Problem struct { //nolint:errname // It is what a keeper answers, too.
 	Reason Reason `json:"reason"`
 	// Field is the field of Desired, such as controlPlaneVersion. It may be empty.
 	Field string `json:"field,omitempty"`

@@ -54,7 +54,7 @@ func keptOptions(t *testing.T) localfleet.Options {
 	}
 	bin, err := testenv.BinDir()
 	g.Expect(err).NotTo(HaveOccurred())
-	dir, err := os.MkdirTemp("", "kept-")
+	dir, err := os.MkdirTemp("", "kept-") //nolint:usetesting // The path of a socket must be short.
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(os.RemoveAll(dir)).To(Succeed()) })
 	return localfleet.Options{
@@ -219,7 +219,7 @@ func TestTheKeeperRunsSimulatedClusters(t *testing.T) {
 
 	agent := k.pid("agent s1")
 	k.Expect(k.ensure("s1", "a", "")).To(Succeed(), "again")
-	k.Consistently(func() int { return k.pid("agent s1") }, "2s").Should(Equal(agent))
+	k.Consistently(func() int { return k.pid("agent s1") }, 2*time.Second).Should(Equal(agent))
 	k.survives(agent)
 	k.upgrades()
 	k.removes()

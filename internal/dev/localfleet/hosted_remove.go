@@ -10,7 +10,7 @@ import (
 // remove ends the cluster and removes its files. It can be repeated. The record goes last: what it names is removed with the fleet, too.
 func (h *hosted) remove(ctx context.Context, record HostedCluster) error {
 	f := h.fleet
-	if err := h.stopAgent(h.current()); err != nil { //nolint:contextcheck // It is stopped as a whole, also when the fleet ends.
+	if err := h.stopAgent(h.current()); err != nil {
 		return err
 	}
 	if err := h.stopPlane(h.current()); err != nil { //nolint:contextcheck // It is stopped as a whole, also when the fleet ends.

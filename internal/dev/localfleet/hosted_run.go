@@ -222,7 +222,7 @@ func (h *hosted) ensureAgent(ctx context.Context) error {
 	if member.Agent != nil && !isRenewed {
 		return nil
 	}
-	if err := h.stopAgent(member); err != nil { //nolint:contextcheck // It is stopped as a whole, also when the fleet ends.
+	if err := h.stopAgent(member); err != nil {
 		h.mutex.Lock()
 		defer h.mutex.Unlock()
 		h.isRenewed = isRenewed

@@ -90,7 +90,7 @@ func (f *Fleet) openSocket(ctx context.Context) error {
 	}}
 	var err error
 	if f.hosting.socket, err = config.Listen(ctx, "unix", f.socketPath()); err == nil || !f.options.Host {
-		return nil //nolint:nilerr // Nobody needs it.
+		return nil // Nobody needs it.
 	}
 	return fmt.Errorf("serving the socket for simulated clusters: %w: choose a shorter directory on a local file system if the path is too long", err)
 }
