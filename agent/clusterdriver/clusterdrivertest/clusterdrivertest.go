@@ -61,7 +61,7 @@ func Run(t *testing.T, subject func(t *testing.T) Subject) {
 			}
 			desired := clusterdriver.Desired{Name: newName(), UID: newUID(), ControlPlaneVersion: s.Version, Hub: s.Hub}
 			desired.Credential = Credential(t, desired.Name, time.Now().Add(time.Hour))
-			t.Cleanup(func() { //nolint:contextcheck // The context of the test has ended.
+			t.Cleanup(func() {
 				_, _ = s.Driver.Remove(context.Background(), desired.Name, desired.UID)
 			})
 			test(g, s, desired)
@@ -173,7 +173,7 @@ func refusesVersion(g *WithT, s Subject, desired clusterdriver.Desired) {
 
 func refusesWithoutCredential(g *WithT, s Subject, desired clusterdriver.Desired) {
 	desired.Credential = nil
-	expectRefused(g, s.Driver.Ensure(context.Background(), desired), clusterdriver.Invalid)
+	_ = expectRefused(g, s.Driver.Ensure(context.Background(), desired), clusterdriver.Invalid)
 	g.Expect(s.find(g, desired.Name)).To(BeEmpty())
 }
 
@@ -181,7 +181,7 @@ func leavesOthersAlone(g *WithT, s Subject, desired clusterdriver.Desired) {
 	g.Expect(s.Driver.Ensure(context.Background(), desired)).To(Succeed())
 	other := desired
 	other.UID = newUID()
-	expectRefused(g, s.Driver.Ensure(context.Background(), other), clusterdriver.NameTaken)
+	_ = expectRefused(g, s.Driver.Ensure(context.Background(), other), clusterdriver.NameTaken)
 	gone, err := s.Driver.Remove(context.Background(), other.Name, other.UID)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(gone).To(BeTrue(), "nothing is there of the other one")

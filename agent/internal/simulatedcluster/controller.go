@@ -118,7 +118,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		return err == nil && c.version != "", nil
 	})
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // The agent ends.
 	}
 	return err
 }

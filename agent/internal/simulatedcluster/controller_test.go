@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/gomega"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
@@ -393,5 +392,5 @@ func TestRoundsFollowChanges(t *testing.T) {
 	b.decide(one, certificatesv1.CertificateApproved)
 	b.round(2)
 	b.Expect(b.unsettled).To(BeZero())
-	b.Expect(b.known).To(HaveKey(types.UID(one.UID)))
+	b.Expect(b.known).To(HaveKey(one.UID))
 }

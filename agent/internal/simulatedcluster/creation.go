@@ -32,15 +32,15 @@ func (s *scope) isAnothers() bool { return s.found != nil && s.found.UID != stri
 func (c *Controller) ensure(ctx context.Context, s *scope) error {
 	s.sayObserved(c.Clock.Now())
 	if s.silent != nil || s.isAnothers() {
-		return nil
+		return nil //nolint:nilerr // The condition says it.
 	}
 	if !s.isCreated() {
 		s.sayPending("The hub has not created the Cluster for the current spec yet")
 		return nil
 	}
 	if s.frozen != nil {
-		s.sayPending("It is started when nothing is frozen any more: " + s.frozen.Error())
-		return nil
+		s.sayPending("It is started when nothing is frozen: " + s.frozen.Error())
+		return nil //nolint:nilerr // The condition says it.
 	}
 	if refused := s.versionError(); refused != nil {
 		s.sayRefused(refused)
@@ -160,8 +160,8 @@ func (c *Controller) remove(ctx context.Context, s *scope) error {
 	}
 	s.unsettled = true
 	if s.frozen != nil {
-		s.say(metav1.ConditionUnknown, v1alpha1.ReasonAwaitingThaw, "It is removed when nothing is frozen any more: "+s.frozen.Error())
-		return nil
+		s.say(metav1.ConditionUnknown, v1alpha1.ReasonAwaitingThaw, "It is removed when nothing is frozen: "+s.frozen.Error())
+		return nil //nolint:nilerr // The condition says it.
 	}
 	gone, err := c.Driver.Remove(ctx, s.one.Name, string(s.one.UID))
 	if err != nil {

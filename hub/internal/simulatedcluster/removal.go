@@ -80,7 +80,7 @@ func (c *Controller) removeMachines(ctx context.Context, s *scope) (bool, error)
 	}
 	held := freeze.First(freeze.OfCluster(s.cluster.Name, s.cluster.Name, s.cluster), c.Agents.Verdict(s.cluster))
 	if s.cluster.DeletionTimestamp == nil && held.Frozen {
-		return s.waitFor(v1alpha1.ReasonAwaitingThaw, "Its Machines are removed when it is not frozen any more: %s. To remove it without them: kubectl label simulatedcluster -n %s %s %s=true",
+		return s.waitFor(v1alpha1.ReasonAwaitingThaw, "Its Machines are removed when it is not frozen: %s. To remove it without them: kubectl label simulatedcluster -n %s %s %s=true",
 			held.Message, s.one.Namespace, s.one.Name, v1alpha1.ForceDeletionLabel)
 	}
 	if err := c.markLeaving(ctx, s); err != nil {
