@@ -123,7 +123,8 @@ func checkDecoded(_ *Judge, s *subject) *judgement {
 }
 
 func checkCluster(j *Judge, s *subject) *judgement {
-	if s.cluster == "" || s.kind == MachineClass || j.Clusters == nil || j.Clusters[s.cluster] {
+	// A simulated cluster says itself that its host is missing, and may be in any namespace.
+	if s.cluster == "" || s.kind == MachineClass || s.kind == SimulatedCluster || j.Clusters == nil || j.Clusters[s.cluster] {
 		return nil
 	}
 	return s.newProblem(v1alpha1.ReasonClusterNotFound, fmt.Sprintf("Cluster %s does not exist: no agent manages this object, and its status is the last known one", s.cluster))

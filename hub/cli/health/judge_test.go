@@ -104,6 +104,13 @@ func TestJudgement(t *testing.T) {
 		"machines that cannot be made":     {deployment(rolling, available, is(v1alpha1.ReplicaFailureCondition, metav1.ConditionTrue, v1alpha1.ReasonCreateFailed)), Problem, v1alpha1.ReasonCreateFailed, ""},
 		"an undecodable deployment":        {change(deployment(), func(d *v1alpha1.MachineDeployment) { d.DecodeError = "no" }), Problem, v1alpha1.ReasonUndecodable, "kubectl edit machinedeployment workers -n c1"},
 		"a deployment without its Cluster": {change(deployment(ready, available), func(d *v1alpha1.MachineDeployment) { d.Namespace = "c2" }), Problem, v1alpha1.ReasonClusterNotFound, "kubectl hollow cluster join c2"},
+		"a simulated cluster without its host": {
+			&v1alpha1.SimulatedCluster{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s", Generation: 1},
+				Status:     v1alpha1.SimulatedClusterStatus{ObservedGeneration: 1, Conditions: []metav1.Condition{is(v1alpha1.StalledCondition, metav1.ConditionTrue, v1alpha1.ReasonNoHost)}},
+			},
+			Problem, v1alpha1.ReasonNoHost, "kubectl describe simulatedcluster s -n default",
+		},
 		"a deployment in deletion":         {deleted(deployment(ready, available), time.Minute), InProgress, v1alpha1.ReasonDeleting, ""},
 		"a deployment stuck in deletion":   {deleted(deployment(ready, available), time.Hour), Problem, ReasonStuckDeletion, ""},
 		"a set of a deployment in rollout": {change(machineSet(ready, unavailable), ownedByWorkers), Healthy, "", ""},
