@@ -136,10 +136,11 @@ func TestAnAgentWritesItsPartOfASimulatedCluster(t *testing.T) {
 		`{"metadata":{"labels":null}}`:                                                             "but its status and the finalizer",
 		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"x"}]}}`: "but its status and the finalizer",
 		`{"spec":{"versions":{"controlPlane":"v1.36"}}}`:                                           "but its status and the finalizer",
-		`{"spec":{"metadata":{"labels":{"stage":"prod"}}}}`:                                        "but its status and the finalizer",
-		`{"metadata":{"finalizers":["hollowfleet.io/hub"]}}`:                                       "adds and removes hollowfleet.io/simulated-cluster only",
-		`{"metadata":{"finalizers":["example.com/stuck","hollowfleet.io/simulated-cluster"]}}`:     "adds and removes hollowfleet.io/simulated-cluster only",
-		`{"metadata":{"finalizers":["hollowfleet.io/simulated-cluster"],"labels":{"x":"y"}}}`:      "but its status and the finalizer",
+		// Policy hollowfleet-simulatedclusters refuses it too, and may be the one that answers.
+		`{"spec":{"metadata":{"labels":{"stage":"prod"}}}}`:                                    "denied request",
+		`{"metadata":{"finalizers":["hollowfleet.io/hub"]}}`:                                   "adds and removes hollowfleet.io/simulated-cluster only",
+		`{"metadata":{"finalizers":["example.com/stuck","hollowfleet.io/simulated-cluster"]}}`: "adds and removes hollowfleet.io/simulated-cluster only",
+		`{"metadata":{"finalizers":["hollowfleet.io/simulated-cluster"],"labels":{"x":"y"}}}`:  "but its status and the finalizer",
 	} {
 		s.Expect(s.patch(agent, false, wrong)).To(refused(says), wrong)
 	}
