@@ -165,7 +165,13 @@ func signalPID(pid int, fault Fault) (Mend, error) {
 	if fault.Way == Kill {
 		return func(context.Context) error { return nil }, syscall.Kill(pid, syscall.SIGKILL)
 	}
-	return func(context.Context) error { return syscall.Kill(pid, syscall.SIGCONT) }, syscall.Kill(pid, syscall.SIGSTOP)
+	mend := func(context.Context) error {
+		if err := syscall.Kill(pid, syscall.SIGCONT); !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+		return nil // Another fault has killed it meanwhile.
+	}
+	return mend, syscall.Kill(pid, syscall.SIGSTOP)
 }
 
 // signal breaks a process of ours. One that has ended is started again by Supervise, whenever that is called.
