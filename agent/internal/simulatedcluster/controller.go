@@ -181,7 +181,7 @@ func (c *Controller) Work(ctx context.Context) error {
 	group := errgroup.Group{}
 	group.SetLimit(concurrency)
 	for i, s := range scopes {
-		group.Go(func() error { results[i] = c.advance(ctx, s); return nil })
+		group.Go(func() error { results[i] = c.advanceCluster(ctx, s); return nil })
 	}
 	_ = group.Wait()
 	c.noteRound(list, scopes, inventory, silent)
@@ -249,8 +249,8 @@ func (c *Controller) noteRound(list *v1alpha1.SimulatedClusterList, scopes []*sc
 	c.unclaimed = unclaimed
 }
 
-// advance does what is next for one SimulatedCluster, and reports.
-func (c *Controller) advance(ctx context.Context, s *scope) error {
+// advanceCluster does what is next for one SimulatedCluster, and reports.
+func (c *Controller) advanceCluster(ctx context.Context, s *scope) error {
 	ctx, cancel := context.WithTimeout(ctx, longestStep)
 	defer cancel()
 	var err error
@@ -258,9 +258,9 @@ func (c *Controller) advance(ctx context.Context, s *scope) error {
 	case c.Driver == nil:
 		s.sayTurnedOff()
 	case s.one.DeletionTimestamp != nil:
-		err = c.remove(ctx, s)
+		err = c.removeCluster(ctx, s)
 	default:
-		err = c.ensure(ctx, s)
+		err = c.ensureCluster(ctx, s)
 	}
 	err = errors.Join(err, c.report(ctx, s))
 	s.unsettled = s.unsettled || err != nil

@@ -28,8 +28,8 @@ func (s *scope) isCreated() bool {
 // isAnothers reports whether the driver has a cluster of that name for another SimulatedCluster.
 func (s *scope) isAnothers() bool { return s.found != nil && s.found.UID != string(s.one.UID) }
 
-// ensure makes the simulated cluster, or brings it up to date.
-func (c *Controller) ensure(ctx context.Context, s *scope) error {
+// ensureCluster makes the simulated cluster, or brings it up to date.
+func (c *Controller) ensureCluster(ctx context.Context, s *scope) error {
 	s.sayObserved(c.Clock.Now())
 	if s.silent != nil || s.isAnothers() {
 		return nil //nolint:nilerr // The condition says it.
@@ -101,13 +101,13 @@ func (c *Controller) ensureWithDriver(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if err != nil {
-		s.say(metav1.ConditionUnknown, v1alpha1.ReasonDriverUnreachable, "The host could not be asked for it: "+err.Error())
+		s.sayCondition(metav1.ConditionUnknown, v1alpha1.ReasonDriverUnreachable, "The host could not be asked for it: "+err.Error())
 		return err
 	}
 	desired.Credential = nil
 	s.memory.ensured, s.memory.generation = desired, s.one.Generation
 	if s.found == nil {
-		s.say(metav1.ConditionFalse, v1alpha1.ReasonStarting, "The host has been asked for it")
+		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonStarting, "The host has been asked for it")
 	} else {
 		s.sayObserved(c.Clock.Now())
 	}
@@ -149,23 +149,23 @@ func (s *scope) sayAwaitingCredential(waiting string, err error) {
 	if err != nil {
 		waiting = err.Error()
 	}
-	s.say(metav1.ConditionFalse, v1alpha1.ReasonAwaitingCredential, "Its agent has no credential for the hub yet: "+waiting)
+	s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonAwaitingCredential, "Its agent has no credential for the hub yet: "+waiting)
 }
 
-// remove removes the simulated cluster, once the hub says that its Machines are gone, and then the finalizer.
-func (c *Controller) remove(ctx context.Context, s *scope) error {
+// removeCluster removes the simulated cluster, once the hub says that its Machines are gone, and then the finalizer.
+func (c *Controller) removeCluster(ctx context.Context, s *scope) error {
 	if !controllerutil.ContainsFinalizer(s.one, v1alpha1.SimulatedClusterFinalizer) ||
 		!meta.IsStatusConditionTrue(s.one.Status.Conditions, v1alpha1.MachinesRemovedCondition) {
 		return nil
 	}
 	s.unsettled = true
 	if s.frozen != nil {
-		s.say(metav1.ConditionUnknown, v1alpha1.ReasonAwaitingThaw, "It is removed when nothing is frozen: "+s.frozen.Error())
+		s.sayCondition(metav1.ConditionUnknown, v1alpha1.ReasonAwaitingThaw, "It is removed when nothing is frozen: "+s.frozen.Error())
 		return nil //nolint:nilerr // The condition says it.
 	}
 	gone, err := c.Driver.Remove(ctx, s.one.Name, string(s.one.UID))
 	if err != nil {
-		s.say(metav1.ConditionUnknown, v1alpha1.ReasonDeleting, "The host could not be asked to remove it: "+err.Error())
+		s.sayCondition(metav1.ConditionUnknown, v1alpha1.ReasonDeleting, "The host could not be asked to remove it: "+err.Error())
 		return err
 	}
 	if !gone {
@@ -173,7 +173,7 @@ func (c *Controller) remove(ctx context.Context, s *scope) error {
 		if s.found != nil && s.found.Message != "" && !s.isAnothers() {
 			message += ": " + s.found.Message
 		}
-		s.say(metav1.ConditionFalse, v1alpha1.ReasonDeleting, message)
+		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonDeleting, message)
 		return nil
 	}
 	s.said, s.unsettled = metav1.Condition{}, false

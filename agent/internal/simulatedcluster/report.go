@@ -17,7 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-func (s *scope) say(status metav1.ConditionStatus, reason, message string) {
+func (s *scope) sayCondition(status metav1.ConditionStatus, reason, message string) {
 	s.said = metav1.Condition{
 		Type: v1alpha1.ControlPlaneReadyCondition, Status: status, Reason: reason, Message: message, ObservedGeneration: s.one.Generation,
 	}
@@ -26,7 +26,7 @@ func (s *scope) say(status metav1.ConditionStatus, reason, message string) {
 // sayPending tells what a cluster waits for of which there is nothing yet.
 func (s *scope) sayPending(message string) {
 	if s.found == nil {
-		s.say(metav1.ConditionUnknown, v1alpha1.ReasonPending, message)
+		s.sayCondition(metav1.ConditionUnknown, v1alpha1.ReasonPending, message)
 	}
 }
 
@@ -34,20 +34,20 @@ func (s *scope) sayPending(message string) {
 func (s *scope) sayObserved(now time.Time) {
 	switch found := s.found; {
 	case s.silent != nil:
-		s.say(metav1.ConditionUnknown, v1alpha1.ReasonDriverUnreachable, "The host does not tell how it is: "+s.silent.Error())
+		s.sayCondition(metav1.ConditionUnknown, v1alpha1.ReasonDriverUnreachable, "The host does not tell how it is: "+s.silent.Error())
 	case found == nil:
-		s.say(metav1.ConditionFalse, v1alpha1.ReasonStarting, "The host does not run it yet")
+		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonStarting, "The host does not run it yet")
 	case s.isAnothers():
-		s.say(metav1.ConditionFalse, v1alpha1.ReasonNameTaken, fmt.Sprintf(
+		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonNameTaken, fmt.Sprintf(
 			"metadata.name: the host runs a simulated cluster of this name for another SimulatedCluster, of UID %s, and leaves it alone: choose another name, or remove that one on the host", found.UID))
 	case found.Phase == clusterdriver.Removing:
-		s.say(metav1.ConditionFalse, v1alpha1.ReasonDeleting, joinMessage("It is being removed", found.Message))
+		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonDeleting, joinMessage("It is being removed", found.Message))
 	case found.Phase == clusterdriver.Failed:
-		s.say(metav1.ConditionFalse, v1alpha1.ReasonControlPlaneFailed, joinMessage("It fails, and is tried again", found.Message))
+		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonControlPlaneFailed, joinMessage("It fails, and is tried again", found.Message))
 	case found.Phase != clusterdriver.Running:
-		s.say(metav1.ConditionFalse, v1alpha1.ReasonStarting, joinMessage("It is starting", found.Message))
+		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonStarting, joinMessage("It is starting", found.Message))
 	case !isFresh(found, now):
-		s.say(metav1.ConditionUnknown, v1alpha1.ReasonUnknown, "Its API server has not said for a while that it is ready")
+		s.sayCondition(metav1.ConditionUnknown, v1alpha1.ReasonUnknown, "Its API server has not said for a while that it is ready")
 	default:
 		s.sayRunning()
 	}
@@ -61,10 +61,10 @@ func joinMessage(parts ...string) string {
 func (s *scope) sayRunning() {
 	current := s.memory.generation == s.one.Generation
 	if want := s.one.Spec.Versions.ControlPlane; current && want != "" && !sameVersion(s.found.Version, want) {
-		s.say(metav1.ConditionFalse, v1alpha1.ReasonUpdating, fmt.Sprintf("It runs %s and is being brought to %s", s.found.Version, want))
+		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonUpdating, fmt.Sprintf("It runs %s and is being brought to %s", s.found.Version, want))
 		return
 	}
-	s.say(metav1.ConditionTrue, v1alpha1.ReasonReady, "")
+	s.sayCondition(metav1.ConditionTrue, v1alpha1.ReasonReady, "")
 	if known := meta.FindStatusCondition(s.before.Status.Conditions, v1alpha1.ControlPlaneReadyCondition); !current {
 		s.said.ObservedGeneration = 0
 		if known != nil {
@@ -77,25 +77,25 @@ func (s *scope) sayRunning() {
 func (s *scope) sayRefused(refused *clusterdriver.RefusedError) {
 	switch refused.Refusal {
 	case clusterdriver.VersionNotSupported:
-		s.say(metav1.ConditionFalse, v1alpha1.ReasonVersionNotSupported, fmt.Sprintf("spec.versions.controlPlane: the host cannot run %s: choose one of %s, or leave it out",
+		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonVersionNotSupported, fmt.Sprintf("spec.versions.controlPlane: the host cannot run %s: choose one of %s, or leave it out",
 			s.one.Spec.Versions.ControlPlane, strings.Join(refused.Versions, ", ")))
 	case clusterdriver.NameTaken:
-		s.say(metav1.ConditionFalse, v1alpha1.ReasonNameTaken, "metadata.name: the host has another cluster of this name, and leaves it alone: "+refused.Problem)
+		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonNameTaken, "metadata.name: the host has another cluster of this name, and leaves it alone: "+refused.Problem)
 	case clusterdriver.NoRoom:
-		s.say(metav1.ConditionFalse, v1alpha1.ReasonInsufficientResources, "The host has no room for it: "+refused.Problem)
+		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonInsufficientResources, "The host has no room for it: "+refused.Problem)
 	case clusterdriver.BeingRemoved:
-		s.say(metav1.ConditionFalse, v1alpha1.ReasonStarting, "It is started when what is being removed is gone: "+refused.Problem)
+		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonStarting, "It is started when what is being removed is gone: "+refused.Problem)
 	case clusterdriver.Changing:
-		s.say(metav1.ConditionFalse, v1alpha1.ReasonUpdating, "It is still being brought to what was asked for before: "+refused.Problem)
+		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonUpdating, "It is still being brought to what was asked for before: "+refused.Problem)
 	default:
-		s.say(metav1.ConditionFalse, v1alpha1.ReasonControlPlaneFailed, "The host refuses it: "+refused.Problem)
+		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonControlPlaneFailed, "The host refuses it: "+refused.Problem)
 	}
 }
 
 // sayTurnedOff tells that nothing is known of a cluster any more. One of which nothing was said stays as it is.
 func (s *scope) sayTurnedOff() {
 	if meta.FindStatusCondition(s.one.Status.Conditions, v1alpha1.ControlPlaneReadyCondition) != nil {
-		s.say(metav1.ConditionUnknown, v1alpha1.ReasonHostNotAllowed, fmt.Sprintf("The agent of Cluster %s does not run simulated clusters any more: turn it on there again", s.one.Namespace))
+		s.sayCondition(metav1.ConditionUnknown, v1alpha1.ReasonHostNotAllowed, fmt.Sprintf("The agent of Cluster %s does not run simulated clusters any more: turn it on there again", s.one.Namespace))
 	}
 }
 

@@ -46,7 +46,7 @@ func (h *hosted) observe(ctx context.Context, answer *localclusters.Cluster) {
 	if member.Cluster == nil || member.Agent == nil || !runsPlane(member.Cluster) || isDone(member.Agent) {
 		return
 	}
-	known, err := h.prove(ctx, member.Cluster, known)
+	known, err := h.proveReady(ctx, member.Cluster, known)
 	if err != nil {
 		answer.Phase, answer.Message = localclusters.Failed, fmt.Sprintf("its API server does not answer: %v", err)
 		return
@@ -54,8 +54,8 @@ func (h *hosted) observe(ctx context.Context, answer *localclusters.Cluster) {
 	answer.Phase, answer.Version, answer.Checked = localclusters.Running, known.version, &known.at
 }
 
-// prove asks the API server, unless known is fresh.
-func (h *hosted) prove(ctx context.Context, cluster *process.Cluster, known proof) (proof, error) {
+// proveReady asks the API server, unless known is fresh.
+func (h *hosted) proveReady(ctx context.Context, cluster *process.Cluster, known proof) (proof, error) {
 	if time.Since(known.at) < proofAge {
 		return known, nil
 	}
@@ -71,12 +71,12 @@ func (h *hosted) prove(ctx context.Context, cluster *process.Cluster, known proo
 		}
 		known.server = config.Host
 	}
-	if _, err := known.ask(ctx, "/readyz"); err != nil {
+	if _, err := known.askServer(ctx, "/readyz"); err != nil {
 		return known, err
 	}
 	known.at = time.Now()
 	if known.version == "" {
-		content, err := known.ask(ctx, "/version")
+		content, err := known.askServer(ctx, "/version")
 		if err != nil {
 			return known, err
 		}
@@ -92,7 +92,7 @@ func (h *hosted) prove(ctx context.Context, cluster *process.Cluster, known proo
 	return known, nil
 }
 
-func (p proof) ask(ctx context.Context, path string) ([]byte, error) {
+func (p proof) askServer(ctx context.Context, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.server+path, nil)
 	if err != nil {
 		return nil, fmt.Errorf("asking %s: %w", path, err)
