@@ -32,14 +32,14 @@ func NewClient(socket string) *Client {
 // List returns all clusters.
 func (c *Client) List(ctx context.Context) (ClusterList, error) {
 	var list ClusterList
-	err := c.ask(ctx, http.MethodGet, "/clusters", nil, &list)
+	err := c.askKeeper(ctx, http.MethodGet, "/clusters", nil, &list)
 	return list, err
 }
 
 // Get returns a cluster; nil if there is none of that name.
 func (c *Client) Get(ctx context.Context, name string) (*Cluster, error) {
 	var cluster Cluster
-	err := c.ask(ctx, http.MethodGet, clusterPath(name), nil, &cluster)
+	err := c.askKeeper(ctx, http.MethodGet, clusterPath(name), nil, &cluster)
 	if ReasonOf(err) == NotFound {
 		return nil, nil
 	}
@@ -51,13 +51,13 @@ func (c *Client) Get(ctx context.Context, name string) (*Cluster, error) {
 
 // Ensure asks for a cluster, also again. The keeper has recorded it when there is no error, and starts it later.
 func (c *Client) Ensure(ctx context.Context, name string, desired Desired) error {
-	err := c.ask(ctx, http.MethodPut, clusterPath(name), desired, nil)
+	err := c.askKeeper(ctx, http.MethodPut, clusterPath(name), desired, nil)
 	return err
 }
 
 // Remove asks for the removal of the cluster with that UID. It reports whether nothing of it is left.
 func (c *Client) Remove(ctx context.Context, name, uid string) (gone bool, err error) {
-	err = c.ask(ctx, http.MethodDelete, clusterPath(name)+"?uid="+url.QueryEscape(uid), nil, nil)
+	err = c.askKeeper(ctx, http.MethodDelete, clusterPath(name)+"?uid="+url.QueryEscape(uid), nil, nil)
 	if ReasonOf(err) == NotFound {
 		return true, nil
 	}
@@ -66,7 +66,7 @@ func (c *Client) Remove(ctx context.Context, name, uid string) (gone bool, err e
 
 func clusterPath(name string) string { return "/clusters/" + url.PathEscape(name) }
 
-func (c *Client) ask(ctx context.Context, method, path string, body, answer any) error {
+func (c *Client) askKeeper(ctx context.Context, method, path string, body, answer any) error {
 	var content io.Reader = http.NoBody
 	if body != nil {
 		encoded, err := json.Marshal(body)

@@ -2,14 +2,7 @@ package localclusters_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -19,26 +12,9 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/localclusters"
 )
-
-// credential is a certificate of the agent of a cluster with its key.
-func credential(t *testing.T, cluster string, notAfter time.Time) (certificate, key []byte) {
-	t.Helper()
-	g := NewWithT(t)
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	g.Expect(err).NotTo(HaveOccurred())
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: notAfter,
-		Subject: pkix.Name{CommonName: v1alpha1.AgentUserPrefix + cluster, Organization: []string{v1alpha1.AgentGroupPrefix + cluster}},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	g.Expect(err).NotTo(HaveOccurred())
-	keyDER, err := x509.MarshalECPrivateKey(private)
-	g.Expect(err).NotTo(HaveOccurred())
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
-}
 
 // keeper remembers clusters, and answers with err if it is set.
 type keeper struct {
@@ -90,7 +66,7 @@ func serve(t *testing.T, handler http.Handler) *localclusters.Client {
 }
 
 func desired(t *testing.T, name string) localclusters.Desired {
-	certificate, key := credential(t, name, time.Now().Add(time.Hour))
+	certificate, key := testenv.AgentCredential(t, name, time.Now().Add(time.Hour))
 	return localclusters.Desired{UID: "0815", Hub: localclusters.HubAccess{Server: "https://127.0.0.1:6443", CA: certificate}, Certificate: certificate, Key: key}
 }
 
@@ -141,8 +117,8 @@ func TestOnlyAKeeperSaysThatAClusterIsGone(t *testing.T) {
 }
 
 func TestWhatCannotBeRight(t *testing.T) {
-	other, otherKey := credential(t, "s2", time.Now().Add(time.Hour))
-	old, oldKey := credential(t, "s1", time.Now().Add(-time.Hour))
+	other, otherKey := testenv.AgentCredential(t, "s2", time.Now().Add(time.Hour))
+	old, oldKey := testenv.AgentCredential(t, "s1", time.Now().Add(-time.Hour))
 	for name, test := range map[string]struct {
 		change func(*localclusters.Desired)
 		field  string

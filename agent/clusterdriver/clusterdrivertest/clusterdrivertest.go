@@ -3,24 +3,16 @@ package clusterdrivertest
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	"k8s.io/client-go/util/keyutil"
 
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver"
-	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // Subject is the driver under test, and what the suite has to know of it.
@@ -78,23 +70,8 @@ func newUID() string  { return fmt.Sprintf("9a0bd3f0-0000-4000-8000-%012d", give
 // Credential makes a certificate for the agent of a cluster, signed by nobody that a hub trusts, and its key.
 func Credential(t *testing.T, cluster string, until time.Time) *clusterdriver.Credential {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(given.Add(1)), NotBefore: until.Add(-24 * time.Hour), NotAfter: until,
-		Subject: pkix.Name{CommonName: v1alpha1.AgentUserPrefix + cluster, Organization: []string{v1alpha1.AgentGroupPrefix + cluster}},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &clusterdriver.Credential{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), Key: encoded}
+	certificate, key := testenv.AgentCredential(t, cluster, until)
+	return &clusterdriver.Credential{Certificate: certificate, Key: key}
 }
 
 // find returns the clusters of that name.

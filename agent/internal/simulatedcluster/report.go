@@ -95,7 +95,7 @@ func (s *scope) sayRefused(refused *clusterdriver.RefusedError) {
 // sayTurnedOff tells that nothing is known of a cluster any more. One of which nothing was said stays as it is.
 func (s *scope) sayTurnedOff() {
 	if meta.FindStatusCondition(s.one.Status.Conditions, v1alpha1.ControlPlaneReadyCondition) != nil {
-		s.sayCondition(metav1.ConditionUnknown, v1alpha1.ReasonHostNotAllowed, fmt.Sprintf("The agent of Cluster %s does not run simulated clusters any more: turn it on there again", s.one.Namespace))
+		s.sayCondition(metav1.ConditionUnknown, v1alpha1.ReasonHostNotAllowed, fmt.Sprintf("The agent of Cluster %s has stopped running simulated clusters: turn it on there again", s.one.Namespace))
 	}
 }
 

@@ -1,14 +1,7 @@
 package localfleet
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/localclusters"
 )
 
@@ -80,21 +73,6 @@ func TestAClusterGetsTheFirstGroupOfItsMinorWithRoom(t *testing.T) {
 	g.Expect(groupFor(records[1:], "", minors, map[string]bool{"h1": true})).To(Equal("h4"), "h1 is being ended")
 }
 
-// agentCredential is a certificate of the agent of a cluster with its key.
-func agentCredential(g Gomega, cluster string, notAfter time.Time) (certificate, key []byte) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	g.Expect(err).NotTo(HaveOccurred())
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: notAfter,
-		Subject: pkix.Name{CommonName: v1alpha1.AgentUserPrefix + cluster, Organization: []string{v1alpha1.AgentGroupPrefix + cluster}},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	g.Expect(err).NotTo(HaveOccurred())
-	keyDER, err := x509.MarshalECPrivateKey(private)
-	g.Expect(err).NotTo(HaveOccurred())
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
-}
-
 // Claim: The keeper replaces no credential that is valid. Broken: the older one written over what the agent had renewed.
 func TestAValidCredentialStays(t *testing.T) {
 	g := NewWithT(t)
@@ -103,7 +81,7 @@ func TestAValidCredentialStays(t *testing.T) {
 	desired := localclusters.Desired{Hub: localclusters.HubAccess{Server: "https://127.0.0.1:1"}}
 	file := func(name string) string { return filepath.Join(f.CredentialDir(&Member{Name: "s1"}), name) }
 
-	desired.Certificate, desired.Key = agentCredential(g, "s1", now.Add(time.Hour))
+	desired.Certificate, desired.Key = testenv.AgentCredential(t, "s1", now.Add(time.Hour))
 	g.Expect(f.credentialExpiry("s1")).To(BeNil())
 	g.Expect(f.storeAccess("s1", desired, now)).To(BeTrue())
 	g.Expect(os.ReadFile(file("tls.key"))).To(Equal(desired.Key))
@@ -114,7 +92,7 @@ func TestAValidCredentialStays(t *testing.T) {
 	g.Expect(f.storeAccess("s1", desired, now)).To(BeFalse(), "the same again")
 
 	first := desired.Certificate
-	desired.Certificate, desired.Key = agentCredential(g, "s1", now.Add(2*time.Hour))
+	desired.Certificate, desired.Key = testenv.AgentCredential(t, "s1", now.Add(2*time.Hour))
 	g.Expect(f.storeAccess("s1", desired, now)).To(BeFalse())
 	g.Expect(os.ReadFile(file("tls.crt"))).To(Equal(first))
 	g.Expect(f.storeAccess("s1", desired, now.Add(90*time.Minute))).To(BeTrue(), "it has expired")
