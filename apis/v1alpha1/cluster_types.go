@@ -253,7 +253,8 @@ type ClusterStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	ClusterUID string `json:"clusterUID,omitempty"`
-	// kubernetesVersion is the version of the workload cluster's API server. Written by the agent.
+	// kubernetesVersion is the version of the workload cluster's API server; of one that emulates an earlier minor, that minor, such as
+	// v1.36.0. Written by the agent.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`

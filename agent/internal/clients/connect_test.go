@@ -86,6 +86,41 @@ func TestHostProbe(t *testing.T) {
 	g.Expect(freeze.Classify(HostProbe(stranger, "default")(t.Context()))).To(BeElementOf(freeze.Forbidden, freeze.Unauthorized))
 }
 
+// Claim: The version of a Cluster is the one that its API server emulates, also after an upgrade. Broken: gitVersion alone; it is believed for ten minutes after an outage.
+func TestTheTargetsVersionIsTheEmulatedOne(t *testing.T) {
+	g := NewWithT(t)
+	var said atomic.Value
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case said.Load() == "":
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case r.URL.Path == "/version":
+			_, _ = fmt.Fprint(w, said.Load())
+		default:
+			_, _ = w.Write([]byte(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"x"}}`))
+		}
+	}))
+	t.Cleanup(server.Close)
+	config := &rest.Config{Host: server.URL}
+	made, err := NewDirect(config)
+	g.Expect(err).NotTo(HaveOccurred())
+	target, err := NewTargetProbe(made, config, clocktesting.NewFakePassiveClock(time.Now()))
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, step := range []struct{ says, version string }{
+		{`{"major":"1","minor":"37","gitVersion":"v1.37.1","emulationMajor":"1","emulationMinor":"36"}`, "v1.36.0"},
+		{"", "v1.36.0"},
+		{`{"major":"1","minor":"37+","gitVersion":"v1.37.1-x","emulationMajor":"1","emulationMinor":"37"}`, "v1.37.1-x"},
+		{"", "v1.37.1-x"},
+		{`{"major":"1","minor":"30","gitVersion":"v1.30.2"}`, "v1.30.2"},
+	} {
+		said.Store(step.says)
+		g.Expect(target.Probe(t.Context()) == nil).To(Equal(step.says != ""))
+		_, version := target.Identity()
+		g.Expect(version).To(Equal(step.version))
+	}
+}
+
 // The address of a cluster may come to lead to another one, as a load balancer or a DNS name does that is exchanged.
 // Edge case: Another cluster at the address went unnoticed.
 func TestProbesFailForAnotherCluster(t *testing.T) {

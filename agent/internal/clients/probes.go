@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -148,6 +149,9 @@ func NewTargetProbe(direct *Direct, config *rest.Config, clock clock.PassiveCloc
 // Probe implements freeze.Probe.
 func (p *TargetProbe) Probe(ctx context.Context) error {
 	if err := p.identity.checkIdentity(ctx); err != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.versionAt = time.Time{} // It may come back with another one.
 		return err
 	}
 	p.mu.Lock()
@@ -184,7 +188,15 @@ func (p *TargetProbe) readVersion(ctx context.Context) (string, error) {
 	if err := json.NewDecoder(response.Body).Decode(&info); err != nil {
 		return "", fmt.Errorf("reading the answer: %w", err)
 	}
-	return info.GitVersion, nil
+	return effectiveVersion(info), nil
+}
+
+// effectiveVersion is the version as which an API server works: the minor that it emulates, if that is another than that of its code.
+func effectiveVersion(info version.Info) string {
+	if info.EmulationMinor == "" || strings.TrimRight(info.Minor, "+") == info.EmulationMinor {
+		return info.GitVersion
+	}
+	return fmt.Sprintf("v%s.%s.0", info.EmulationMajor, info.EmulationMinor)
 }
 
 // Identity returns the UID and version of the target as they were seen last; empty before the first time.
