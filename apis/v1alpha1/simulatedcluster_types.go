@@ -43,6 +43,35 @@ type SimulatedClusterSpec struct {
 	// versions that the simulated cluster is to run.
 	// +optional
 	Versions ControlPlaneVersions `json:"versions,omitzero"`
+	// machineDeployments are those that the simulated cluster starts with, at most 8. The hub creates each once, when it has made the
+	// Cluster and its namespace. From then on it is the user's: it is not changed again, and not created again when it is deleted.
+	// Cannot be changed in a SimulatedCluster.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	MachineDeployments []InitialMachineDeployment `json:"machineDeployments,omitempty"`
+}
+
+// InitialMachineDeployment is a MachineDeployment that a simulated cluster starts with. All else of it has the defaults.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.metadata) || !has(self.template.metadata.labels) || self.template.metadata.labels.size() <= 15",message="machineDeployments.template.metadata.labels: at most 15 labels, because they are the selector"
+type InitialMachineDeployment struct {
+	// name of the MachineDeployment.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=46
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +required
+	Name string `json:"name"`
+	// replicas is the number of Machines, 0 to 10000. Default 1.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+	// template of the Machines. Its labels are the selector of the MachineDeployment, too; without any, both are pool: <name>. A
+	// MachineClass that it names is not there yet in a new namespace: write providerConfig.value.
+	// +required
+	Template MachineTemplate `json:"template"`
 }
 
 // ClusterMetadata is what reaches the Cluster of a simulated cluster.
@@ -73,7 +102,15 @@ type SimulatedClusterStatus struct {
 	// +optional
 	Versions *ObservedControlPlaneVersions `json:"versions,omitempty"`
 
-	// conditions: ClusterCreated, ClusterReady, MachinesRemoved, Frozen, Ready, Reconciling and Stalled written by the hub;
+	// machineDeployments are the names of those of spec.machineDeployments that were created. None of them is created again. Written by
+	// the hub.
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=46
+	// +listType=set
+	// +optional
+	MachineDeployments []string `json:"machineDeployments,omitempty"`
+
+	// conditions: ClusterCreated, ClusterReady, MachineDeploymentsCreated, MachinesRemoved, Frozen, Ready, Reconciling and Stalled written by the hub;
 	// ControlPlaneReady written by the host's agent.
 	// +listType=map
 	// +listMapKey=type

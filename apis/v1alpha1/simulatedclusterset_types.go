@@ -54,8 +54,8 @@ type SimulatedClusterSetSpec struct {
 	// +required
 	HostSelector metav1.LabelSelector `json:"hostSelector"`
 
-	// template of the SimulatedClusters. A change of spec.metadata reaches those that there are, a change of spec.versions only
-	// those made later.
+	// template of the SimulatedClusters. A change of spec.metadata reaches those that there are, a change of spec.versions and of
+	// spec.machineDeployments only those made later.
 	// +kubebuilder:default={}
 	// +optional
 	Template SimulatedClusterTemplate `json:"template,omitzero"`

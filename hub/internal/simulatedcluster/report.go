@@ -31,6 +31,9 @@ func (c *Controller) report(s *scope) {
 		return
 	}
 	set(v1alpha1.ClusterCreatedCondition, s.created)
+	if len(one.Spec.MachineDeployments) > 0 {
+		set(v1alpha1.MachineDeploymentsCreatedCondition, s.started)
+	}
 	set(v1alpha1.ClusterReadyCondition, s.clusterReady())
 	conditions.Conclude(&status.Conditions, s.explainObserved(), readyTable(s), one.Generation, now)
 }
@@ -66,6 +69,7 @@ func readyTable(s *scope) []conditions.Part {
 		{Type: v1alpha1.FrozenCondition, Wanted: metav1.ConditionFalse, Optional: true, Blind: freeze.Blind(s.held.Reason)},
 		{Type: v1alpha1.ControlPlaneReadyCondition, Wanted: metav1.ConditionTrue},
 		{Type: observedFact, Wanted: metav1.ConditionTrue, Optional: true},
+		{Type: v1alpha1.MachineDeploymentsCreatedCondition, Wanted: metav1.ConditionTrue, Optional: true},
 		{Type: v1alpha1.ClusterReadyCondition, Wanted: metav1.ConditionTrue},
 	}
 }

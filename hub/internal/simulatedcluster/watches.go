@@ -79,7 +79,7 @@ func (c *Controller) ofCluster(ctx context.Context, cluster client.Object) []rec
 // clusterChanged lets changes of a Cluster pass that a step or a report rests on.
 func clusterChanged() predicate.Predicate {
 	return reconciler.Changed(func(cluster *v1alpha1.Cluster) any {
-		facts := []any{cluster.Labels, cluster.Annotations, cluster.Accepted(), cluster.DeletionTimestamp}
+		facts := []any{cluster.Labels, cluster.Annotations, cluster.Accepted(), cluster.DeletionTimestamp, cluster.Status.Namespace}
 		for _, kind := range []string{
 			v1alpha1.ReadyCondition, v1alpha1.FrozenCondition, v1alpha1.ClusterAgentFrozenCondition, v1alpha1.ClusterAgentConnectedCondition,
 			v1alpha1.ClusterAcceptedCondition, v1alpha1.ClusterSimulatedClustersAllowedCondition,

@@ -146,6 +146,7 @@ func TestAnAgentWritesItsPartOfASimulatedCluster(t *testing.T) {
 	}
 	for wrong, says := range map[string]string{
 		`{"status":{"observedGeneration":9}}`:                                                           "an agent writes versions and conditions only",
+		`{"status":{"machineDeployments":["workers"]}}`:                                                 "an agent writes versions and conditions only",
 		`{"status":{"observedGeneration":null}}`:                                                        "an agent writes versions and conditions only",
 		`{"status":{"conditions":[]}}`:                                                                  "of a SimulatedCluster, an agent writes only ControlPlaneReady",
 		`{"status":{"conditions":[` + condition(v1alpha1.ReadyCondition) + `]}}`:                        "an agent writes only ControlPlaneReady",
@@ -186,7 +187,7 @@ func TestAnAgentAsksForWhatItMayRead(t *testing.T) {
 	s.Expect(ask(token, hosted)).To(refused)
 }
 
-// Claim: A right in a namespace makes no Cluster. Broken: creation is not asked about; labels may be changed; the right is asked for in the namespace.
+// Claim: A right in a namespace makes no Cluster. Broken: creation is not asked about; labels or Machines may be changed; the right is asked for in the namespace.
 func TestASimulatedClusterNeedsARightOfTheWholeHub(t *testing.T) {
 	s := newSimulation(t, "admission/simulatedclusters.yaml")
 	all := rbacv1.PolicyRule{APIGroups: []string{"hollowfleet.io"}, Resources: []string{"*"}, Verbs: []string{"*"}}
@@ -208,6 +209,16 @@ func TestASimulatedClusterNeedsARightOfTheWholeHub(t *testing.T) {
 	}
 	s.Expect(s.patch(tenant, false, `{"metadata":{"labels":{"x":"y"},"finalizers":["example.com/x"]},"spec":{"versions":{"controlPlane":"v1.36"}}}`)).To(Succeed())
 	s.Expect(s.patch(operator, false, `{"spec":{"metadata":{"labels":{"stage":"prod"}}}}`)).To(Succeed())
+	const machines = `{"spec":{"machineDeployments":[{"name":"workers","template":{"spec":{"providerConfig":{"valueRef":{"name":"x"}}}}}]}}`
+	for _, user := range []client.Client{tenant, operator} {
+		s.Expect(s.patch(user, false, machines)).To(And(Satisfy(apierrors.IsInvalid),
+			MatchError(ContainSubstring("spec.machineDeployments: cannot be changed, because they are created once: change the MachineDeployments in namespace one"))))
+	}
+	s.Expect(create(operator, func(one *v1alpha1.SimulatedCluster) {
+		one.Spec.MachineDeployments = []v1alpha1.InitialMachineDeployment{{Name: "workers", Template: v1alpha1.MachineTemplate{
+			Spec: v1alpha1.MachineTemplateBody{ProviderConfig: v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "x"}}},
+		}}}
+	})).To(Succeed())
 	s.Expect(tenant.Delete(t.Context(), s.one.DeepCopy())).To(Succeed(), "to remove one is a right of its namespace")
 	s.Expect(s.patch(tenant, false, `{"metadata":{"finalizers":null}}`)).To(Succeed())
 

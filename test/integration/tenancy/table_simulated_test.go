@@ -154,6 +154,7 @@ func tenantSimulating() []attempt {
 		{"create a SimulatedCluster", policy, simulate, asTenant(create(simulatedCluster(clusterA, "by-tenant")))},
 		{"give its Cluster labels, so that fleets select it", policy, simulate, asTenant(made(own, merge(own, `{"spec":{"metadata":{"labels":{"x":"y"}}}}`)))},
 		{"change its version, and delete it", allowed, "", asTenant(made(own, each(merge(own, `{"spec":{"versions":{"controlPlane":"v1.36"}}}`), remove(own))))},
+		{"change `spec.machineDeployments`", kind, "created once", asTenant(made(own, merge(own, `{"spec":{"machineDeployments":[{"name":"more","template":{"spec":{"providerConfig":{"valueRef":{"name":"x"}}}}}]}}`)))},
 		{"create a SimulatedCluster in `b`", rbac, clusterB, asTenant(create(simulatedCluster(clusterB, "by-tenant")))},
 		{"create a SimulatedClusterSet", rbac, "cluster scope", asTenant(create(simulatedClusterSet("by-tenant")))},
 		{"ask for its certificate", rbac, "cannot create", asTenant(create(hostedRequest(clusterA, "hosted", "hosted")))},
@@ -172,10 +173,16 @@ func editorsSimulating() []attempt {
 		}
 	}
 	one, set := simulatedCluster(clusterA, "by-editor"), simulatedClusterSet("by-editor")
+	starting := simulatedCluster(clusterA, "starting")
+	starting.Spec.MachineDeployments = []v1alpha1.InitialMachineDeployment{{Name: "workers", Template: v1alpha1.MachineTemplate{Spec: v1alpha1.MachineTemplateBody{
+		ProviderConfig: v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "x"}},
+	}}}}
 	return []attempt{
+		{"create one with MachineDeployments, which the hub creates in a namespace that it makes for it", allowed, "", asEditor(each(create(starting), remove(starting)))},
 		{"create, label and delete a SimulatedCluster", allowed, "", asEditor(each(create(one), merge(one, `{"spec":{"metadata":{"labels":{"x":"y"}}}}`), remove(one)))},
 		{"create, scale and delete a SimulatedClusterSet", allowed, "", asEditor(each(create(set), merge(set, `{"spec":{"replicas":1}}`), remove(set)))},
 		{"write the status of a SimulatedCluster", rbac, "cannot patch", asEditor(made(simulatedCluster(clusterA, "hosted"), mergeStatus(simulatedCluster(clusterA, "hosted"), `{"status":{"observedGeneration":9}}`)))},
+		{"create a MachineDeployment", rbac, "cannot create", asEditor(create(&v1alpha1.MachineDeployment{ObjectMeta: in(clusterA, "by-editor")}))},
 		{"create a Cluster", rbac, "cannot create", asEditor(create(cluster("by-editor", v1alpha1.ClusterSpec{})))},
 		{"mark a Cluster as simulated", rbac, "cannot patch", asEditor(merge(cluster(clusterA, v1alpha1.ClusterSpec{}), `{"metadata":{"annotations":{"hollowfleet.io/simulated-cluster":"a/x"}}}`))},
 		{"ask for the certificate of the agent of a simulated cluster", rbac, "cannot create", asEditor(create(hostedRequest(clusterA, "hosted", "hosted")))},
