@@ -91,7 +91,8 @@ type Refusal string
 
 // The refusals.
 const (
-	// VersionNotSupported: it cannot run that version. RefusedError.Versions are those that it can run.
+	// VersionNotSupported: it cannot run that version. RefusedError.Versions are those that it can run; empty if Problem says what rule
+	// the version breaks.
 	VersionNotSupported Refusal = "VersionNotSupported"
 	// NameTaken: a cluster of that name exists and is another's.
 	NameTaken Refusal = "NameTaken"

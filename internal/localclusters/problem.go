@@ -16,7 +16,8 @@ type Reason string
 const (
 	// Invalid is a request with a field that cannot be right.
 	Invalid Reason = "Invalid"
-	// VersionNotSupported is a request for a version that the keeper's programs cannot run; Problem.Versions are those that they can.
+	// VersionNotSupported is a request for a version that the keeper's programs cannot run; Problem.Versions are those that they can. It
+	// has none if the version is earlier than the one that runs.
 	VersionNotSupported Reason = "VersionNotSupported"
 	// NameTaken is a request for a name that a cluster with another UID has, or one of the fleet's own.
 	NameTaken Reason = "NameTaken"
@@ -43,7 +44,7 @@ type Problem struct { //nolint:errname // It is what a keeper answers, too.
 	Field string `json:"field,omitempty"`
 	// Message says what is wrong and what helps.
 	Message string `json:"message"`
-	// Versions are set with VersionNotSupported.
+	// Versions may be set with VersionNotSupported.
 	Versions []string `json:"versions,omitempty"`
 }
 

@@ -77,6 +77,10 @@ func (s *scope) sayRunning() {
 func (s *scope) sayRefused(refused *clusterdriver.RefusedError) {
 	switch refused.Refusal {
 	case clusterdriver.VersionNotSupported:
+		if len(refused.Versions) == 0 {
+			s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonVersionNotSupported, refused.Problem)
+			return
+		}
 		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonVersionNotSupported, fmt.Sprintf("spec.versions.controlPlane: the host cannot run %s: choose one of %s, or leave it out",
 			s.one.Spec.Versions.ControlPlane, strings.Join(refused.Versions, ", ")))
 	case clusterdriver.NameTaken:

@@ -91,7 +91,7 @@ func decideRecord(name string, desired localclusters.Desired, before *HostedClus
 		return HostedCluster{}, &localclusters.Problem{Reason: localclusters.BeingRemoved, Field: "uid", Message: fmt.Sprintf("cluster %s is being removed: ask again when it is gone, with the UID of the new SimulatedCluster", name)}
 	case isLower(desired.ControlPlaneVersion, before.ControlPlaneVersion, own):
 		return HostedCluster{}, &localclusters.Problem{
-			Reason: localclusters.Invalid, Field: "controlPlaneVersion",
+			Reason: localclusters.VersionNotSupported, Field: "controlPlaneVersion",
 			Message: fmt.Sprintf("a control plane cannot go back from %s to %s: create another SimulatedCluster", cmp.Or(before.ControlPlaneVersion, "v"+own.String()), cmp.Or(desired.ControlPlaneVersion, "v"+own.String())),
 		}
 	case before.FormerGroup != "" && before.ControlPlaneVersion != desired.ControlPlaneVersion:

@@ -46,7 +46,7 @@ func TestWhatIsRecordedForARequest(t *testing.T) {
 	_, reason = decide("b", "v1.36", before)
 	g.Expect(reason).To(Equal(localclusters.NameTaken))
 	_, reason = decide("a", "v1.35", before)
-	g.Expect(reason).To(Equal(localclusters.Invalid), "it cannot go back")
+	g.Expect(reason).To(Equal(localclusters.VersionNotSupported), "it cannot go back")
 	newer, reason := decide("a", "", before)
 	g.Expect(reason).To(BeEmpty())
 	g.Expect(newer.ControlPlaneVersion).To(BeEmpty())

@@ -232,7 +232,7 @@ func (k *kept) upgrades() {
 	k.awaits("s4", localclusters.Running)
 	mark := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mark"}}
 	k.Expect(k.clientOf("s4").Create(k.Context(), mark)).To(Succeed())
-	k.Expect(localclusters.ReasonOf(k.ensure("s4", "u", "v1.35"))).To(Equal(localclusters.Invalid), "not back")
+	k.Expect(localclusters.ReasonOf(k.ensure("s4", "u", "v1.35"))).To(Equal(localclusters.VersionNotSupported), "not back")
 	k.Expect(k.ensure("s4", "u", "")).To(Succeed())
 	k.Eventually(func() (string, error) {
 		cluster, err := k.keeper.Get(k.Context(), "s4")
