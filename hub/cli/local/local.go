@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -70,6 +71,8 @@ const (
 	hostFlag = "host"
 	// dirIDFlag is the ID of the directory that "up" has taken.
 	dirIDFlag = "dir-id"
+	// resumeFlag continues with the fleet that is in the directory.
+	resumeFlag = "resume"
 )
 
 // newKeep returns the command that "up" starts in the background: it starts the fleet, keeps it running, and ends
@@ -77,16 +80,17 @@ const (
 func newKeep(hub *cmdutil.Hub, dir *string) *cobra.Command {
 	options := localfleet.Options{Kept: true, Progress: func(line string) { hub.Say("%s", line) }}
 	var pid int
+	var ignored []string
 	command := &cobra.Command{
 		Use: keepName, Short: "Start a fleet and keep it running", Hidden: true, Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) (err error) {
-			options.Dir = *dir
+			options.Dir, options.KeeperArgs = *dir, keeperArgs(os.Args[1:])
 			if options.Owner, err = ownerOf(pid); err != nil {
 				return err
 			}
 			options.CheckRoom = func(a localfleet.Addition) error {
 				addition := preflight.Addition{Clusters: a.Clusters, Groups: a.Groups, Shared: a.Isolation == localfleet.IsolationShared}
-				return addition.Check(preflight.ThisMachine.Available(options.Dir))
+				return addition.Check(preflight.ThisMachine.Available(options.Dir), ignored...)
 			}
 			ctx, stop := whileRuns(command.Context(), options.Owner)
 			defer stop()
@@ -99,11 +103,18 @@ func newKeep(hub *cmdutil.Hub, dir *string) *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&options.DirID, dirIDFlag, "", "ID of the directory, if it has been taken for this fleet")
+	command.Flags().BoolVar(&options.Resume, resumeFlag, false, "continue with the fleet in the directory, whose keeper has ended")
+	command.Flags().StringSliceVar(&ignored, ignoreFlag, nil, "checks that keep no simulated cluster from being started")
 	command.Flags().StringSliceVar(&options.Clusters, "cluster", nil, "names of the workload clusters")
 	command.Flags().BoolVar(&options.Host, hostFlag, false, "let the hub's own cluster host simulated clusters, as Cluster "+localfleet.HostName)
 	addOwner(command, &pid)
 	addPrograms(command, &options.Programs)
 	return command
+}
+
+// keeperArgs are those with which a keeper is started again.
+func keeperArgs(args []string) []string {
+	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "--"+resumeFlag })
 }
 
 // defaultNodesPerPack is that of "simcluster start".

@@ -190,6 +190,10 @@ func askHub(ctx context.Context, report localfleet.Report) map[string]v1alpha1.C
 // processError is the error of a fleet of which a process does not run, or does not answer.
 func processError(report localfleet.Report, dir string) error {
 	for _, process := range report.Processes {
+		if !process.Alive && report.Resumable {
+			return fmt.Errorf("%s is not running (its log: %s), and nothing is started again: start the fleet again with its data with %s, or end it with %s",
+				process.Name, process.Log, writtenCommand("up", dir), writtenCommand("down", dir))
+		}
 		if !process.Alive {
 			return fmt.Errorf("%s is not running (its log: %s): end the fleet with %s", process.Name, process.Log, writtenCommand("down", dir))
 		}
@@ -248,14 +252,17 @@ func (o *upOptions) printSummary() error {
 
 const followPoll = 100 * time.Millisecond
 
-// followKeeper shows the keeper's progress until the fleet is up or the keeper has ended.
-func followKeeper(ctx context.Context, keeper *process.Process, dir string, out io.Writer) error {
+// followKeeper shows the keeper's progress until the fleet is up or the keeper has ended. Its log starts at an offset.
+func followKeeper(ctx context.Context, keeper *process.Process, dir string, offset int64, out io.Writer) error {
 	// A keeper that fails removes the fleet's directory with its log: an open file can be read all the same.
 	file, err := os.Open(keeper.LogFile())
 	if err != nil {
 		return fmt.Errorf("following the start of the fleet: %w", err)
 	}
 	defer file.Close()
+	if _, err := file.Seek(offset, io.SeekStart); err != nil {
+		return fmt.Errorf("following the start of the fleet: %w", err)
+	}
 	log := &tail{file: file, out: out}
 	ticker := time.NewTicker(followPoll)
 	defer ticker.Stop()
@@ -265,7 +272,7 @@ func followKeeper(ctx context.Context, keeper *process.Process, dir string, out 
 		if err := log.showNews(); err != nil {
 			return err
 		}
-		if stateErr == nil && state.Ready {
+		if stateErr == nil && state.Ready && state.Keeper != nil && state.Keeper.PID == keeper.PID() {
 			return nil
 		}
 		select {

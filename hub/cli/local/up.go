@@ -94,7 +94,8 @@ a join token, and a certificate that the hub signs.
 With --host, and with --clusters 0, the hub's own cluster joins as "host". It hosts the SimulatedClusters of its namespace: further
 workload clusters, which come and go while the fleet runs.
 
-The directory of --dir must be empty, or not exist yet. The fleet marks it as its own. If the fleet does not come up, and with
+If there is a fleet whose keeper has ended, as after a restart of the machine, it is started again as it was, with all of its data; other
+flags than -o and --timeout do not count then. Otherwise the directory of --dir must be empty, or not exist yet. The fleet marks it as its own. If the fleet does not come up, and with
 "local down", its files are removed and no others.
 
 Before anything starts, the command prints what the fleet needs and what this machine and its control groups have left. It exits with 4
@@ -214,6 +215,11 @@ func (o *upOptions) run(ctx context.Context) error {
 	if o.progress = o.hub.Out; o.output != "" {
 		o.progress = o.hub.ErrOut
 	}
+	if !o.dryRun {
+		if resumed, err := o.resumeFleet(ctx); resumed || err != nil {
+			return err
+		}
+	}
 	if err := o.checkNeeds(); err != nil || o.dryRun {
 		return err
 	}
@@ -235,12 +241,17 @@ func (o *upOptions) run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, o.clearFailed(ctx))
 	}
-	if err := followKeeper(ctx, keeper, o.dir, o.progress); err != nil {
+	if err := followKeeper(ctx, keeper, o.dir, 0, o.progress); err != nil {
 		return o.giveUp(ctx, keeper, err)
 	}
 	if err := o.createMachines(ctx); err != nil {
 		return o.giveUp(ctx, keeper, err)
 	}
+	return o.printResult(ctx)
+}
+
+// printResult prints what the fleet offers, for people or for a script.
+func (o *upOptions) printResult(ctx context.Context) error {
 	if o.output != "" {
 		return o.printReport(ctx)
 	}
@@ -286,10 +297,6 @@ func (o *upOptions) clearFailed(ctx context.Context, keeper ...*process.Process)
 
 // startKeeper starts this program again, as one that outlives the command.
 func (o *upOptions) startKeeper(id string) (*process.Process, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("finding this program: %w", err)
-	}
 	args := append([]string{"local", keepName, "--dir", o.dir, "--" + dirIDFlag, id}, programFlags(o.Programs)...)
 	for _, name := range o.clusterNames() {
 		args = append(args, "--cluster", name)
@@ -299,6 +306,18 @@ func (o *upOptions) startKeeper(id string) (*process.Process, error) {
 	}
 	if o.owner != 0 {
 		args = append(args, "--"+ownerFlag, strconv.Itoa(o.owner))
+	}
+	if len(o.ignored) > 0 {
+		args = append(args, "--"+ignoreFlag, strings.Join(o.ignored, ","))
+	}
+	return o.startDetached(args)
+}
+
+// startDetached starts this program with other arguments.
+func (o *upOptions) startDetached(args []string) (*process.Process, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
 	}
 	return process.Start(process.Spec{
 		Name: localfleet.KeeperName, Path: program, Args: args, LogFile: localfleet.LogFile(o.dir, localfleet.KeeperName), Detached: true,

@@ -33,6 +33,8 @@ func (c *Controller) report(s *scope) {
 	set(v1alpha1.ClusterCreatedCondition, s.created)
 	if len(one.Spec.MachineDeployments) > 0 {
 		set(v1alpha1.MachineDeploymentsCreatedCondition, s.started)
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MachineDeploymentsCreatedCondition)
 	}
 	set(v1alpha1.ClusterReadyCondition, s.clusterReady())
 	conditions.Conclude(&status.Conditions, s.explainObserved(), readyTable(s), one.Generation, now)

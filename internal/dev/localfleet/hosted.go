@@ -177,7 +177,7 @@ func (f *Fleet) startHost(ctx context.Context) error {
 	if err := grantAgent(ctx, f.HubClient); err != nil {
 		return err
 	}
-	if err := f.Join(ctx, f.Host); err != nil {
+	if err := f.joinOnce(ctx, f.Host); err != nil {
 		return err
 	}
 	return f.StartAgent(ctx, f.Host)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,12 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/localclusters"
+)
+
+// idVariable has the ID of that directory, and resumeVariable is set if its keeper has ended.
+const (
+	idVariable     = "HOLLOWFLEET_TEST_KEEPS_ID"
+	resumeVariable = "HOLLOWFLEET_TEST_RESUMES"
 )
 
 // keeperVariable has the directory of the fleet that this program is to keep, instead of running tests.
@@ -40,8 +47,11 @@ func keep(dir string) error {
 	if err != nil {
 		return err
 	}
-	programs := localfleet.Programs{BinDir: bin, Isolation: localfleet.IsolationShared}
-	fleet, err := localfleet.Up(context.Background(), localfleet.Options{Dir: dir, Kept: true, Programs: programs})
+	options := localfleet.Options{
+		Dir: dir, DirID: os.Getenv(idVariable), Resume: os.Getenv(resumeVariable) != "", Kept: true, KeeperArgs: []string{"keep"},
+		Programs: localfleet.Programs{BinDir: bin, Isolation: localfleet.IsolationShared, NodesPerPack: 10},
+	}
+	fleet, err := localfleet.Up(context.Background(), options)
 	if err != nil {
 		return err
 	}
@@ -49,40 +59,122 @@ func keep(dir string) error {
 	return nil
 }
 
+// killable is a fleet whose keeper is a process of its own.
+type killable struct {
+	*kept
+	options localfleet.Options
+	process *exec.Cmd
+}
+
+func startKillable(t *testing.T) *killable {
+	t.Helper()
+	k := &killable{options: keptOptions(t)}
+	id, err := localfleet.Take(k.options.Dir, false)
+	g := NewWithT(t)
+	g.Expect(err).NotTo(HaveOccurred())
+	k.options.DirID = id
+	k.kept = &kept{T: t, WithT: g, dir: k.options.Dir, keeper: localclusters.NewClient(filepath.Join(k.options.Dir, localclusters.SocketName))}
+	k.start(false)
+	hub, err := process.FindCluster(t.Context(), process.ClusterOptions{
+		Name: "hub", Dir: filepath.Join(k.dir, "hub"), Binary: filepath.Join(k.options.BinDir, "simcluster"), KubeconfigDir: t.TempDir(),
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	k.hub = hub
+	return k
+}
+
+// start starts the keeper, also again.
+func (k *killable) start(again bool) {
+	k.Helper()
+	program, err := os.Executable()
+	k.Expect(err).NotTo(HaveOccurred())
+	k.process = exec.Command(program)
+	k.process.Env = append(os.Environ(), keeperVariable+"="+k.dir, idVariable+"="+k.options.DirID, resumeVariable+"="+map[bool]string{true: "yes"}[again])
+	k.process.Stderr = os.Stderr
+	k.Expect(k.process.Start()).To(Succeed())
+	keeper := k.process
+	k.Cleanup(func() { _ = keeper.Process.Kill() })
+	k.Eventually(func() (bool, error) {
+		state, err := localfleet.ReadState(k.dir)
+		return state.Ready && state.Keeper.PID == keeper.Process.Pid, err
+	}, livePatience, glance).Should(BeTrue())
+}
+
+// kill ends the keeper as nobody can prepare for.
+func (k *killable) kill() {
+	k.Helper()
+	k.Expect(k.process.Process.Kill()).To(Succeed())
+	_ = k.process.Wait()
+}
+
+// ends holds that the fleet's end leaves nothing.
+func (k *killable) ends() {
+	k.Helper()
+	left, err := localfleet.Down(k.Context(), k.dir)
+	k.Expect(err).NotTo(HaveOccurred())
+	k.Expect(left).To(BeEmpty())
+	k.Expect(k.dir).NotTo(BeADirectory())
+	k.Eventually(func() []string { return testenv.ProcessesUnder(k.dir) }, livePatience, glance).Should(BeEmpty())
+}
+
 // Claim: What the keeper has taken is in fleet.json before it starts, so that the fleet's end removes it. Broken: recorded after the start.
 func TestAKeeperThatIsKilledLeavesNothingUnrecorded(t *testing.T) {
 	testenv.Long(t)
-	options := keptOptions(t)
-	program, err := os.Executable()
-	g := NewWithT(t)
-	g.Expect(err).NotTo(HaveOccurred())
-	keeper := exec.Command(program)
-	keeper.Env = append(os.Environ(), keeperVariable+"="+options.Dir)
-	keeper.Stderr = os.Stderr
-	g.Expect(keeper.Start()).To(Succeed())
-	t.Cleanup(func() { _ = keeper.Process.Kill() })
-	g.Eventually(func() (bool, error) {
-		state, err := localfleet.ReadState(options.Dir)
-		return state.Ready, err
-	}, livePatience, glance).Should(BeTrue())
-	hub, err := process.FindCluster(t.Context(), process.ClusterOptions{
-		Name: "hub", Dir: filepath.Join(options.Dir, "hub"), Binary: filepath.Join(options.BinDir, "simcluster"), KubeconfigDir: t.TempDir(),
-	})
-	g.Expect(err).NotTo(HaveOccurred())
-	k := &kept{T: t, WithT: g, dir: options.Dir, hub: hub, keeper: localclusters.NewClient(filepath.Join(options.Dir, localclusters.SocketName))}
+	k := startKillable(t)
 	desired := k.desired("s1", "a", minor)
-	g.Expect(k.keeper.Ensure(t.Context(), "s1", desired)).To(Succeed())
-	g.Expect(keeper.Process.Kill()).To(Succeed())
-	_ = keeper.Wait()
-	state, err := localfleet.ReadState(options.Dir)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(state.Hosted).To(ConsistOf(localfleet.HostedCluster{Name: "s1", UID: "a", ControlPlaneVersion: minor, Group: "h1"}))
-	g.Expect(os.ReadFile(filepath.Join(options.Dir, "agents", "s1", "credential", "tls.key"))).To(Equal(desired.Key))
-	left, err := localfleet.Down(t.Context(), options.Dir)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(left).To(BeEmpty())
-	g.Expect(options.Dir).NotTo(BeADirectory())
-	g.Eventually(func() []string { return testenv.ProcessesUnder(options.Dir) }, livePatience, glance).Should(BeEmpty())
+	k.Expect(k.keeper.Ensure(t.Context(), "s1", desired)).To(Succeed())
+	k.kill()
+	state, err := localfleet.ReadState(k.dir)
+	k.Expect(err).NotTo(HaveOccurred())
+	k.Expect(state.Hosted).To(ConsistOf(localfleet.HostedCluster{Name: "s1", UID: "a", ControlPlaneVersion: minor, Group: "h1"}))
+	k.Expect(os.ReadFile(filepath.Join(k.dir, "agents", "s1", "credential", "tls.key"))).To(Equal(desired.Key))
+	k.ends()
+}
+
+// Claim: A keeper that is started again ends what the one before it was killed in: creation, upgrade, removal. Broken: recorded clusters are not cared for; the socket of the first stays.
+func TestAKeeperThatIsKilledIsStartedAgain(t *testing.T) {
+	testenv.Long(t)
+	k := startKillable(t)
+	k.Expect(k.ensure("s1", "a", minor)).To(Succeed())
+	k.kill()
+	k.start(true)
+	k.awaits("s1", localclusters.Running)
+	mark := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mark"}}
+	k.Expect(k.clientOf("s1").Create(t.Context(), mark)).To(Succeed())
+
+	k.Expect(k.ensure("s2", "b", minor)).To(Succeed())
+	k.Eventually(func() []string { return k.files("hosted/s2/") }, livePatience, glance/10).ShouldNot(BeEmpty(), "its control plane starts")
+	k.kill()
+	k.start(true)
+	k.awaits("s2", localclusters.Running)
+
+	k.Expect(k.ensure("s1", "a", "")).To(Succeed())
+	k.kill()
+	k.start(true)
+	k.Eventually(func() (string, error) {
+		cluster, err := k.keeper.Get(t.Context(), "s1")
+		if err != nil || cluster == nil || cluster.Phase != localclusters.Running {
+			return "", err
+		}
+		return cluster.Version, nil
+	}, livePatience, glance).Should(And(HavePrefix("v1."), Not(Equal(minor))), "the upgrade ends")
+	k.Expect(k.clientOf("s1").Get(t.Context(), client.ObjectKeyFromObject(mark), mark)).To(Succeed(), "its data stays")
+
+	k.Expect(k.keeper.Remove(t.Context(), "s1", "a")).To(BeFalse())
+	k.kill()
+	state, err := localfleet.ReadState(k.dir)
+	k.Expect(err).NotTo(HaveOccurred())
+	k.Expect(state.Resumable()).To(Equal([]string{"keep"}))
+	k.start(true)
+	k.Eventually(func() (bool, error) { return k.keeper.Remove(t.Context(), "s1", "a") }, livePatience, glance).Should(BeTrue())
+	k.Expect(k.files("s1")).To(BeEmpty())
+	k.awaits("s2", localclusters.Running)
+	state, err = localfleet.ReadState(k.dir)
+	k.Expect(err).NotTo(HaveOccurred())
+	k.Expect(state.Resumable()).To(BeEmpty(), "its keeper runs")
+	_, err = localfleet.Up(t.Context(), localfleet.Options{Dir: k.dir, DirID: k.options.DirID, Resume: true, Kept: true, Programs: k.options.Programs})
+	k.Expect(err).To(MatchError(localfleet.ErrKept))
+	k.ends()
 }
 
 // Claim: A SimulatedCluster becomes a whole cluster of the local fleet, and nothing is left of it when it is deleted. Broken: new.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/internal/joining"
 )
 
@@ -87,6 +88,16 @@ func (f *Fleet) awaitHub(ctx context.Context, cluster *v1alpha1.Cluster) error {
 		err := f.HubClient.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)
 		return err == nil && cluster.Status.ObservedGeneration >= cluster.Generation, err
 	})
+}
+
+// grantAgent gives an agent its rights in the cluster that c is of.
+func grantAgent(ctx context.Context, c client.Client) error {
+	for _, dir := range []string{"rbac/agent-workload", "rbac/agent-load-tests"} {
+		if err := config.Apply(ctx, c, config.RBAC, dir); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // bootstrapFile and credentialDir are in the directory of an agent.

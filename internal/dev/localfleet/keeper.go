@@ -102,6 +102,9 @@ func (f *Fleet) keepHosted(ctx context.Context) {
 	}
 	var runners sync.WaitGroup
 	keeper := &keeper{fleet: f, launch: func(cluster *hosted) { runners.Go(func() { cluster.run(ctx) }) }}
+	for _, record := range f.hostedRecords() {
+		keeper.careFor(record.Name)
+	}
 	server := &http.Server{Handler: localclusters.NewHandler(keeper), ReadHeaderTimeout: headerPatience}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(f.hosting.socket) }()

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
@@ -59,6 +58,10 @@ type Options struct {
 	Owner *process.Identity
 	// Kept says that the caller calls Keep, and ends the fleet when it gets SIGTERM.
 	Kept bool
+	// KeeperArgs are the arguments with which this program keeps such a fleet, for Resumable.
+	KeeperArgs []string
+	// Resume continues with the fleet in Dir, whose keeper has ended. DirID is needed.
+	Resume bool
 	// Cables lead connections another way than the direct one. They may be nil.
 	Cables Cables
 	// Progress is told what has been done, a line each. It may be nil.
@@ -123,7 +126,7 @@ func Up(ctx context.Context, options Options) (*Fleet, error) {
 	if options.Isolation == "" {
 		fleet.options.Isolation = IsolationProcess
 	}
-	fleet.state = State{Isolation: fleet.options.Isolation, NodesPerPack: max(options.NodesPerPack, 1), Owner: owner, Simcluster: fleet.binaryPath("simcluster"), Clusters: slices.Concat([]string{hubName}, options.Clusters)}
+	fleet.state = State{KeeperArgs: options.KeeperArgs, Isolation: fleet.options.Isolation, NodesPerPack: max(options.NodesPerPack, 1), Owner: owner, Simcluster: fleet.binaryPath("simcluster"), Clusters: slices.Concat([]string{hubName}, options.Clusters)}
 	if options.Kept {
 		fleet.state.Keeper = &self
 	}
@@ -136,14 +139,18 @@ func Up(ctx context.Context, options Options) (*Fleet, error) {
 	for _, name := range options.Clusters {
 		fleet.Members = append(fleet.Members, &Member{Name: name})
 	}
-	if err := fleet.claimDirectory(); err != nil {
+	claim, end := fleet.claimDirectory, fleet.Down
+	if options.Resume {
+		claim, end = func() error { return fleet.takeOver(ctx) }, fleet.stop // Its data stays, for another try.
+	}
+	if err := claim(); err != nil {
 		return nil, err
 	}
 	if err := fleet.prepareKeeper(ctx); err != nil {
-		return nil, errors.Join(err, fleet.Down()) //nolint:contextcheck // What ended ctx must not keep the fleet up.
+		return nil, errors.Join(err, end())
 	}
 	if err := fleet.bringUp(ctx); err != nil {
-		return nil, errors.Join(err, fleet.Down()) //nolint:contextcheck // What ended ctx must not keep the fleet up.
+		return nil, errors.Join(err, end())
 	}
 	return fleet, fleet.recordReady()
 }
@@ -188,7 +195,7 @@ func (f *Fleet) bringUp(ctx context.Context) error {
 			}
 			select {
 			case <-hubReady:
-				if err := f.Join(ctx, member); err != nil {
+				if err := f.joinOnce(ctx, member); err != nil {
 					return err
 				}
 				return f.StartAgent(ctx, member)
@@ -227,16 +234,6 @@ func (f *Fleet) startCluster(ctx context.Context, member *Member) error {
 		return err
 	}
 	return grantAgent(ctx, member.Client)
-}
-
-// grantAgent gives an agent its rights in the cluster that c is of.
-func grantAgent(ctx context.Context, c client.Client) error {
-	for _, dir := range []string{"rbac/agent-workload", "rbac/agent-load-tests"} {
-		if err := config.Apply(ctx, c, config.RBAC, dir); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // plane is a control plane to start.
@@ -326,6 +323,18 @@ func (f *Fleet) startProcess(name, program string, args []string) (*process.Proc
 
 // Down ends the fleet and removes its files. What is left in its directory because the fleet did not make it is reported to Progress.
 func (f *Fleet) Down() error {
+	stopped := f.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	defer cancel()
+	left, err := f.removeFiles(ctx)
+	for _, path := range left {
+		f.reportProgress("left in place, because the fleet did not make it: %s", path)
+	}
+	return errors.Join(stopped, err)
+}
+
+// stop ends all that the fleet has started.
+func (f *Fleet) stop() error {
 	var problems []error
 	if f.hosting.socket != nil {
 		_ = f.hosting.socket.Close() // Keep has closed it already, unless the fleet did not come up.
@@ -347,14 +356,7 @@ func (f *Fleet) Down() error {
 	for _, started := range f.startedGroups() {
 		group.Go(started.Stop)
 	}
-	problems = append(problems, group.Wait())
-	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
-	defer cancel()
-	left, err := f.removeFiles(ctx)
-	for _, path := range left {
-		f.reportProgress("left in place, because the fleet did not make it: %s", path)
-	}
-	return errors.Join(append(problems, err)...)
+	return errors.Join(append(problems, group.Wait())...)
 }
 
 func (f *Fleet) controlPlanes() []*process.Cluster {

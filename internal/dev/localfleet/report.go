@@ -15,6 +15,8 @@ type Report struct {
 	Dir string `json:"dir"`
 	// Ready tells that the fleet has come up.
 	Ready bool `json:"ready"`
+	// Resumable is that the keeper has ended without ending the fleet, which can be started again with all of its data.
+	Resumable bool `json:"resumable,omitempty"`
 	// Hub is the hub's control plane, Clusters are those of the workload clusters.
 	Hub      ControlPlane   `json:"hub"`
 	Clusters []ControlPlane `json:"clusters"`
@@ -80,6 +82,7 @@ func ReadReport(dir string) (Report, error) {
 		return report, err
 	}
 	report.Ready, report.NodesPerPack, report.Host = state.Ready, state.NodesPerPack, state.Host
+	report.Resumable = len(state.Resumable()) > 0
 	report.Isolation = cmp.Or(state.Isolation, IsolationProcess)
 	for _, name := range state.Clusters {
 		plane := controlPlane(filepath.Join(dir, name))

@@ -35,8 +35,11 @@ type State struct {
 	// Keeper is a process that starts programs again which end, if there is one. It ends the whole fleet when it
 	// gets SIGTERM.
 	Keeper *process.Identity `json:"keeper,omitempty"`
-	// Ready tells that every agent has been started.
-	Ready bool `json:"ready,omitempty"`
+	// KeeperArgs are the arguments with which the program of the keeper keeps the fleet. A fleet of an earlier version has none.
+	KeeperArgs []string `json:"keeperArgs,omitempty"`
+	// Ready tells that every agent has been started, CameUp that they have been once: then the fleet's data is worth keeping.
+	Ready  bool `json:"ready,omitempty"`
+	CameUp bool `json:"cameUp,omitempty"`
 	// Simcluster is the program that runs the control planes.
 	Simcluster string `json:"simcluster"`
 	// Isolation is what the workload clusters' control planes share. A fleet of an earlier version has none, and shares nothing.
@@ -80,7 +83,7 @@ func (f *Fleet) recordMember(member *Member) error {
 func (f *Fleet) recordReady() error {
 	f.recording.Lock()
 	defer f.recording.Unlock()
-	f.state.Ready = true
+	f.state.Ready, f.state.CameUp = true, true
 	return f.writeState()
 }
 

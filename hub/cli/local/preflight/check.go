@@ -66,13 +66,17 @@ func Check(fleet Fleet, has Resources, ignored ...string) Report {
 			c.remedy = fleet.suggestCheaper(c) + c.remedy
 		}
 		problem := Problem{Check: c.name, Message: fmt.Sprintf("%s: the fleet needs %s, and %s: %s", c.title, c.text(c.needs), fmt.Sprintf(c.missing, c.text(c.has)), c.remedy)}
-		if c.isWarning || slices.Contains(ignored, c.name) || slices.Contains(ignored, All) {
+		if c.isWarning || isIgnored(c.name, ignored) {
 			report.Warnings = append(report.Warnings, problem)
 		} else {
 			report.Errors = append(report.Errors, problem)
 		}
 	}
 	return report
+}
+
+func isIgnored(name string, ignored []string) bool {
+	return slices.Contains(ignored, name) || slices.Contains(ignored, All)
 }
 
 // suggestCheaper names the first way to start the fleet that needs no more of a resource than there is; empty if none does.
