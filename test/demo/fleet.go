@@ -50,7 +50,7 @@ type member struct {
 func startFleet(ctx context.Context, book *ledger, dir string, opts options) (*fleet, error) {
 	hollow := opts.plugin(book.say)
 	args := []string{
-		"local", "up", "--dir", dir, "--temporary-dir", "--bin-dir", opts.binDir, "--clusters", strconv.Itoa(clusters), "--machines", "0",
+		"local", "up", "--dir", dir, "--temporary-dir", "--bin-dir", opts.binDir, "--host", "--clusters", strconv.Itoa(clusters), "--machines", "0",
 		"--agent-arg=--freeze-after=" + freezeAfter.String(), "--output", "json",
 	}
 	if !opts.keep {
@@ -78,7 +78,7 @@ func connect(hollow plugin, report localfleet.Report, binDir string) (*fleet, er
 		return f, err
 	}
 	for _, plane := range report.Clusters {
-		m := &member{ControlPlane: plane, dir: filepath.Join(report.Dir, plane.Name), simcluster: filepath.Join(binDir, "simcluster")}
+		m := &member{ControlPlane: plane, dir: plane.Dir, simcluster: filepath.Join(binDir, "simcluster")}
 		if m.client, err = clientOf(plane); err != nil {
 			return f, err
 		}

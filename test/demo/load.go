@@ -20,7 +20,7 @@ const (
 // newLoadTest starts a few pods in each cluster at the same time.
 func newLoadTest() *v1alpha1.LoadTest {
 	test := &v1alpha1.LoadTest{ObjectMeta: metav1.ObjectMeta{Name: loadTestName}}
-	test.Spec.ClusterSelector = &metav1.LabelSelector{}
+	test.Spec.ClusterSelector = workloadClusters()
 	test.Spec.Preset = &v1alpha1.LoadPreset{Name: "pod-startup", Pods: loadPods, QPS: 20}
 	return test
 }

@@ -26,10 +26,10 @@ const (
 	soak = time.Second
 )
 
-// newMachineFleet is a fleet over all clusters whose template is what their MachineDeployments have.
+// newMachineFleet is a fleet over all clusters but the host, whose template is what their MachineDeployments have.
 func newMachineFleet() *v1alpha1.MachineFleet {
 	fleet := &v1alpha1.MachineFleet{ObjectMeta: metav1.ObjectMeta{Name: deploymentName}}
-	fleet.Spec.ClusterSelector, fleet.Spec.Adopt = &metav1.LabelSelector{}, true
+	fleet.Spec.ClusterSelector, fleet.Spec.Adopt = workloadClusters(), true
 	fleet.Spec.Groups = []v1alpha1.MachineFleetGroup{{
 		Name:            localfleet.StageCanary,
 		ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{localfleet.StageLabel: localfleet.StageCanary}},
@@ -47,6 +47,11 @@ func newMachineFleet() *v1alpha1.MachineFleet {
 		}
 	}
 	return fleet
+}
+
+// workloadClusters selects all clusters but the one that hosts them.
+func workloadClusters() *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: localfleet.StageLabel, Operator: metav1.LabelSelectorOpExists}}}
 }
 
 // setHeartbeat changes how soon the hub notices that the agent of a cluster is silent.

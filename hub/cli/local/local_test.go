@@ -135,7 +135,7 @@ func TestStatusShowsTheHostAndSimulatedClusters(t *testing.T) {
 	g := NewWithT(t)
 	report := localfleet.Report{
 		Hub: localfleet.ControlPlane{Name: "hub", Server: "https://h"}, Host: "host",
-		Hosted: []localfleet.HostedPlane{{ControlPlane: localfleet.ControlPlane{Name: "s1", Group: "group h1", Problems: []string{"etcd: etcd out of space"}}}},
+		Clusters: []localfleet.ControlPlane{{Name: "s1", UID: "u", Group: "group h1", Problems: []string{"etcd: etcd out of space"}}},
 	}
 	ready := v1alpha1.Cluster{Status: v1alpha1.ClusterStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionTrue}}}}
 	rows := clusterTable(report, map[string]v1alpha1.Cluster{"host": ready, "s1": ready}).Rows
@@ -146,17 +146,45 @@ func TestStatusShowsTheHostAndSimulatedClusters(t *testing.T) {
 	g.Expect(planeError(report)).To(MatchError("control plane of s1: etcd: etcd out of space"))
 }
 
-// Claim: `local up --clusters 0` starts a hub and a host. Broken: new.
-func TestAFleetWithoutClustersHasAHost(t *testing.T) {
+// Claim: `local up --clusters 0`, `--host` and `--isolation shared` start a host, and the clusters by a set. Broken: new.
+func TestAFleetWithAHost(t *testing.T) {
 	g := NewWithT(t)
 	o := options(t)
 	g.Expect(o.hasHost()).To(BeFalse())
-	o.clusters = 0
+	g.Expect(o.clusterNames()).To(HaveExactElements("c1", "c2"))
+	g.Expect(o.describeFleet()).To(Equal("a hub and 2 workload clusters"))
+	o.Isolation = localfleet.IsolationShared
+	g.Expect(o.hasHost()).To(BeTrue())
+	o.Isolation, o.host = localfleet.IsolationProcess, true
+	g.Expect(o.hasHost()).To(BeTrue())
+	g.Expect(o.clusterNames()).To(HaveExactElements("local-0", "local-1"))
+	g.Expect(o.describeFleet()).To(Equal("a hub and a host of simulated clusters and 2 workload clusters"))
+	o.host, o.clusters = false, 0
 	g.Expect(o.hasHost()).To(BeTrue())
 	g.Expect(o.describeFleet()).To(Equal("a hub and a host of simulated clusters"))
-	o.clusters = 2
-	g.Expect(o.describeFleet()).To(Equal("a hub and 2 workload clusters"))
 	g.Expect(localfleet.DefaultIsolation(0)).To(Equal(localfleet.IsolationShared))
+}
+
+func TestTheSetGivesItsClustersMachines(t *testing.T) {
+	g := NewWithT(t)
+	o := options(t)
+	o.host, o.Heartbeats, o.workers = true, localfleet.HeartbeatsSlow, workers{machines: 4, versions: []string{"v1.36.2"}}
+	set, err := o.newSet()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(*set.Spec.Replicas).To(BeEquivalentTo(2))
+	g.Expect(set.Spec.Template.Spec.MachineDeployments).To(HaveLen(1))
+	first := set.Spec.Template.Spec.MachineDeployments[0]
+	g.Expect(first.Name).To(Equal(localfleet.WorkersName))
+	g.Expect(*first.Replicas).To(BeEquivalentTo(4))
+	g.Expect(first.Template.Spec.Versions.Kubelet).To(Equal("v1.36.2"))
+	g.Expect(first.Template.Spec.ProviderConfig.Value.Raw).To(MatchJSON(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig",
+		"capacity":{"cpu":"8","memory":"32Gi"},"kubelet":{"nodeLeaseDurationSeconds":120,"nodeStatusUpdateFrequency":"30s"}}`))
+	for _, none := range []workers{{}, {machines: 4, versions: []string{"v1.36.2", "v1.37.1"}}} {
+		o.workers = none
+		set, err = o.newSet()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(set.Spec.Template.Spec.MachineDeployments).To(BeEmpty(), "the command creates them")
+	}
 }
 
 func TestStatusShowsWhereMetricsAre(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,27 +46,23 @@ func (o *upOptions) createMachines(ctx context.Context) error {
 		return err
 	}
 	if o.hasHost() {
-		if err := awaitReady(ctx, c, localfleet.HostName); err != nil {
-			return fmt.Errorf("waiting for cluster %s to be ready: %w", localfleet.HostName, err)
+		if err := o.createSet(ctx, c); err != nil {
+			return err
 		}
-		o.printf("  %s: ready", localfleet.HostName)
 	}
 	names := o.clusterNames()
 	for i, name := range names {
-		if err := awaitReady(ctx, c, name); err != nil {
-			return fmt.Errorf("waiting for cluster %s to be ready: %w", name, err)
+		if o.hasHost() {
+			err = o.awaitMember(ctx, c, i, name)
+		} else if err = awaitReady(ctx, c, name); err != nil {
+			err = fmt.Errorf("waiting for cluster %s to be ready: %w", name, err)
+		}
+		if err != nil {
+			return err
 		}
 		o.printf("  %s: ready", name)
-		if o.workers.machines == 0 {
-			continue
-		}
-		for _, object := range localfleet.Workers(name, int32(o.workers.machines), o.workers.versionOf(i)) {
-			if class, ok := object.(*v1alpha1.MachineClass); ok {
-				o.Heartbeats.Configure(class)
-			}
-			if err := c.Create(ctx, object); err != nil {
-				return fmt.Errorf("creating %T %s/%s: %w", object, name, object.GetName(), err)
-			}
+		if err := o.createWorkers(ctx, c, i, name); err != nil {
+			return err
 		}
 	}
 	if o.workers.machines == 0 || len(names) == 0 {
@@ -80,6 +75,25 @@ func (o *upOptions) createMachines(ctx context.Context) error {
 		o.printf("  %s: %s ready", name, plural.Count(o.workers.machines, "machine"))
 	}
 	return awaitCounts(ctx, c, names, int32(o.workers.machines))
+}
+
+// createWorkers creates what the cluster of that index does not start with: a set gives its clusters the MachineDeployment, but no class.
+func (o *upOptions) createWorkers(ctx context.Context, c client.Client, index int, name string) error {
+	if o.workers.machines == 0 {
+		return nil
+	}
+	for _, object := range localfleet.Workers(name, int32(o.workers.machines), o.workers.versionOf(index)) {
+		class, isClass := object.(*v1alpha1.MachineClass)
+		if isClass {
+			o.Heartbeats.Configure(class)
+		} else if o.hasHost() && o.startsWithMachines() {
+			continue
+		}
+		if err := c.Create(ctx, object); err != nil {
+			return fmt.Errorf("creating %T %s/%s: %w", object, name, object.GetName(), err)
+		}
+	}
+	return nil
 }
 
 // versionOf is the kubelet version for the cluster of that index: they take turns.
@@ -101,11 +115,7 @@ func awaitMachines(ctx context.Context, c client.WithWatch, cluster string, want
 	return cmdutil.Until(ctx, c, &v1alpha1.MachineDeploymentList{},
 		client.ObjectKey{Namespace: cluster, Name: localfleet.WorkersName}, &v1alpha1.MachineDeployment{},
 		func(deployment *v1alpha1.MachineDeployment) (bool, error) {
-			stalled := meta.FindStatusCondition(deployment.Status.Conditions, v1alpha1.StalledCondition)
-			if stalled != nil && stalled.Status == metav1.ConditionTrue && stalled.ObservedGeneration == deployment.Generation {
-				return false, cmdutil.Refusal("the machine deployment %s makes no progress: %s", deployment.Name, stalled.Message)
-			}
-			return deployment.Status.ReadyReplicas == want, nil
+			return deployment.Status.ReadyReplicas == want, explainStall("the machine deployment "+deployment.Name, deployment.Generation, deployment.Status.Conditions)
 		})
 }
 

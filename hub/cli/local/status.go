@@ -243,8 +243,7 @@ func (o *upOptions) printSummary() error {
 		say("  kubectl --kubeconfig %s get nodes -o wide", joining.ShellQuote(first.Kubeconfig))
 	}
 	if report.Host != "" {
-		say("\nAdd simulated clusters, which Cluster %s hosts:\n\n  kubectl apply -f config/samples/simulatedclusterset.yaml", report.Host)
-		say("  kubectl get simulatedclusters -A")
+		say("\nMore workload clusters, or fewer:\n\n  kubectl scale simulatedclusterset %s --replicas %d\n  kubectl get simulatedclusters -A", localfleet.SetName, len(report.Clusters)+2)
 	}
 	say("\nEnd it:\n\n  %s", writtenCommand("down", o.dir))
 	return nil

@@ -33,8 +33,9 @@ const (
   kubectl hollow local up --clusters 5 --machines 10 \
     --kubelet-version v1.35.4 --kubelet-version v1.36.2 --kubelet-version v1.37.1
 
-  # A hub, and a host for twenty simulated clusters of a SimulatedClusterSet
+  # A hub and a host, and then twenty clusters
   kubectl hollow local up --clusters 0
+  kubectl scale simulatedclusterset local --replicas 20
 
   # A second fleet next to the first
   kubectl hollow local up --dir /tmp/other --clusters 1
@@ -91,8 +92,9 @@ func newUp(hub *cmdutil.Hub, dir *string) *cobra.Command {
 Clusters are named c1, c2 and so on; each gets a MachineDeployment "workers". They join like any other cluster: with
 a join token, and a certificate that the hub signs.
 
-With --host, and with --clusters 0, the hub's own cluster joins as "host". It hosts the SimulatedClusters of its namespace: further
-workload clusters, which come and go while the fleet runs.
+With --host, with --clusters 0 and with --isolation shared, the hub's own cluster joins as "host", and hosts all workload clusters: those
+of the SimulatedClusterSet "local", which are named local-0, local-1 and so on. They come and go while the fleet runs, with
+"kubectl scale simulatedclusterset local --replicas 20". Only the first ones get the label stage.
 
 If there is a fleet whose keeper has ended, as after a restart of the machine, it is started again as it was, with all of its data; other
 flags than -o and --timeout do not count then. Otherwise the directory of --dir must be empty, or not exist yet. The fleet marks it as its own. If the fleet does not come up, and with
@@ -109,10 +111,10 @@ With -o the command prints the output of "local status" in that format, and its 
 		},
 	}
 	flags := command.Flags()
-	flags.IntVar(&o.clusters, "clusters", 3, "number of workload clusters; 0 for a hub and a host of simulated clusters alone")
-	flags.BoolVar(&o.host, hostFlag, false, "let the hub's own cluster host SimulatedClusters, as Cluster \""+localfleet.HostName+"\" (default with --clusters 0)")
+	flags.IntVar(&o.clusters, "clusters", 3, "number of workload clusters; 0 for a hub and a host of simulated clusters alone, of which there can be more later")
+	flags.BoolVar(&o.host, hostFlag, false, "let the hub's own cluster host the workload clusters, as Cluster \""+localfleet.HostName+"\" (default with --clusters 0 and with --isolation shared)")
 	flags.IntVar(&o.workers.machines, "machines", 3, "number of machines in each cluster; 0 creates no MachineDeployment")
-	flags.StringArrayVar(&o.workers.versions, "kubelet-version", nil, "kubelet version that the Nodes report, such as v1.36.2; if given several times, clusters take turns (default: the version of the kubelet code)")
+	flags.StringArrayVar(&o.workers.versions, "kubelet-version", nil, "kubelet version that the Nodes report, such as v1.36.2; if given several times, clusters take turns, and those of later have no machines (default: the version of the kubelet code)")
 	flags.DurationVar(&o.timeout, "timeout", 0, "longest time to wait; after it, everything that was started is ended (default: 5m, and 20s more for each cluster and 1s for each machine)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "start nothing: print what the fleet needs and what this machine has; the exit code is 4 if it does not fit")
 	flags.StringSliceVar(&o.ignored, ignoreFlag, nil, "checks whose errors are only warnings: "+strings.Join(preflight.Names, ", "))
@@ -181,7 +183,9 @@ func (o *upOptions) takeDirectory() (string, error) {
 }
 
 // hasHost reports whether the fleet gets a host of simulated clusters.
-func (o *upOptions) hasHost() bool { return o.host || o.clusters == 0 }
+func (o *upOptions) hasHost() bool {
+	return o.host || o.clusters == 0 || o.Isolation == localfleet.IsolationShared
+}
 
 func (o *upOptions) describeFleet() string {
 	parts := []string{"a hub"}
@@ -194,11 +198,15 @@ func (o *upOptions) describeFleet() string {
 	return strings.Join(parts, " and ")
 }
 
-// clusterNames are those of the workload clusters.
+// clusterNames are those of the workload clusters: those that the set makes if there is a host, the fleet's own otherwise.
 func (o *upOptions) clusterNames() []string {
 	var names []string
 	for i := range o.clusters {
-		names = append(names, fmt.Sprintf("c%d", i+1))
+		if o.hasHost() {
+			names = append(names, fmt.Sprintf("%s-%d", localfleet.SetName, i))
+		} else {
+			names = append(names, fmt.Sprintf("c%d", i+1))
+		}
 	}
 	return names
 }
@@ -298,11 +306,10 @@ func (o *upOptions) clearFailed(ctx context.Context, keeper ...*process.Process)
 // startKeeper starts this program again, as one that outlives the command.
 func (o *upOptions) startKeeper(id string) (*process.Process, error) {
 	args := append([]string{"local", keepName, "--dir", o.dir, "--" + dirIDFlag, id}, programFlags(o.Programs)...)
-	for _, name := range o.clusterNames() {
-		args = append(args, "--cluster", name)
-	}
 	if o.hasHost() {
 		args = append(args, "--"+hostFlag)
+	} else {
+		args = append(args, "--cluster", strings.Join(o.clusterNames(), ","))
 	}
 	if o.owner != 0 {
 		args = append(args, "--"+ownerFlag, strconv.Itoa(o.owner))

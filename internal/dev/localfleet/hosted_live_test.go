@@ -215,7 +215,7 @@ func TestTheKeeperRunsSimulatedClusters(t *testing.T) {
 	k.Expect(*cluster.CredentialExpires).To(BeTemporally(">", time.Now()))
 	report, err := localfleet.ReadReport(k.dir)
 	k.Expect(err).NotTo(HaveOccurred())
-	k.Expect(report.Hosted).To(HaveExactElements(And(HaveField("Name", "s1"), HaveField("Group", "group h1")), And(HaveField("Name", "s2"), HaveField("Group", "group h2"))))
+	k.Expect(report.Clusters).To(HaveExactElements(And(HaveField("Name", "s1"), HaveField("Group", "group h1")), And(HaveField("Name", "s2"), HaveField("Group", "group h2"))))
 
 	agent := k.pid("agent s1")
 	k.Expect(k.ensure("s1", "a", "")).To(Succeed(), "again")

@@ -10,10 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -72,13 +68,18 @@ func (f *Fleet) Join(ctx context.Context, member *Member) error {
 }
 
 func (f *Fleet) labelsOf(member *Member) map[string]string {
-	switch member {
-	case f.Host:
+	if member == f.Host {
 		return map[string]string{HostsLabel: HostsSimulated}
-	case f.Members[0]:
-		return map[string]string{StageLabel: StageCanary}
 	}
-	return map[string]string{StageLabel: StageProduction}
+	return map[string]string{StageLabel: StageOf(slices.Index(f.Members, member))}
+}
+
+// StageOf is the value of StageLabel for the cluster of that index.
+func StageOf(index int) string {
+	if index == 0 {
+		return StageCanary
+	}
+	return StageProduction
 }
 
 // awaitHub waits until the hub has looked at a Cluster, and with that has given its join token its rights: an agent
@@ -168,64 +169,4 @@ func HollowNodeProcess(pod string) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("pod %s has no process of its own", pod)
-}
-
-// Heartbeats is how often the Nodes of a fleet report.
-type Heartbeats string
-
-// HeartbeatsNormal is every 10 seconds, as kubelets do, and HeartbeatsSlow every 30.
-const (
-	HeartbeatsNormal Heartbeats = "normal"
-	HeartbeatsSlow   Heartbeats = "slow"
-)
-
-// slowNodeMonitor is Kubernetes' own default. The grace period of 50 seconds stays, which heartbeats every 30 seconds keep.
-const slowNodeMonitor = "node-monitor-period=5s"
-
-// Configure lets the hollow nodes of a class without a configuration report so.
-func (h Heartbeats) Configure(class *v1alpha1.MachineClass) {
-	if h != HeartbeatsSlow {
-		return
-	}
-	class.Spec.ProviderConfig = &runtime.RawExtension{Raw: fmt.Appendf(nil,
-		`{"apiVersion":%q,"kind":%q,"kubelet":{"nodeLeaseDurationSeconds":120,"nodeStatusUpdateFrequency":"30s"}}`, v1alpha1.GroupVersion, v1alpha1.HollowNodeConfigKind)}
-}
-
-const (
-	// WorkersName is the MachineDeployment that Workers makes.
-	WorkersName = "workers"
-	workerClass = "small"
-)
-
-// Workers are a MachineClass and a MachineDeployment of that many hollow nodes in a cluster. An empty version of
-// the kubelet means that of its code.
-func Workers(cluster string, replicas int32, kubelet string) []client.Object {
-	labels := map[string]string{"pool": WorkersName}
-	return []client.Object{
-		&v1alpha1.MachineClass{
-			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: workerClass},
-			Spec: v1alpha1.MachineClassSpec{
-				Provider: v1alpha1.ProviderHollow,
-				NodeTemplate: &v1alpha1.NodeTemplate{Capacity: corev1.ResourceList{
-					corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
-				}},
-			},
-		},
-		&v1alpha1.MachineDeployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: WorkersName},
-			Spec: v1alpha1.MachineDeploymentSpec{
-				ClusterName: cluster, Replicas: &replicas,
-				Selector: v1alpha1.MachineSelector{MatchLabels: labels},
-				Template: v1alpha1.MachineTemplate{
-					Metadata: v1alpha1.TemplateMetadata{Labels: labels},
-					Spec: v1alpha1.MachineTemplateBody{
-						NodeMetadata:   v1alpha1.NodeMetadata{Labels: labels},
-						Roles:          []string{"worker"},
-						Versions:       v1alpha1.MachineVersions{Kubelet: kubelet},
-						ProviderConfig: v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: workerClass}},
-					},
-				},
-			},
-		},
-	}
 }

@@ -27,6 +27,8 @@ const (
 	// HostName is the Cluster whose target is the hub's own control plane, and whose agent has simulated clusters run by the keeper. No
 	// other cluster of a fleet may have this name.
 	HostName = "host"
+	// SetName is the SimulatedClusterSet that "kubectl hollow local up" makes for a host.
+	SetName = "local"
 	// KeeperName is the name of the process that keeps a fleet, in its logs.
 	KeeperName    = "keeper"
 	clusterPrefix = "cluster "

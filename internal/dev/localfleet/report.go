@@ -17,13 +17,12 @@ type Report struct {
 	Ready bool `json:"ready"`
 	// Resumable is that the keeper has ended without ending the fleet, which can be started again with all of its data.
 	Resumable bool `json:"resumable,omitempty"`
-	// Hub is the hub's control plane, Clusters are those of the workload clusters.
+	// Hub is the hub's control plane, Clusters are those of the workload clusters: the fleet's own, and the simulated ones that the keeper
+	// runs for the host.
 	Hub      ControlPlane   `json:"hub"`
 	Clusters []ControlPlane `json:"clusters"`
-	// Host is the Cluster whose control plane is the hub's, and whose agent has the Hosted ones run; empty if there is none.
+	// Host is the Cluster whose control plane is the hub's, and whose agent has simulated clusters run; empty if there is none.
 	Host string `json:"host,omitempty"`
-	// Hosted are the simulated clusters that the keeper runs for it.
-	Hosted []HostedPlane `json:"hosted,omitempty"`
 	// Isolation is what the control planes of the workload clusters share.
 	Isolation Isolation `json:"isolation"`
 	// Groups are those whose process they share, if they do.
@@ -42,7 +41,9 @@ type Group struct {
 
 // ControlPlane is one simulated cluster. One that is not ready has no server.
 type ControlPlane struct {
-	Name       string `json:"name"`
+	Name string `json:"name"`
+	// Dir is its data directory.
+	Dir        string `json:"dir,omitempty"`
 	Server     string `json:"server,omitempty"`
 	Version    string `json:"version,omitempty"`
 	Kubeconfig string `json:"kubeconfig,omitempty"`
@@ -52,13 +53,8 @@ type ControlPlane struct {
 	NodeProcesses int `json:"nodeProcesses,omitempty"`
 	// Problems say which components cannot do all of their job, although they run, and why.
 	Problems []string `json:"problems,omitempty"`
-}
-
-// HostedPlane is the control plane of a simulated cluster that the keeper runs for the agent of the host.
-type HostedPlane struct {
-	ControlPlane
-	// UID is that of the SimulatedCluster.
-	UID string `json:"uid"`
+	// UID is that of the SimulatedCluster; empty for one of the fleet's own.
+	UID string `json:"uid,omitempty"`
 	// Removing is that it is being removed.
 	Removing bool `json:"removing,omitempty"`
 }
@@ -93,7 +89,9 @@ func ReadReport(dir string) (Report, error) {
 		}
 	}
 	for _, hosted := range state.Hosted {
-		report.Hosted = append(report.Hosted, HostedPlane{ControlPlane: controlPlane(hostedDir(dir, hosted.Name)), UID: hosted.UID, Removing: hosted.Removing})
+		plane := controlPlane(hostedDir(dir, hosted.Name))
+		plane.UID, plane.Removing = hosted.UID, hosted.Removing
+		report.Clusters = append(report.Clusters, plane)
 	}
 	for _, key := range state.groupKeys() {
 		if status, err := process.ReadGroup(groupDir(dir, key)); err == nil {
@@ -118,16 +116,10 @@ func ReadReport(dir string) (Report, error) {
 }
 
 // Planes are all control planes of the fleet, the hub's first.
-func (r Report) Planes() []ControlPlane {
-	planes := append([]ControlPlane{r.Hub}, r.Clusters...)
-	for _, hosted := range r.Hosted {
-		planes = append(planes, hosted.ControlPlane)
-	}
-	return planes
-}
+func (r Report) Planes() []ControlPlane { return append([]ControlPlane{r.Hub}, r.Clusters...) }
 
 func controlPlane(dir string) ControlPlane {
-	plane := ControlPlane{Name: filepath.Base(dir)}
+	plane := ControlPlane{Name: filepath.Base(dir), Dir: dir}
 	// A control plane that is not ready, or has ended, has no such file.
 	if ready, err := process.ReadReady(dir); err == nil {
 		plane.Server, plane.Version, plane.Kubeconfig = ready.Server, ready.Version, ready.AdminKubeconfig

@@ -23,6 +23,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/certrequest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
@@ -147,4 +148,45 @@ func TestASimulatedClusterSetOfAHostThatIsKilledAndFrozen(t *testing.T) {
 	})
 	p.expectReplicas(hub, set, 0)
 	p.expectNothingOf(hub, "sim-0")
+}
+
+// machines are the Machines of a cluster's workers that are Ready; -1 if there are no workers.
+func (p *person) machines(hub client.Client, cluster string) func() int32 {
+	return func() int32 {
+		workers := &v1alpha1.MachineDeployment{}
+		if err := hub.Get(context.Background(), client.ObjectKey{Namespace: cluster, Name: localfleet.WorkersName}, workers); err != nil {
+			return -1
+		}
+		return workers.Status.ReadyReplicas
+	}
+}
+
+// Claim: `local up --host` makes its clusters by SimulatedClusterSet local, which scales with their Machines; what a user deletes stays deleted. Broken: each step of creation left out.
+func TestALocalFleetOfASet(t *testing.T) {
+	p := newPerson(t)
+	report := p.up("--host", "--clusters", "2", "--machines", "1", "--isolation", "shared", "--kubelet-version", "v1.36.2")
+	p.Expect(report.Clusters).To(HaveExactElements(
+		And(HaveField("Name", "local-0"), HaveField("UID", Not(BeEmpty())), HaveField("Kubeconfig", BeAnExistingFile())), HaveField("Name", "local-1")))
+	p.Expect(p.succeeds("cluster", "list")).To(And(MatchRegexp(`local-1 +Accepted +True +False +1/1 `), MatchRegexp(`host +Accepted +True `)))
+	hub := p.hub()
+	for name, stage := range map[string]string{"local-0": localfleet.StageCanary, "local-1": localfleet.StageProduction} {
+		cluster := &v1alpha1.Cluster{}
+		p.Expect(hub.Get(context.Background(), client.ObjectKey{Name: name}, cluster)).To(Succeed())
+		p.Expect(cluster.Labels).To(HaveKeyWithValue(localfleet.StageLabel, stage))
+		p.Expect(p.machines(hub, name)()).To(BeEquivalentTo(1))
+	}
+	workers := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "local-1", Name: localfleet.WorkersName}}
+	p.Expect(hub.Delete(context.Background(), workers)).To(Succeed())
+	set := &v1alpha1.SimulatedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: localfleet.SetName}}
+	p.scale(hub, set, 3)
+	p.expectReplicas(hub, set, 3)
+	p.Eventually(p.machines(hub, "local-2"), patience, time.Second).Should(BeEquivalentTo(1), "a new cluster starts with its Machines")
+	p.Expect(p.machines(hub, "local-1")()).To(BeEquivalentTo(-1), "it stays deleted")
+	p.scale(hub, set, 1)
+	p.expectReplicas(hub, set, 1)
+	p.expectNothingOf(hub, "local-2")
+	p.expectNothingOf(hub, "local-1")
+	p.Expect(p.machines(hub, "local-0")()).To(BeEquivalentTo(1))
+	p.succeeds("local", "down", "--dir", p.dir)
+	p.leavesNothing()
 }

@@ -119,7 +119,7 @@ func TestDemoLeavesNoProcessWhenItIsKilled(t *testing.T) {
 	g := NewWithT(t)
 	temp := t.TempDir()
 	r := start(t, temp)
-	g.Eventually(r.output.String, patience).Should(ContainSubstring("3 Nodes, all Ready (c1)"))
+	g.Eventually(r.output.String, patience).Should(ContainSubstring("3 Nodes, all Ready (local-0)"))
 	g.Expect(r.Process.Kill()).To(Succeed())
 	g.Expect(r.Wait()).NotTo(Succeed())
 	g.Eventually(func() []string { return testenv.ProcessesUnder(temp) }, patience).Should(BeEmpty())
@@ -145,7 +145,7 @@ func TestDemoKeepsTheFleetUntilItIsEnded(t *testing.T) {
 	g.Expect(kept.Wait()).To(Succeed(), kept.output.String)
 	text := kept.output.String()
 	dir := filepath.Join(temp, fmt.Sprintf("hollowfleet-demo-%d", os.Getuid()))
-	for _, name := range []string{"hub", "c1", "c2", "c3"} {
+	for _, name := range []string{"hub", "local-0", "local-1", "local-2"} {
 		shown := regexp.MustCompile(`(?m)^  ` + name + ` +(` + dir + `/\S+)$`).FindStringSubmatch(text)
 		g.Expect(shown).NotTo(BeNil(), "the kubeconfig of %s in: %s", name, text)
 		config, err := clientcmd.BuildConfigFromFlags("", shown[1])
@@ -157,7 +157,7 @@ func TestDemoKeepsTheFleetUntilItIsEnded(t *testing.T) {
 	hollow, err := testenv.Binary("kubectl-hollow")
 	g.Expect(err).NotTo(HaveOccurred())
 	runShown(t, text, "bin/kubectl-hollow", hollow, map[string]string{
-		"local status": "c3", "cluster list": "c3", "fleet tree": "c3", "rollout history": "v1.37.1", "rollout undo": "workers", "rollout status": "has rolled out",
+		"local status": "local-2", "cluster list": "local-2", "fleet tree": "local-2", "rollout history": "v1.37.1", "rollout undo": "workers", "rollout status": "has rolled out",
 		"loadtest report": "PodReady",
 	})
 	if kubectl, err := exec.LookPath("kubectl"); err == nil {

@@ -1,0 +1,90 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+)
+
+// startsWithMachines reports whether the set gives its clusters machines. It has one template, so that several versions are not its matter.
+func (o *upOptions) startsWithMachines() bool {
+	return o.workers.machines > 0 && len(o.workers.versions) <= 1
+}
+
+// newSet is the set of the workload clusters.
+func (o *upOptions) newSet() (*v1alpha1.SimulatedClusterSet, error) {
+	set := &v1alpha1.SimulatedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: localfleet.SetName}}
+	set.Spec.Replicas = new(int32(o.clusters))
+	set.Spec.HostSelector.MatchLabels = map[string]string{localfleet.HostsLabel: localfleet.HostsSimulated}
+	if o.startsWithMachines() {
+		workers, err := localfleet.InitialWorkers(int32(o.workers.machines), o.workers.versionOf(0), o.Heartbeats)
+		if err != nil {
+			return nil, err
+		}
+		set.Spec.Template.Spec.MachineDeployments = []v1alpha1.InitialMachineDeployment{workers}
+	}
+	return set, nil
+}
+
+// createSet creates the set when its host is ready, and waits until it has made its clusters' SimulatedClusters.
+func (o *upOptions) createSet(ctx context.Context, c client.WithWatch) error {
+	if err := awaitReady(ctx, c, localfleet.HostName); err != nil {
+		return fmt.Errorf("waiting for cluster %s to be ready: %w", localfleet.HostName, err)
+	}
+	o.printf("  %s: ready", localfleet.HostName)
+	set, err := o.newSet()
+	if err != nil {
+		return err
+	}
+	if err := c.Create(ctx, set); err != nil {
+		return fmt.Errorf("creating SimulatedClusterSet %s: %w", set.Name, err)
+	}
+	err = cmdutil.Until(ctx, c, &v1alpha1.SimulatedClusterSetList{}, client.ObjectKeyFromObject(set), &v1alpha1.SimulatedClusterSet{},
+		func(set *v1alpha1.SimulatedClusterSet) (bool, error) {
+			return set.Status.Replicas == int32(o.clusters), explainStall("SimulatedClusterSet "+set.Name, set.Generation, set.Status.Conditions)
+		})
+	if err != nil {
+		return fmt.Errorf("waiting for SimulatedClusterSet %s: %w", set.Name, err)
+	}
+	return nil
+}
+
+// awaitMember waits for a cluster of the set, and gives it the label that it has in a fleet without a host, too.
+func (o *upOptions) awaitMember(ctx context.Context, c client.WithWatch, index int, name string) error {
+	err := cmdutil.Until(ctx, c, &v1alpha1.SimulatedClusterList{}, client.ObjectKey{Namespace: localfleet.HostName, Name: name}, &v1alpha1.SimulatedCluster{},
+		func(one *v1alpha1.SimulatedCluster) (bool, error) {
+			conditions := one.Status.Conditions
+			if plane := meta.FindStatusCondition(conditions, v1alpha1.ControlPlaneReadyCondition); plane != nil && plane.Reason == v1alpha1.ReasonInsufficientResources {
+				return false, cmdutil.Refusal("the simulated cluster %s does not fit: %s", one.Name, plane.Message)
+			}
+			return meta.IsStatusConditionTrue(conditions, v1alpha1.ReadyCondition), explainStall("simulated cluster "+one.Name, one.Generation, conditions)
+		})
+	if err != nil {
+		return fmt.Errorf("waiting for simulated cluster %s to be ready: %w", name, err)
+	}
+	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, localfleet.StageLabel, localfleet.StageOf(index))
+	if err := c.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("labelling Cluster %s: %w", name, err)
+	}
+	return nil
+}
+
+// explainStall is the error of an object that waits for a user.
+func explainStall(what string, generation int64, conditions []metav1.Condition) error {
+	stalled := meta.FindStatusCondition(conditions, v1alpha1.StalledCondition)
+	if stalled != nil && stalled.Status == metav1.ConditionTrue && stalled.ObservedGeneration == generation {
+		return cmdutil.Refusal("%s makes no progress: %s", what, stalled.Message)
+	}
+	return nil
+}
