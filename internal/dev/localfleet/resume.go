@@ -14,9 +14,9 @@ import (
 var ErrKept = errors.New("its keeper runs")
 
 // Resumable returns the arguments that keep the fleet in dir again, with all of its data: its keeper has ended without ending it. They are
-// empty if that cannot be done, or need not.
+// empty if that cannot be done, or need not: also when the process that the fleet was for has ended.
 func (s State) Resumable() []string {
-	if !s.CameUp || s.Keeper == nil || s.Keeper.Alive() {
+	if !s.CameUp || s.Keeper == nil || s.Keeper.Alive() || s.Owner.PID != s.Keeper.PID && !s.Owner.Alive() {
 		return nil
 	}
 	return s.KeeperArgs

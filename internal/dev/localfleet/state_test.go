@@ -64,3 +64,28 @@ func writeState(dir string, state localfleet.State) error {
 	}
 	return os.WriteFile(filepath.Join(dir, "fleet.json"), content, 0o600)
 }
+
+func TestWhichFleetsCanBeStartedAgain(t *testing.T) {
+	g := NewWithT(t)
+	self, err := process.Self()
+	g.Expect(err).NotTo(HaveOccurred())
+	ended := self
+	ended.StartTicks++
+	other := process.Identity{PID: self.PID + 1<<22}
+	args := []string{"local", "keep"}
+	for name, test := range map[string]struct {
+		state localfleet.State
+		want  []string
+	}{
+		"its keeper has ended":               {localfleet.State{CameUp: true, Keeper: &ended, Owner: ended, KeeperArgs: args}, args},
+		"while it was being started again":   {localfleet.State{CameUp: true, Ready: false, Keeper: &ended, Owner: ended, KeeperArgs: args}, args},
+		"its keeper runs":                    {localfleet.State{CameUp: true, Keeper: &self, Owner: self, KeeperArgs: args}, nil},
+		"it has never come up":               {localfleet.State{Keeper: &ended, Owner: ended, KeeperArgs: args}, nil},
+		"it is of an earlier version":        {localfleet.State{CameUp: true, Keeper: &ended, Owner: ended}, nil},
+		"it has no keeper":                   {localfleet.State{CameUp: true, Owner: ended, KeeperArgs: args}, nil},
+		"what it was for has ended":          {localfleet.State{CameUp: true, Keeper: &ended, Owner: other, KeeperArgs: args}, nil},
+		"what it was for, and it runs still": {localfleet.State{CameUp: true, Keeper: &other, Owner: self, KeeperArgs: args}, args},
+	} {
+		g.Expect(test.state.Resumable()).To(Equal(test.want), name)
+	}
+}
