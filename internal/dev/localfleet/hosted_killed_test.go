@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -189,8 +190,18 @@ func TestASimulatedClusterComesToLifeAndGoes(t *testing.T) {
 	k.Expect(k.client.Create(t.Context(), simulated)).To(Succeed())
 	k.Eventually(k.isTrue(simulated, key, v1alpha1.ReadyCondition), livePatience, glance).Should(BeTrue(), func() string { return fmt.Sprint(simulated.Status.Conditions) })
 	k.Expect(simulated.Status.Versions).To(HaveValue(HaveField("ControlPlane", minor)))
-	k.Eventually(k.isTrue(&v1alpha1.Cluster{}, client.ObjectKey{Name: "e1"}, v1alpha1.ReadyCondition), livePatience, glance).Should(BeTrue())
+	cluster := &v1alpha1.Cluster{}
+	k.Eventually(k.isTrue(cluster, client.ObjectKey{Name: "e1"}, v1alpha1.ReadyCondition), livePatience, glance).Should(BeTrue())
+	k.Expect(cluster.Status.KubernetesVersion).To(Equal(minor + ".0"))
 	k.Expect(k.phase("e1")()).To(Equal(localclusters.Running))
+
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"versions":{"controlPlane":"v1.35"}}}`))
+	k.Expect(k.client.Patch(t.Context(), simulated, patch)).To(Succeed())
+	k.Eventually(func(g Gomega) {
+		g.Expect(k.client.Get(t.Context(), key, simulated)).To(Succeed())
+		g.Expect(meta.FindStatusCondition(simulated.Status.Conditions, v1alpha1.StalledCondition)).To(HaveValue(And(
+			HaveField("Reason", v1alpha1.ReasonVersionNotSupported), HaveField("Message", ContainSubstring("spec.versions.controlPlane: a control plane cannot go back from v1.36 to v1.35")))))
+	}, livePatience, glance).Should(Succeed())
 
 	k.Expect(k.client.Delete(t.Context(), simulated)).To(Succeed())
 	k.Eventually(func() bool { return apierrors.IsNotFound(k.client.Get(t.Context(), key, simulated)) }, livePatience, glance).Should(BeTrue(), func() string { return fmt.Sprint(simulated.Status.Conditions) })
