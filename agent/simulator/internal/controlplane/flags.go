@@ -119,6 +119,8 @@ func (s flagSource) etcdFlags() []string {
 		"max-snapshots=2",
 		"max-wals=2",
 		"enable-grpc-gateway=false",
+		// What is not in the database yet is in the log, and Leases alone would have it written ten times a second.
+		"backend-batch-interval=1s",
 	}
 }
 

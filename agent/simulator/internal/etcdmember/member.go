@@ -14,9 +14,11 @@ import (
 	"strings"
 	"syscall"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/logutil"
 	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -88,14 +90,33 @@ type exitHook func(reason string)
 // OnWrite is called after the message.
 func (h exitHook) OnWrite(entry *zapcore.CheckedEntry, _ []zapcore.Field) { h(entry.Message) }
 
+// Ready is closed when the member serves.
+func (m *Member) Ready() <-chan struct{} { return m.etcd.Server.ReadyNotify() }
+
 // IsReady reports whether the member serves.
 func (m *Member) IsReady() bool {
 	select {
-	case <-m.etcd.Server.ReadyNotify():
+	case <-m.Ready():
 		return true
 	default:
 		return false
 	}
+}
+
+// URL is where the member listens.
+func (m *Member) URL() string { return m.etcd.Config().ListenClientUrls[0].String() }
+
+// Services are what a member does for clients in its process, which need no connection.
+type Services struct {
+	pb.KVServer
+	pb.LeaseServer
+	pb.WatchServer
+}
+
+// Services returns what the member does once it is ready.
+func (m *Member) Services() Services {
+	server := m.etcd.Server
+	return Services{KVServer: v3rpc.NewQuotaKVServer(server), LeaseServer: v3rpc.NewQuotaLeaseServer(server), WatchServer: v3rpc.NewWatchServer(server)}
 }
 
 // Wait returns nil when the context has ended, and an error when the member has.

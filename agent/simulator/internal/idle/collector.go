@@ -23,8 +23,8 @@ type Growth struct{ Least, Most int }
 
 // The shares of processes of several kinds.
 var (
-	// OfGroup is for control planes that share a process. With less, half of the processor time of clusters with nodes is the collector's.
-	OfGroup = Growth{Least: 25, Most: 75}
+	// OfGroup is for control planes that share a process. With 30, half of the processor time of clusters with nodes is the collector's.
+	OfGroup = Growth{Least: 25, Most: 50}
 	// OfComponent is for a component of one control plane.
 	OfComponent = Growth{Least: 30, Most: 30}
 	// OfPack is for a pack of nodes.

@@ -84,6 +84,9 @@ func serveAPI(ctx context.Context, completed options.CompletedOptions) error {
 		return err
 	}
 	server.GenericAPIServer.Handler.NonGoRestfulMux.Handle("/metrics", counts.handler())
+	if err := pathExpressions.shareAmong(server.GenericAPIServer); err != nil {
+		return err
+	}
 	if err := openAPI.serveSpecs(server.GenericAPIServer.NextDelegate(), kinds.OpenAPIConfig, kinds.OpenAPIV3Config); err != nil {
 		return err
 	}

@@ -27,6 +27,10 @@ func runEtcd(ctx context.Context, run *Run) error {
 		return err
 	}
 	defer closeMember(run, member)
+	offered, withdraw := context.WithCancel(ctx)
+	defer withdraw()
+	run.onSever(withdraw)
+	go members.offerMember(offered, member)
 	run.setHealth(func(context.Context) error {
 		if !member.IsReady() {
 			return errStarting

@@ -15,17 +15,52 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/plane"
 )
 
-// sharesConnections wants one connection to etcd for each cluster. A look at the size of the database makes another one for a moment.
-func sharesConnections(t *testing.T, clusters []*cluster) {
+// hasNoConnections wants no connection to etcd. A look at the size of the database makes one for a moment.
+func hasNoConnections(t *testing.T) {
 	count := 0
 	err := wait.PollUntilContextTimeout(t.Context(), time.Second, patience, true, func(context.Context) (bool, error) {
 		count = countGoroutines(t, "transport.(*http2Client).reader")
-		return count == len(clusters), nil
+		return count == 0, nil
 	})
 	if err != nil {
-		t.Errorf("%d clusters have %d connections to etcd, want one each", len(clusters), count)
+		t.Errorf("there are %d connections to etcd", count)
+	}
+}
+
+// Claim: An API server whose etcd member ended goes on with the next one, and its watches too. Broken: streams that stay with the member that ended.
+func outlivesMember(t *testing.T, c *cluster) {
+	maps := c.client(t).CoreV1().ConfigMaps("default")
+	watcher, err := maps.Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=after-etcd"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	if err := plane.KillComponent(c.name, controlplane.Etcd); err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), time.Second, patience, true, func(ctx context.Context) (bool, error) {
+		_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "after-etcd"}}, metav1.CreateOptions{})
+		return err == nil || apierrors.IsAlreadyExists(err), nil
+	})
+	if err != nil {
+		t.Fatalf("%s takes no write after its member ended: %v", c.name, err)
+	}
+	select {
+	case event, open := <-watcher.ResultChan():
+		if got, ok := event.Object.(*corev1.ConfigMap); !open || !ok || got.Name != "after-etcd" {
+			t.Errorf("the watch of %s saw %v", c.name, event)
+		}
+	case <-time.After(patience):
+		t.Errorf("the watch of %s saw nothing after its member ended", c.name)
+	}
+	// A list waits until the cache has all that etcd has.
+	if found, err := maps.List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=after-etcd"}); err != nil || len(found.Items) != 1 {
+		t.Errorf("%s lists %d objects of one: %v", c.name, len(found.Items), err)
 	}
 }
 
@@ -49,7 +84,7 @@ func countGoroutines(t *testing.T, function string) int {
 	return count
 }
 
-// Claim: API servers compact etcd's history. Broken: clients without endpoints, for which upstream starts no compaction.
+// Claim: API servers compact etcd's history. Broken: clients that do not know where etcd listens, for which upstream starts no compaction.
 func TestHistoryIsCompacted(t *testing.T) {
 	c := start(t, "compacted", filepath.Join(shortDir(t), "c"), "etcd-compaction-interval=1s")
 	defer c.end(t)

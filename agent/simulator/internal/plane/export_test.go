@@ -2,8 +2,13 @@ package plane
 
 import (
 	"encoding/json"
+	"fmt"
+	"reflect"
 	"regexp"
+	"strings"
+	"syscall"
 
+	"github.com/emicklei/go-restful/v3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
 )
@@ -32,4 +37,36 @@ func ChangedDefinitions() ([]string, error) {
 		}
 	}
 	return changed, nil
+}
+
+// KillComponent kills the run of a cluster's component.
+func KillComponent(cluster, component string) error {
+	process.mutex.Lock()
+	var killed *Run
+	for label, run := range process.runs {
+		if strings.HasPrefix(label, cluster+"/"+component+"#") {
+			killed = run
+		}
+	}
+	process.mutex.Unlock()
+	if killed == nil {
+		return fmt.Errorf("%s of %s does not run", component, cluster)
+	}
+	return killed.Signal(syscall.SIGKILL)
+}
+
+// SharePaths shares what the paths of the containers were compiled to, and returns how many different ones are left.
+func SharePaths(containers ...*restful.Container) (int, error) {
+	left := map[uintptr]bool{}
+	for _, container := range containers {
+		if err := pathExpressions.shareOf(container); err != nil {
+			return 0, err
+		}
+		for _, service := range container.RegisteredWebServices() {
+			for _, route := range service.Routes() {
+				left[reflect.ValueOf(route).FieldByName("pathExpr").Pointer()] = true
+			}
+		}
+	}
+	return len(left), nil
 }

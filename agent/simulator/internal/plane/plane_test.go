@@ -106,7 +106,8 @@ func TestPlanes(t *testing.T) {
 	t.Run("each describes its own kinds", func(t *testing.T) { describesKinds(t, clusters) })
 	t.Run("each merges lists by its own kinds", func(t *testing.T) { mergesLists(t, clusters) })
 	t.Run("one serves fewer kinds", func(t *testing.T) { describesFewerKinds(t, clusters) })
-	t.Run("each has one connection to etcd", func(t *testing.T) { sharesConnections(t, clusters) })
+	t.Run("none has a connection to etcd", hasNoConnections)
+	t.Run("one outlives its etcd", func(t *testing.T) { outlivesMember(t, clusters[0]) })
 	t.Run("each counts its own requests", func(t *testing.T) { countsOwnRequests(t, clusters) })
 	t.Run("one stops and starts while the others serve", func(t *testing.T) {
 		client := clusters[0].client(t)

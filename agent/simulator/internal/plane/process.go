@@ -89,7 +89,7 @@ func Setup(minor string) error {
 	if err := errors.Join(registry.Validate()...); err != nil {
 		return fmt.Errorf("emulating Kubernetes %s: %w", minor, err)
 	}
-	if err := errors.Join(queuemetrics.TurnOff(), shareEtcdConnections()); err != nil {
+	if err := errors.Join(queuemetrics.TurnOff(), callMembersDirectly()); err != nil {
 		return err
 	}
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})

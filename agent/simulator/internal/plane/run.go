@@ -1,9 +1,8 @@
 // Package plane runs the components of control planes as functions, so that several clusters share one process.
 //
 // Each file runs one component: etcd.go, apiserver.go, controllermanager.go and scheduler.go. What the clusters of a process
-// cannot have for themselves is set once, in process.go; whatever makes a plane smaller (shared OpenAPI, one connection
-// to etcd, feature gates) belongs beside the component that it changes. A client of etcd without a connection is not used:
-// with upstream's, lists do not come from the cache.
+// cannot have for themselves is set once, in process.go; whatever makes a plane smaller (shared OpenAPI and routes, etcd without
+// a connection, feature gates) belongs beside the component that it changes.
 package plane
 
 import (
