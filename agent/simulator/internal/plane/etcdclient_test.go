@@ -32,7 +32,7 @@ func hasNoConnections(t *testing.T) {
 	}
 }
 
-// Claim: An API server whose etcd member ended goes on with the next one, and its watches too. Broken: streams that stay with the member that ended.
+// Claim: An API server whose etcd member ended uses the next one, and so do its watches. Broken: streams that stay with the member that ended.
 func outlivesMember(t *testing.T, c *cluster) {
 	maps := c.client(t).CoreV1().ConfigMaps("default")
 	watcher, err := maps.Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=after-etcd"})
