@@ -71,7 +71,13 @@ func (b *bootstrap) connectClusters(ctx context.Context, userAgent string) (host
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the target: %w", err)
 	}
-	if err := b.connectHub(ctx, targetDirect, userAgent); err != nil {
+	host = targetDirect
+	if b.HostKubeconfig != b.TargetKubeconfig {
+		if host, err = clients.NewDirect(b.host); err != nil {
+			return nil, fmt.Errorf("connecting to the host: %w", err)
+		}
+	}
+	if err := b.connectHub(ctx, targetDirect, host, userAgent); err != nil {
 		return nil, err
 	}
 	b.hubProbe, b.denial = clients.NewHubProbe(b.hubDirect, b.ClusterName), hubidentity.NewDenial(b.clock)
@@ -80,12 +86,6 @@ func (b *bootstrap) connectClusters(ctx context.Context, userAgent string) (host
 		return nil, err
 	}
 	b.facts = &facts{TargetProbe: b.targetProbe}
-	if b.HostKubeconfig == b.TargetKubeconfig {
-		return targetDirect, nil
-	}
-	if host, err = clients.NewDirect(b.host); err != nil {
-		return nil, fmt.Errorf("connecting to the host: %w", err)
-	}
 	return host, nil
 }
 

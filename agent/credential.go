@@ -25,7 +25,7 @@ type hubCredential struct {
 }
 
 // openCredential opens the place where the agent keeps what is its own, and makes the credential for a hub that it joins.
-func (b *bootstrap) openCredential(ctx context.Context, target *clients.Direct, userAgent string) error {
+func (b *bootstrap) openCredential(ctx context.Context, target, host *clients.Direct, userAgent string) error {
 	var err error
 	if b.CredentialDir != "" {
 		if b.dir, err = clientcert.NewDir(b.CredentialDir); err != nil {
@@ -41,7 +41,11 @@ func (b *bootstrap) openCredential(ctx context.Context, target *clients.Direct, 
 		if err != nil {
 			return &UsageError{Err: err}
 		}
-		store = clientcert.NewSecret(target.Ungated(clients.Keeping("Secret", key)), key)
+		keeper := target
+		if b.CredentialSecretCluster == CredentialInHost {
+			keeper = host
+		}
+		store = clientcert.NewSecret(keeper.Ungated(clients.Keeping("Secret", key)), key)
 	}
 	b.credential, err = b.useJoinedCredential(ctx, store, userAgent)
 	return err
@@ -88,9 +92,9 @@ func (b *bootstrap) useJoinedCredential(ctx context.Context, store clientcert.St
 }
 
 // connectHub makes clients that follow the credential for the hub. Probes and reports have connections of their own.
-func (b *bootstrap) connectHub(ctx context.Context, target *clients.Direct, userAgent string) error {
+func (b *bootstrap) connectHub(ctx context.Context, target, host *clients.Direct, userAgent string) error {
 	var err error
-	if err := b.openCredential(ctx, target, userAgent); err != nil {
+	if err := b.openCredential(ctx, target, host, userAgent); err != nil {
 		return err
 	}
 	if b.hub, err = clients.Rotating(b.credential, b.credential.server, userAgent); err != nil {

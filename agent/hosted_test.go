@@ -79,10 +79,23 @@ func TestAnAgentHostsSimulatedClustersIfItIsTold(t *testing.T) {
 	}).WithTimeout(agenttest.Wait).Should(Succeed(), "the keeper is asked")
 }
 
+func TestAnAgentHostsSimulatedClustersAsPodsIfItIsTold(t *testing.T) {
+	t.Parallel()
+	f := start(t, "hosting-3", func(o *agent.Options) { o.SimulatedPods.By = agent.SimulatedByPods })
+	f.accept()
+	f.expectThawed()
+	f.expectAllowed(metav1.ConditionTrue, v1alpha1.ReasonTurnedOn, "")
+	one := f.hosted("v1.99")
+	f.Eventually(func(g Gomega) {
+		g.Expect(f.admin.Get(context.Background(), client.ObjectKeyFromObject(one), one)).To(Succeed())
+		g.Expect(meta.FindStatusCondition(one.Status.Conditions, v1alpha1.ControlPlaneReadyCondition)).To(HaveValue(HaveField("Message", ContainSubstring("choose one of v1.34"))))
+	}).WithTimeout(agenttest.Wait).Should(Succeed(), "the driver is asked")
+}
+
 func TestAnAgentHostsNoSimulatedClustersByItself(t *testing.T) {
 	t.Parallel()
 	f := start(t, "hosting-2", nil)
 	f.accept()
 	f.expectThawed()
-	f.expectAllowed(metav1.ConditionFalse, v1alpha1.ReasonTurnedOff, "--simulated-clusters-socket is not set")
+	f.expectAllowed(metav1.ConditionFalse, v1alpha1.ReasonTurnedOff, "neither --simulated-clusters nor --simulated-clusters-socket is set")
 }

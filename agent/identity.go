@@ -72,7 +72,7 @@ func (b *bootstrap) representCluster(ctx context.Context) error {
 func (b *bootstrap) newReporter() (*clusterstatus.Reporter, error) {
 	return clusterstatus.New(clusterstatus.Deps{
 		Client: b.hubDirect.Ungated(clients.Reports(b.ClusterName)), Last: clusterstatus.ReportableCluster{ClusterCache: b.hubProbe, Denied: b.denial.Blocked}, Facts: b.facts,
-		Freeze: b.monitor, Changes: b.monitor.Subscribe(), HubIdentity: b.hubIdentity, Lease: b.lease, AgentVersion: b.Version, SimulatedClusters: b.SimulatedClustersSocket != "",
+		Freeze: b.monitor, Changes: b.monitor.Subscribe(), HubIdentity: b.hubIdentity, Lease: b.lease, AgentVersion: b.Version, SimulatedClusters: b.hostsSimulated(),
 		Runtime: b.pollRuntime("clusterstatus"),
 	})
 }

@@ -24,7 +24,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -50,6 +49,9 @@ const (
 	DefaultCertificateLifetime = 7 * 24 * time.Hour
 	DefaultGracePeriod         = hollow.DefaultGracePeriod
 
+	// CredentialInTarget and CredentialInHost are values of CredentialSecretCluster.
+	CredentialInTarget, CredentialInHost = "target", "host"
+
 	// longestTimeout bounds one request of an agent that joins.
 	longestTimeout = 5 * time.Second
 	// shortestGracePeriod is one in which a Node has time for a heartbeat.
@@ -73,6 +75,8 @@ type Options struct {
 	// SimulatedClustersSocket is the path of the socket of a local fleet's keeper, which runs the SimulatedClusters that this cluster
 	// hosts. Default: it hosts none.
 	SimulatedClustersSocket string
+	// SimulatedPods have pods of the host run them instead.
+	SimulatedPods SimulatedPodOptions
 	telemetry.ServeOptions
 	// Version of the agent. Default "dev".
 	Version string
@@ -91,6 +95,8 @@ type HubOptions struct {
 	// With HubKubeconfig, CredentialDir only keeps the agent's identity, so that a new process continues with the
 	// Lease of one that was killed.
 	BootstrapKubeconfig, CredentialDir, CredentialSecret string
+	// CredentialSecretCluster is the cluster of CredentialSecret: CredentialInTarget, the default, or CredentialInHost.
+	CredentialSecretCluster string
 	// CertificateLifetime is asked for, for tokens too. Default 168h.
 	CertificateLifetime time.Duration
 }
@@ -176,7 +182,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.NodeMonitorGracePeriod < shortestGracePeriod {
 		problems = append(problems, fmt.Errorf("--node-monitor-grace-period: want at least %s, got %s", shortestGracePeriod, o.NodeMonitorGracePeriod))
 	}
-	problems = append(problems, o.checkHollowTaint(), o.checkThaw(), o.checkSocket(), o.ServeOptions.Validate())
+	o.CredentialSecretCluster = cmp.Or(o.CredentialSecretCluster, CredentialInTarget)
+	o.SimulatedPods = o.SimulatedPods.withDefaults()
+	problems = append(problems, o.checkHollowTaint(), o.checkThaw(), o.checkSimulated(), o.checkSecretCluster(), o.ServeOptions.Validate())
 	if _, err := o.LoadTests.limits().Complete(); err != nil {
 		problems = append(problems, err)
 	}
@@ -210,22 +218,6 @@ func (o Options) checkThaw() error {
 	return errors.Join(problems...)
 }
 
-// maxSocketPath is how long the path of a unix socket may be on Linux.
-const maxSocketPath = 107
-
-// checkSocket reports what is wrong with the keeper's socket. It need not be there yet.
-func (o Options) checkSocket() error {
-	switch path := o.SimulatedClustersSocket; {
-	case path == "":
-		return nil
-	case !filepath.IsAbs(path):
-		return fmt.Errorf("--simulated-clusters-socket: want an absolute path, got %q", path)
-	case len(path) > maxSocketPath:
-		return fmt.Errorf("--simulated-clusters-socket: want at most %d bytes, got %d: put the fleet into a directory with a shorter path", maxSocketPath, len(path))
-	}
-	return nil
-}
-
 // checkWay reports what is wrong with the way to the hub.
 func (o Options) checkWay() error {
 	switch {
@@ -244,6 +236,17 @@ func (o Options) checkWay() error {
 	case o.CredentialSecret != "":
 		_, err := o.secretKey()
 		return err
+	}
+	return nil
+}
+
+// checkSecretCluster reports what is wrong with where the Secret of the credential is.
+func (o Options) checkSecretCluster() error {
+	switch {
+	case o.CredentialSecretCluster != CredentialInTarget && o.CredentialSecretCluster != CredentialInHost:
+		return fmt.Errorf("--credential-secret-cluster: want target or host, got %q", o.CredentialSecretCluster)
+	case o.CredentialSecretCluster == CredentialInHost && o.CredentialSecret == "":
+		return errors.New("--credential-secret-cluster: of use with --credential-secret only: remove it, or name the Secret")
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver"
-	"github.com/hollowfleet/hollowfleet/agent/clusterdriver/local"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/disruption"
 	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest"
@@ -78,9 +77,9 @@ func (w *worker) addSimulatedClusters(c clusters) error {
 	if err != nil {
 		return err
 	}
-	var runs clusterdriver.Driver
-	if w.SimulatedClustersSocket != "" {
-		runs = w.gate.ClusterDriver(local.New(w.SimulatedClustersSocket))
+	runs, err := w.newClusterDriver(c)
+	if err != nil {
+		return err
 	}
 	hosted, err := simulatedcluster.New(simulatedcluster.Deps{
 		Cluster: w.ClusterName, Hub: w.hubOf(c), Watch: watchThem, Driver: runs, Access: w.hubAccess, Lifetime: w.CertificateLifetime,

@@ -65,3 +65,4 @@ done
 for chart in agent simcluster; do
 	copy_to charts/$chart/files/load-tests config/rbac/agent-load-tests/role.yaml=load-tests.yaml
 done
+copy_to charts/agent/files/simulated-clusters config/rbac/agent-simulated-clusters/{role,policy}.yaml

@@ -78,7 +78,7 @@ func servesWithCertManager() {
 	It("should hold a simulated cluster whose authority and certificates are cert-manager's, and renew them all while it runs", func(ctx SpecContext) {
 		needCertManager()
 		restricted(ctx, c1, managed)
-		makeVolume(ctx, managed)
+		makeVolume(ctx, managed, managed, "data-"+managed+"-0")
 		started := time.Now()
 		readme(ctx, simulatedCluster, "KIND=c1", "KIND="+c1.name, "https://HUB:6443", "https://"+hub.nodeName()+":6443", simulated, managed)
 		Eventually(condition(ctx, managed, v1alpha1.ReadyCondition)).Should(HavePrefix("True"))

@@ -29,6 +29,7 @@ const (
 var _ = Describe("A fleet on kind", Ordered, func() {
 	begins()
 	holdsASimulatedCluster()
+	hostsSimulatedClusters()
 	standsPartitions()
 	outlivesReleases()
 	standsADrain()

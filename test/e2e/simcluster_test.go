@@ -32,7 +32,7 @@ const (
 func holdsASimulatedCluster() {
 	It("should hold a simulated cluster as a pod, by the README's commands", func(ctx SpecContext) {
 		restricted(ctx, c1, simulated)
-		makeVolume(ctx, simulated)
+		makeVolume(ctx, simulated, simulated, "data-"+simulated+"-0")
 		started := time.Now()
 		readme(ctx, simulatedCluster, "KIND=c1", "KIND="+c1.name, "https://HUB:6443", "https://"+hub.nodeName()+":6443")
 		Eventually(condition(ctx, simulated, v1alpha1.ReadyCondition)).Should(HavePrefix("True"))
@@ -88,23 +88,23 @@ func removeInOrder(ctx context.Context, release string) {
 		"kubectl delete namespace "+release+" --wait\n")
 }
 
-// makeVolume makes a volume for the data of a release: the image of the nodes that is built here has nothing that provisions one.
-func makeVolume(ctx context.Context, release string) {
+// makeVolume makes a volume for a claim: the image of the nodes that is built here has nothing that provisions one.
+func makeVolume(ctx context.Context, name, namespace, claim string) {
 	GinkgoHelper()
-	Expect(c1.exec("mkdir", "-p", "/var/local/"+release)).To(Succeed())
-	Expect(c1.exec("chown", "65532:65532", "/var/local/"+release)).To(Succeed())
-	shellIn(ctx, c1.kubeconfig, strings.ReplaceAll(`kubectl apply -f - <<END
+	Expect(c1.exec("mkdir", "-p", "/var/local/"+name)).To(Succeed())
+	Expect(c1.exec("chown", "65532:65532", "/var/local/"+name)).To(Succeed())
+	shellIn(ctx, c1.kubeconfig, strings.NewReplacer("NAMESPACE", namespace, "CLAIM", claim, "NAME", name).Replace(`kubectl apply -f - <<END
 apiVersion: v1
 kind: PersistentVolume
-metadata: {name: c7}
+metadata: {name: NAME}
 spec:
   capacity: {storage: 2Gi}
   accessModes: [ReadWriteOnce]
   storageClassName: standard
-  hostPath: {path: /var/local/c7}
-  claimRef: {namespace: c7, name: data-c7-0}
+  hostPath: {path: /var/local/NAME}
+  claimRef: {namespace: NAMESPACE, name: CLAIM}
 END
-`, simulated, release))
+`))
 }
 
 // lookInto makes a kubeconfig for a simulated cluster, as the notes of its release say, and forwards a port to its API server for as

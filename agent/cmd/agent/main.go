@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -121,6 +122,7 @@ func addFlags(command *cobra.Command, options *agent.Options) {
 	flags.StringVar(&options.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "kubeconfig to join the hub with (this or --hub-kubeconfig is required); when it changes, the hub's address and CA are reread")
 	flags.StringVar(&options.CredentialDir, "credential-dir", "", "directory for the agent's key, certificate and identity; for one process at a time")
 	flags.StringVar(&options.CredentialSecret, "credential-secret", "", "namespace/name of a Secret of the target for key and certificate, instead of --credential-dir")
+	flags.StringVar(&options.CredentialSecretCluster, "credential-secret-cluster", agent.CredentialInTarget, "cluster with the Secret of --credential-secret: target or host")
 	flags.DurationVar(&options.CertificateLifetime, "certificate-lifetime", agent.DefaultCertificateLifetime, "requested lifetime of certificates and tokens; at least 10m")
 	flags.StringVar(&options.HubKubeconfig, "hub-kubeconfig", "", "kubeconfig for the hub with the identity of this cluster's agent, any other is refused; it and its files are reread when they change")
 	flags.StringVar(&options.TargetKubeconfig, "target-kubeconfig", "", "kubeconfig for the target (default: the cluster that the agent runs in)")
@@ -139,7 +141,20 @@ func addFlags(command *cobra.Command, options *agent.Options) {
 	flags.StringSliceVar(&options.LoadTests.Kinds, "load-test-kinds", nil, "additional kinds that templates of load tests may have, besides those that stay within their namespace, such as PersistentVolumeClaim,Widget.example.com")
 	flags.StringVar(&options.LoadTests.MaxStored, "load-test-max-stored", "1Gi", "most bytes that the objects of a load test may take in the target's etcd, estimated before the first one is created")
 	flags.StringVar(&options.SimulatedClustersSocket, "simulated-clusters-socket", "", "path of the socket of a local fleet's keeper, which runs the SimulatedClusters that this cluster hosts (default: it hosts none)")
+	addSimulatedFlags(flags, &options.SimulatedPods)
 	options.ServeOptions.AddFlags(flags, "/healthz, /readyz and /frozenz")
+}
+
+// addSimulatedFlags adds those of simulated clusters as pods.
+func addSimulatedFlags(flags *pflag.FlagSet, options *agent.SimulatedPodOptions) {
+	flags.StringVar(&options.By, "simulated-clusters", "", "what runs the SimulatedClusters that this cluster hosts: pods, of the host, for which the agent needs the rights of config/rbac/agent-simulated-clusters (default: nothing)")
+	flags.IntVar(&options.Max, "simulated-clusters-max", agent.DefaultMaxSimulatedClusters, "most simulated clusters that run as pods")
+	flags.StringVar(&options.Image, "simulated-clusters-image", agent.DefaultSimclusterImage, "image of their control planes")
+	flags.StringVar(&options.AgentImage, "simulated-clusters-agent-image", agent.DefaultAgentImage, "image of their agents")
+	flags.StringVar(&options.Certificates, "simulated-clusters-pki", "auto", "who makes the certificates of new ones: cert-manager, self-signed (the agent), or auto (cert-manager where it is installed)")
+	flags.StringVar(&options.StorageSize, "simulated-clusters-storage-size", agent.DefaultSimulatedStorage, "size of the volume of each")
+	flags.StringVar(&options.StorageClass, "simulated-clusters-storage-class", "", "StorageClass of their volumes (default: the host's)")
+	flags.StringToStringVar(&options.Quota, "simulated-clusters-quota", nil, "ResourceQuota of the namespace of each, hollow nodes included, such as pods=52,requests.memory=4Gi (default: none)")
 }
 
 func noArguments(_ *cobra.Command, arguments []string) error {

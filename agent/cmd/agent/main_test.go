@@ -59,7 +59,9 @@ func TestFlagsReachTheOptions(t *testing.T) {
 		"--host-namespace=hn", "--hollow-node-image=i", "--target-server-url=u", "--freeze-after=1m", "--health-address=a",
 		"--metrics-address=b", "--pprof-address=c", "--log-format=json", "-v=2", "--bootstrap-kubeconfig=k", "--credential-dir=d", "--credential-secret=s",
 		"--certificate-lifetime=2h", "--load-test-pod-security=restricted", "--load-test-nodes=any", "--load-test-kinds=A,B.example.com", "--load-test-max-stored=2Gi",
-		"--simulated-clusters-socket=/s",
+		"--simulated-clusters-socket=/s", "--credential-secret-cluster=host", "--simulated-clusters=pods", "--simulated-clusters-max=3", "--simulated-clusters-image=si",
+		"--simulated-clusters-agent-image=sa", "--simulated-clusters-pki=self-signed", "--simulated-clusters-storage-size=3Gi", "--simulated-clusters-storage-class=sc",
+		"--simulated-clusters-quota=pods=3,requests.memory=1Gi",
 	})
 	if err := command.Execute(); !errors.Is(err, failure) {
 		t.Fatalf("Execute = %v", err)
@@ -76,7 +78,11 @@ func TestFlagsReachTheOptions(t *testing.T) {
 		"certificate-lifetime":   {got.CertificateLifetime, 2 * time.Hour},
 		"load-test-pod-security": {got.LoadTests.PodSecurity, "restricted"}, "load-test-nodes": {got.LoadTests.Nodes, "any"},
 		"load-test-kinds": {strings.Join(got.LoadTests.Kinds, "+"), "A+B.example.com"}, "load-test-max-stored": {got.LoadTests.MaxStored, "2Gi"},
-		"simulated-clusters-socket": {got.SimulatedClustersSocket, "/s"},
+		"simulated-clusters-socket": {got.SimulatedClustersSocket, "/s"}, "credential-secret-cluster": {got.CredentialSecretCluster, "host"},
+		"simulated-clusters": {got.SimulatedPods.By, "pods"}, "simulated-clusters-max": {got.SimulatedPods.Max, 3}, "simulated-clusters-image": {got.SimulatedPods.Image, "si"},
+		"simulated-clusters-agent-image": {got.SimulatedPods.AgentImage, "sa"}, "simulated-clusters-pki": {got.SimulatedPods.Certificates, "self-signed"},
+		"simulated-clusters-storage-size": {got.SimulatedPods.StorageSize, "3Gi"}, "simulated-clusters-storage-class": {got.SimulatedPods.StorageClass, "sc"},
+		"simulated-clusters-quota": {got.SimulatedPods.Quota["pods"] + "+" + got.SimulatedPods.Quota["requests.memory"], "3+1Gi"},
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("--%s: got %v, want %v", flag, pair[0], pair[1])

@@ -161,7 +161,7 @@ func simulatedClustersAllowed(f facts) metav1.Condition {
 	}
 	if !f.simulatedClusters {
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonTurnedOff
-		condition.Message = "The agent has nothing that runs simulated clusters: --simulated-clusters-socket is not set"
+		condition.Message = "The agent has nothing that runs simulated clusters: neither --simulated-clusters nor --simulated-clusters-socket is set"
 	}
 	return condition
 }

@@ -64,7 +64,7 @@ func (s *scope) sayRunning() {
 		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonUpdating, fmt.Sprintf("It runs %s and is being brought to %s", s.found.Version, want))
 		return
 	}
-	s.sayCondition(metav1.ConditionTrue, v1alpha1.ReasonReady, "")
+	s.sayCondition(metav1.ConditionTrue, v1alpha1.ReasonReady, s.found.Message)
 	if known := meta.FindStatusCondition(s.before.Status.Conditions, v1alpha1.ControlPlaneReadyCondition); !current {
 		s.said.ObservedGeneration = 0
 		if known != nil {

@@ -106,4 +106,7 @@ func TestAgentHasWhatConfigHas(t *testing.T) {
 	withLoadTests := configured(t, "rbac/agent-workload/*.yaml")
 	maps.Copy(withLoadTests, configured(t, "rbac/agent-load-tests/*.yaml"))
 	g.Expect(chosen(agentChart.objects(t, "loadTests.enabled=true"))).To(Equal(withLoadTests), stale)
+	withSimulated := configured(t, "rbac/agent-workload/*.yaml")
+	maps.Copy(withSimulated, configured(t, "rbac/agent-simulated-clusters/*.yaml"))
+	g.Expect(chosen(agentChart.objects(t, simulatedSet))).To(Equal(withSimulated), stale)
 }

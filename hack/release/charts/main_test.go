@@ -57,6 +57,7 @@ func TestTheNameOfAnImage(t *testing.T) {
 		{hubChart, "image", "hollowfleet/hub"},
 		{agentChart, "image", "hollowfleet/agent"},
 		{agentChart, "hollowNode.image", "hollowfleet/hollow-node"},
+		{one{name: "agent", namespace: "hollowfleet", needs: agentChart.needs + ",simulatedClusters.enabled=true", images: agentChart.images}, "simulatedClusters.image", "hollowfleet/simcluster"},
 		{simclusterChart, "simcluster.image", "hollowfleet/simcluster"},
 		{simclusterChart, "agent.image", "hollowfleet/agent"},
 		{simclusterChart, "hollowNode.image", "hollowfleet/hollow-node"},

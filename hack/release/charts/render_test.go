@@ -13,6 +13,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -64,6 +65,8 @@ var sets = map[string][]string{
 		"tls.mode=certManager,tls.issuer.name=fleet,tls.issuer.kind=ClusterIssuer",
 		"tls.mode=none,metrics.serviceMonitor.enabled=true",
 		tracingSet,
+		simulatedSet + ",simulatedClusters.storage.className=fast,simulatedClusters.quota.enabled=false",
+		"simulatedClusters.enabled=true,simulatedClusters.pki=selfSigned,simulatedClusters.image.registry=registry.example.com,simulatedClusters.image.digest=sha256:" + digest,
 	},
 	"simcluster": {
 		"",
@@ -89,6 +92,9 @@ var sets = map[string][]string{
 // tracingSet turns traces and metrics on.
 const tracingSet = "tracing.endpoint=http://collector.observability:4317,tracing.samplingRatio=0.1,tracing.metricsInterval=1m," +
 	"tracing.env[0].name=OTEL_SERVICE_NAMESPACE,tracing.env[0].value=machines,networkPolicy.enabled=true"
+
+// simulatedSet lets the agent run simulated clusters.
+const simulatedSet = "simulatedClusters.enabled=true,simulatedClusters.image.tag=v1"
 
 const digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -322,6 +328,11 @@ func TestAgentsClusters(t *testing.T) {
 			"loadTests.enabled=true", nil, nil,
 			append(slices.Clone(target), "ClusterRole /hollowfleet-agent-load-tests", "ClusterRoleBinding /hollowfleet-agent-load-tests"),
 		},
+		"with simulated clusters": {
+			simulatedSet, []string{"--simulated-clusters=pods", "--simulated-clusters-image=hollowfleet/simcluster:v1", "--simulated-clusters-agent-image=hollowfleet/agent:v0", "--simulated-clusters-quota=pods=52,requests.cpu=3,requests.memory=6Gi"}, nil,
+			append(slices.Clone(target), "ClusterRole /hollowfleet-agent-simulated-clusters", "ClusterRoleBinding /hollowfleet-agent-simulated-clusters",
+				"ClusterRole /hollowfleet-simulated-cluster", "ClusterRole /hollowfleet-simulated-cluster-agent"),
+		},
 		"a target elsewhere, with load tests": {
 			"target.kubeconfigSecret=t,loadTests.enabled=true", nil, nil, here[:1],
 		},
@@ -345,8 +356,11 @@ func TestAgentsClusters(t *testing.T) {
 			}
 			g.Expect(rights(objects)).To(ConsistOf(test.rights))
 			for _, object := range objects {
-				if binding, ok := object.(*rbacv1.ClusterRoleBinding); ok {
-					g.Expect(binding.Subjects[0].Namespace).To(Equal("n1"))
+				switch o := object.(type) {
+				case *rbacv1.ClusterRoleBinding:
+					g.Expect(o.Subjects[0].Namespace).To(Equal("n1"))
+				case *admissionregistrationv1.ValidatingAdmissionPolicy:
+					g.Expect(o.Spec.MatchConditions[0].Expression).To(ContainSubstring("'system:serviceaccount:n1:hollowfleet-agent'"))
 				}
 			}
 		})

@@ -1,0 +1,108 @@
+package pods
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/hollowfleet/hollowfleet/agent/clusterdriver/pods/rendering"
+)
+
+const (
+	// proofTimeout bounds a question to an API server, longestAnswer its answer.
+	proofTimeout  = 3 * time.Second
+	longestAnswer = 64 << 10
+)
+
+// proof asks one API server how it is, without a credential: everyone may ask for that.
+type proof struct {
+	ca     []byte
+	server string
+	client *http.Client
+}
+
+// proofOf returns the proof of a cluster, with the connections that it has.
+func (d *Driver) proofOf(name, uid string, ca []byte) (*proof, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known := d.proofs[uid]
+	if known != nil && bytes.Equal(known.ca, ca) {
+		return known, nil
+	}
+	if known != nil {
+		known.close()
+	}
+	trusted := x509.NewCertPool()
+	if !trusted.AppendCertsFromPEM(ca) {
+		return nil, fmt.Errorf("there is no certificate of the cluster's authority in Secret %s/%s", rendering.NamespaceOf(name), rendering.SecretOf(rendering.Authority))
+	}
+	server := rendering.ServerName(name)
+	made := &proof{
+		ca: ca, server: "https://" + net.JoinHostPort(server, fmt.Sprint(rendering.APIServerPort)),
+		client: &http.Client{
+			Transport: &http.Transport{
+				DialContext: d.Dial, TLSClientConfig: &tls.Config{RootCAs: trusted, ServerName: server, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
+				TLSHandshakeTimeout: proofTimeout, IdleConnTimeout: time.Minute,
+			},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			Timeout:       proofTimeout,
+		},
+	}
+	d.proofs[uid] = made
+	return made, nil
+}
+
+func (p *proof) close() { p.client.CloseIdleConnections() }
+
+// ask returns the version of an API server that says that it is ready.
+func (p *proof) ask(ctx context.Context) (string, error) {
+	if _, err := p.get(ctx, "/readyz"); err != nil {
+		return "", err
+	}
+	content, err := p.get(ctx, "/version")
+	if err != nil {
+		return "", err
+	}
+	var told version.Info
+	if err := json.Unmarshal(content, &told); err != nil {
+		return "", fmt.Errorf("reading the version of its API server: %w", err)
+	}
+	if told.GitVersion == "" {
+		return "", errors.New("its API server does not tell its version")
+	}
+	// One that emulates another minor runs as that one.
+	if told.EmulationMinor != "" && told.EmulationMinor != told.Minor {
+		return "v" + told.EmulationMajor + "." + told.EmulationMinor, nil
+	}
+	return told.GitVersion, nil
+}
+
+func (p *proof) get(ctx context.Context, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.server+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("asking its API server: %w", err)
+	}
+	response, err := p.client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("asking its API server: %w", err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(io.LimitReader(response.Body, longestAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer of its API server: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("its API server answers %s to %s", response.Status, path)
+	}
+	return content, nil
+}

@@ -1,0 +1,39 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hollowfleet/hollowfleet/agent/clusterdriver"
+)
+
+// Repair brings what was asked for since the start back to what it is to be, and renews certificates: the objects of a cluster may have
+// been changed, and nobody asks again. It does not make a cluster again whose namespace is gone. A cluster that fails stops no other one.
+func (d *Driver) Repair(ctx context.Context) error {
+	d.mu.Lock()
+	all := slices.Collect(maps.Values(d.ensured))
+	d.mu.Unlock()
+	var problems []error
+	for _, desired := range all {
+		if err := d.repairCluster(ctx, desired); err != nil {
+			problems = append(problems, fmt.Errorf("simulated cluster %s: %w", desired.Name, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// repairCluster does it for one, if nobody has asked for its removal in between.
+func (d *Driver) repairCluster(ctx context.Context, desired clusterdriver.Desired) error {
+	unlock := d.turns.lock(desired.Name)
+	defer unlock()
+	d.mu.Lock()
+	current, is := d.ensured[desired.UID]
+	d.mu.Unlock()
+	if !is {
+		return nil
+	}
+	return d.ensure(ctx, current, false)
+}
