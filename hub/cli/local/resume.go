@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
@@ -40,5 +41,40 @@ func (o *upOptions) resumeFleet(ctx context.Context) (bool, error) {
 		// A keeper that was told to end would remove a fleet that has just come up.
 		return true, fmt.Errorf("starting the fleet again, whose data stays in %s: %w", o.dir, cmp.Or(context.Cause(ctx), err))
 	}
+	if err := o.awaitHosted(ctx); err != nil {
+		return true, err
+	}
 	return true, o.printResult(ctx)
+}
+
+// awaitHosted waits until the control planes of the clusters that the host has run are ready. The keeper goes on without this command.
+func (o *upOptions) awaitHosted(ctx context.Context) error {
+	seen := map[string]bool{}
+	ticker := time.NewTicker(followPoll)
+	defer ticker.Stop()
+	for {
+		report, err := localfleet.ReadReport(o.dir)
+		if err != nil {
+			return err
+		}
+		missing := ""
+		for _, plane := range report.Clusters {
+			switch {
+			case plane.UID == "" || plane.Removing || seen[plane.Name]:
+			case plane.Kubeconfig == "":
+				missing = plane.Name
+			default:
+				seen[plane.Name] = true
+				o.printf("  %s: control plane ready", plane.Name)
+			}
+		}
+		if missing == "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the control plane of %s (log: %s): %w", missing, localfleet.LogFile(o.dir, localfleet.KeeperName), context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
 }

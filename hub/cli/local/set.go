@@ -5,6 +5,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,16 +60,24 @@ func (o *upOptions) createSet(ctx context.Context, c client.WithWatch) error {
 	return nil
 }
 
+// roomPatience is how long a cluster may not fit: those that start take more than they need later.
+const roomPatience, roomGlance = 2 * time.Minute, 5 * time.Second
+
 // awaitMember waits for a cluster of the set, and gives it the label that it has in a fleet without a host, too.
 func (o *upOptions) awaitMember(ctx context.Context, c client.WithWatch, index int, name string) error {
-	err := cmdutil.Until(ctx, c, &v1alpha1.SimulatedClusterList{}, client.ObjectKey{Namespace: localfleet.HostName, Name: name}, &v1alpha1.SimulatedCluster{},
-		func(one *v1alpha1.SimulatedCluster) (bool, error) {
-			conditions := one.Status.Conditions
-			if plane := meta.FindStatusCondition(conditions, v1alpha1.ControlPlaneReadyCondition); plane != nil && plane.Reason == v1alpha1.ReasonInsufficientResources {
-				return false, cmdutil.Refusal("the simulated cluster %s does not fit: %s", one.Name, plane.Message)
-			}
-			return meta.IsStatusConditionTrue(conditions, v1alpha1.ReadyCondition), explainStall("simulated cluster "+one.Name, one.Generation, conditions)
-		})
+	var err error
+	for begin := time.Now(); ; {
+		full := false
+		full, err = awaitSimulated(ctx, c, name)
+		if !full || time.Since(begin) > roomPatience {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(roomGlance):
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("waiting for simulated cluster %s to be ready: %w", name, err)
 	}
@@ -78,6 +87,20 @@ func (o *upOptions) awaitMember(ctx context.Context, c client.WithWatch, index i
 		return fmt.Errorf("labelling Cluster %s: %w", name, err)
 	}
 	return nil
+}
+
+// awaitSimulated waits for a simulated cluster, and reports whether the host has no room for it now.
+func awaitSimulated(ctx context.Context, c client.WithWatch, name string) (full bool, err error) {
+	err = cmdutil.Until(ctx, c, &v1alpha1.SimulatedClusterList{}, client.ObjectKey{Namespace: localfleet.HostName, Name: name}, &v1alpha1.SimulatedCluster{},
+		func(one *v1alpha1.SimulatedCluster) (bool, error) {
+			conditions := one.Status.Conditions
+			if plane := meta.FindStatusCondition(conditions, v1alpha1.ControlPlaneReadyCondition); plane != nil && plane.Reason == v1alpha1.ReasonInsufficientResources {
+				full = true
+				return false, cmdutil.Refusal("it does not fit: %s", plane.Message)
+			}
+			return meta.IsStatusConditionTrue(conditions, v1alpha1.ReadyCondition), explainStall("simulated cluster "+one.Name, one.Generation, conditions)
+		})
+	return full, err
 }
 
 // explainStall is the error of an object that waits for a user.

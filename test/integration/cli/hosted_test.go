@@ -187,6 +187,14 @@ func TestALocalFleetOfASet(t *testing.T) {
 	p.expectNothingOf(hub, "local-2")
 	p.expectNothingOf(hub, "local-1")
 	p.Expect(p.machines(hub, "local-0")()).To(BeEquivalentTo(1))
+
+	p.killKeeper()
+	p.Expect(p.succeeds("local", "up", "--dir", p.dir)).To(And(ContainSubstring("local-0: control plane ready"), MatchRegexp(`local-0 /\S+`)))
+	hub = p.hub()
+	p.scale(hub, set, 2)
+	p.expectReplicas(hub, set, 2)
+	p.Eventually(p.machines(hub, "local-0"), patience, time.Second).Should(BeEquivalentTo(1))
+	p.Eventually(p.machines(hub, "local-1"), patience, time.Second).Should(BeEquivalentTo(1), "another cluster of the name starts with its Machines")
 	p.succeeds("local", "down", "--dir", p.dir)
 	p.leavesNothing()
 }
