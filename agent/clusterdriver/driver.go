@@ -32,7 +32,9 @@ type Driver interface {
 type Desired struct {
 	// Name of the SimulatedCluster and of its Cluster. UID is the SimulatedCluster's.
 	Name, UID string
-	// ControlPlaneVersion is spec.versions.controlPlane, such as v1.36. Empty: the driver's default.
+	// ControlPlaneVersion is the version to run, such as v1.36. Empty: the driver's default. It is at most one minor later than what runs,
+	// and asked for when all components are healthy. The driver upgrades the API server first, and then the controller manager and the
+	// scheduler, which must never be newer: each when what went before is healthy.
 	ControlPlaneVersion string
 	// Hub is where the cluster's agent finds its hub.
 	Hub HubAccess
@@ -73,6 +75,9 @@ type Observed struct {
 	Message string
 	// Version is what the API server reports; empty until it has answered.
 	Version string
+	// ControllerManager and Scheduler are the versions of these; empty while that is not known. A driver that changes them only together with
+	// the API server may leave them empty.
+	ControllerManager, Scheduler string
 	// Checked is when the API server last said that it is ready; zero if it does not.
 	Checked time.Time
 	// CredentialExpires is when the credential of the cluster's agent expires; zero if it has none.
@@ -94,6 +99,8 @@ const (
 	// VersionNotSupported: it cannot run that version. RefusedError.Versions are those that it can run; empty if Problem says what rule
 	// the version breaks.
 	VersionNotSupported Refusal = "VersionNotSupported"
+	// Downgrade: what runs is of a later minor.
+	Downgrade Refusal = "Downgrade"
 	// NameTaken: a cluster of that name exists and is another's.
 	NameTaken Refusal = "NameTaken"
 	// NoRoom: there is not enough memory, or another quota is used up.

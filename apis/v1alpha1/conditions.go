@@ -288,6 +288,9 @@ const (
 	// ReasonClustersBlocked: what is left of the fleet's rollout waits for clusters in which nothing can be started until a user
 	// changes something.
 	ReasonClustersBlocked = "ClustersBlocked"
+	// ReasonAwaitingControlPlane: what is left of the fleet's rollout waits for simulated clusters whose control planes are to get a version
+	// that supports the kubelet.
+	ReasonAwaitingControlPlane = "AwaitingControlPlane"
 	// ReasonInvalidFleet: a field of the fleet's spec cannot be used as it is, so that nothing is started.
 	ReasonInvalidFleet = "InvalidFleet"
 	// ReasonKubeletDowngrade: the fleet's template has an older kubelet than the one before, and spec.allowDowngrade is not
@@ -367,6 +370,8 @@ const (
 	ReasonTurnedOff = "TurnedOff"
 	// ReasonVersionNotSupported: the host's agent cannot run the control plane in that version.
 	ReasonVersionNotSupported = "VersionNotSupported"
+	// ReasonControlPlaneDowngrade: the version that is asked for is earlier than that which runs. A control plane cannot go back.
+	ReasonControlPlaneDowngrade = "ControlPlaneDowngrade"
 	// ReasonAwaitingCredential: the hub has not issued the certificate of the simulated cluster's agent yet.
 	ReasonAwaitingCredential = "AwaitingCredential"
 	// ReasonInsufficientResources: the host has no room for the simulated cluster.

@@ -34,6 +34,11 @@ type FleetApproval struct {
 
 // FleetApprovalSpec is what is approved, and by whom.
 type FleetApprovalSpec struct {
+	// kind of what is approved. With SimulatedClusterSet the other fields are about one, and its spec.rollout and status.rollout. Default
+	// MachineFleet.
+	// +kubebuilder:default=MachineFleet
+	// +optional
+	Kind ApprovedKind `json:"kind,omitempty"`
 	// fleet is the name of the MachineFleet.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -67,6 +72,17 @@ type FleetApprovalSpec struct {
 	// +required
 	Approver string `json:"approver"`
 }
+
+// ApprovedKind is a kind whose rollouts can be approved.
+//
+// +kubebuilder:validation:Enum=MachineFleet;SimulatedClusterSet
+type ApprovedKind string
+
+// The values of ApprovedKind.
+const (
+	ApprovedFleet ApprovedKind = "MachineFleet"
+	ApprovedSet   ApprovedKind = "SimulatedClusterSet"
+)
 
 // FleetApprovalList is a list of FleetApprovals.
 //

@@ -17,6 +17,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name: at most 63 characters, because the name is also a namespace and a label value"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name: lower-case letters, digits and '-' only, starting and ending with a letter or digit, because the name is also a namespace"
 // +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['default', 'hollowfleet', 'hollowfleet-system', 'cert-manager']) && !self.metadata.name.startsWith('kube-') && !self.metadata.name.startsWith('openshift-') && !self.metadata.name.startsWith('open-cluster-management')",message="metadata.name: reserved for a namespace of the hub itself or of an agent (default, hollowfleet, hollowfleet-system, cert-manager, kube-*, openshift-*, open-cluster-management*): choose another name"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.versions) || !has(self.spec.versions.controlPlane) || (has(oldSelf.spec) && has(oldSelf.spec.versions) && has(oldSelf.spec.versions.controlPlane) && oldSelf.spec.versions.controlPlane == self.spec.versions.controlPlane) || !has(self.status) || !has(self.status.versions) || !has(self.status.versions.controlPlane) || !self.status.versions.controlPlane.matches('^v1[.][0-9]{1,3}([.]|$)') || int(self.spec.versions.controlPlane.split('.')[1]) >= int(self.status.versions.controlPlane.split('.')[1])",message="spec.versions.controlPlane: a control plane cannot go back to an earlier minor than status.versions.controlPlane: choose a later version, or create another SimulatedCluster",fieldPath=".spec.versions.controlPlane"
 type SimulatedCluster struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -85,8 +86,9 @@ type ClusterMetadata struct {
 
 // ControlPlaneVersions are the versions of a simulated cluster.
 type ControlPlaneVersions struct {
-	// controlPlane is the Kubernetes version that the control plane has, v1.34 or later, such as "v1.36" or "v1.36.2". The host's agent
-	// refuses by condition what it cannot run. Default: the version that the host's agent brings.
+	// controlPlane is the Kubernetes version that the control plane has, v1.34 or later, such as "v1.36" or "v1.36.2". It may be raised, by
+	// any number of minors: the host's agent upgrades one minor at a time, the API server first, and goes on when all is healthy. It refuses
+	// by condition what it cannot run. Default: the version that the host's agent brings.
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^v1\\\\.(3[4-9]|[4-9][0-9])(\\\\.(0|[1-9][0-9]{0,2}))?$')",message="versions.controlPlane: not a Kubernetes version from v1.34 on: write it as v1.36 or v1.36.2"
 	// +optional
@@ -119,12 +121,22 @@ type SimulatedClusterStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ObservedControlPlaneVersions are the versions that the control plane of a simulated cluster reports.
+// ObservedControlPlaneVersions are the versions that the control plane of a simulated cluster runs. During an upgrade the API server has
+// the new one first.
 type ObservedControlPlaneVersions struct {
 	// controlPlane is the version that the API server reports, such as "v1.36.0".
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	ControlPlane string `json:"controlPlane,omitempty"`
+	// controllerManager and scheduler are the versions with which these were started, and in which they say that they are healthy; absent
+	// while one does not.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	ControllerManager string `json:"controllerManager,omitempty"`
+	// scheduler is the version of the scheduler.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Scheduler string `json:"scheduler,omitempty"`
 }
 
 // SimulatedClusterList is a list of SimulatedClusters.

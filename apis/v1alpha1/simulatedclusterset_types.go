@@ -15,6 +15,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Current",type=integer,JSONPath=`.status.replicas`
 // +kubebuilder:printcolumn:name="Ready Clusters",type=integer,JSONPath=`.status.readyReplicas`
 // +kubebuilder:printcolumn:name="Control Plane",type=string,JSONPath=`.spec.template.spec.versions.controlPlane`
+// +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.rollout.clusters.updated`,priority=1
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.rollout.clusters.failed`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 59 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name: at most 59 lower-case letters, digits and '-', starting and ending with a letter or digit, because the names of the Clusters add 4 and are also namespaces"
@@ -54,11 +56,17 @@ type SimulatedClusterSetSpec struct {
 	// +required
 	HostSelector metav1.LabelSelector `json:"hostSelector"`
 
-	// template of the SimulatedClusters. A change of spec.metadata reaches those that there are, a change of spec.versions and of
-	// spec.machineDeployments only those made later.
+	// template of the SimulatedClusters. A change of spec.metadata reaches those that there are at once, a later version of the control
+	// plane as spec.rollout says, a change of spec.machineDeployments only those made later. An earlier version is started nowhere: a
+	// control plane cannot go back.
 	// +kubebuilder:default={}
 	// +optional
 	Template SimulatedClusterTemplate `json:"template,omitzero"`
+
+	// rollout says how a new spec.template.spec.versions reaches the SimulatedClusters that there are.
+	// +kubebuilder:default={}
+	// +optional
+	Rollout SimulatedClusterSetRollout `json:"rollout,omitzero"`
 }
 
 // SimulatedClusterTemplate is what the SimulatedClusters of a set are made from.
@@ -91,7 +99,11 @@ type SimulatedClusterSetStatus struct {
 	// +optional
 	TerminatingReplicas int32 `json:"terminatingReplicas"`
 
-	// conditions: HostsAvailable, ReplicaFailure, Frozen, Ready, Reconciling, Stalled.
+	// rollout is how far spec.template.spec.versions is.
+	// +optional
+	Rollout SimulatedClusterSetRolloutStatus `json:"rollout,omitzero"`
+
+	// conditions: HostsAvailable, ReplicaFailure, Progressing, Frozen, Ready, Reconciling, Stalled.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16

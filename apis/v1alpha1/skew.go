@@ -36,3 +36,27 @@ func UnsupportedKubelet(kubelet, server string, annotations map[string]string) s
 	}
 	return fmt.Sprintf("%s is %s the API server's %s, which Kubernetes does not support", kubelet, problem, server)
 }
+
+// IsKubeletTooOld reports whether Kubernetes does not support a kubelet of one version at an API server of another because it is too old; not
+// if one of them is not known.
+func IsKubeletTooOld(kubelet, server string) bool {
+	node, err := version.ParseGeneric(kubelet)
+	if err != nil {
+		return false
+	}
+	api, err := version.ParseGeneric(server)
+	return err == nil && (node.Major() < api.Major() || node.Major() == api.Major() && node.Minor()+maxSkew < api.Minor())
+}
+
+// IsEarlierMinor reports whether a version is of an earlier minor than another; not if one of them is not known.
+func IsEarlierMinor(a, b string) bool {
+	first, err := version.ParseGeneric(a)
+	if err != nil {
+		return false
+	}
+	second, err := version.ParseGeneric(b)
+	if err != nil {
+		return false
+	}
+	return first.Major() < second.Major() || first.Major() == second.Major() && first.Minor() < second.Minor()
+}

@@ -17,7 +17,7 @@ import (
 var stalling = []string{
 	v1alpha1.ReasonDenied,
 	v1alpha1.ReasonNameTaken, v1alpha1.ReasonNoHost, v1alpha1.ReasonHostSimulated, v1alpha1.ReasonHostNotAllowed, v1alpha1.ReasonNoHostSelected, v1alpha1.ReasonScaleDownDisabled,
-	v1alpha1.ReasonVersionNotSupported,
+	v1alpha1.ReasonVersionNotSupported, v1alpha1.ReasonControlPlaneDowngrade,
 	v1alpha1.ReasonNamespaceConflict,
 	v1alpha1.ReasonHubChanged, v1alpha1.ReasonHubRestored, v1alpha1.ReasonHubEmpty,
 	v1alpha1.ReasonVersionSkew,

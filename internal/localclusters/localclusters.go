@@ -61,6 +61,9 @@ type Cluster struct {
 	Message string `json:"message,omitempty"`
 	// Version is what the API server says of itself; the emulated minor, such as v1.36, if it emulates one. Empty until it has answered.
 	Version string `json:"version,omitempty"`
+	// ControllerManager and Scheduler are the versions of these, in the same form; empty while one does not run.
+	ControllerManager string `json:"controllerManager,omitempty"`
+	Scheduler         string `json:"scheduler,omitempty"`
 	// Checked is when the API server said last that it is ready; absent if it does not say so.
 	Checked *time.Time `json:"checked,omitempty"`
 	// CredentialExpires is when the credential of the cluster's agent expires; absent if it has none.

@@ -16,8 +16,7 @@ type Reason string
 const (
 	// Invalid is a request with a field that cannot be right.
 	Invalid Reason = "Invalid"
-	// VersionNotSupported is a request for a version that the keeper's programs cannot run; Problem.Versions are those that they can. It
-	// has none if the version is earlier than the one that runs.
+	// VersionNotSupported is a request for a version that the keeper's programs cannot run; Problem.Versions are those that they can.
 	VersionNotSupported Reason = "VersionNotSupported"
 	// NameTaken is a request for a name that a cluster with another UID has, or one of the fleet's own.
 	NameTaken Reason = "NameTaken"
@@ -25,6 +24,8 @@ const (
 	BeingRemoved Reason = "BeingRemoved"
 	// Changing is a request for a change of a cluster that an earlier change has not reached yet.
 	Changing Reason = "Changing"
+	// Downgrade is a request for an earlier version than that which a cluster has.
+	Downgrade Reason = "Downgrade"
 	// NoRoom is a request for a cluster for which the machine has not enough memory.
 	NoRoom Reason = "NoRoom"
 	// NotFound is a question about a cluster that there is not.
@@ -34,7 +35,7 @@ const (
 // statusCodes are those with which the keeper answers.
 var statusCodes = map[Reason]int{
 	Invalid: http.StatusUnprocessableEntity, VersionNotSupported: http.StatusUnprocessableEntity, NameTaken: http.StatusConflict,
-	BeingRemoved: http.StatusConflict, Changing: http.StatusConflict, NoRoom: http.StatusInsufficientStorage, NotFound: http.StatusNotFound,
+	Downgrade: http.StatusUnprocessableEntity, BeingRemoved: http.StatusConflict, Changing: http.StatusConflict, NoRoom: http.StatusInsufficientStorage, NotFound: http.StatusNotFound,
 }
 
 // Problem is why the keeper refuses a request.
@@ -44,7 +45,7 @@ type Problem struct { //nolint:errname // It is what a keeper answers, too.
 	Field string `json:"field,omitempty"`
 	// Message says what is wrong and what helps.
 	Message string `json:"message"`
-	// Versions may be set with VersionNotSupported.
+	// Versions are set with VersionNotSupported.
 	Versions []string `json:"versions,omitempty"`
 }
 

@@ -54,7 +54,7 @@ func (d *Driver) List(ctx context.Context) (clusterdriver.Inventory, error) {
 	for _, one := range list.Clusters {
 		inventory.Clusters = append(inventory.Clusters, clusterdriver.Observed{
 			Name: one.Name, UID: one.UID, Phase: phaseOf(one.Phase), Message: one.Message, Version: one.Version,
-			Checked: timeOf(one.Checked), CredentialExpires: timeOf(one.CredentialExpires),
+			ControllerManager: one.ControllerManager, Scheduler: one.Scheduler, Checked: timeOf(one.Checked), CredentialExpires: timeOf(one.CredentialExpires),
 		})
 	}
 	return inventory, nil
@@ -84,7 +84,7 @@ func timeOf(at *time.Time) time.Time {
 var refusals = map[localclusters.Reason]clusterdriver.Refusal{
 	localclusters.VersionNotSupported: clusterdriver.VersionNotSupported, localclusters.NameTaken: clusterdriver.NameTaken,
 	localclusters.NoRoom: clusterdriver.NoRoom, localclusters.BeingRemoved: clusterdriver.BeingRemoved,
-	localclusters.Changing: clusterdriver.Changing,
+	localclusters.Changing: clusterdriver.Changing, localclusters.Downgrade: clusterdriver.Downgrade,
 }
 
 // versionField is what a keeper calls spec.versions.controlPlane.

@@ -154,6 +154,8 @@ type scope struct {
 	// said is ControlPlaneReady as it is to be; without a type it stays. unsettled: something is still to be done.
 	said      metav1.Condition
 	unsettled bool
+	// waiting is why the driver is not asked for the version that is wanted yet; empty if it is.
+	waiting string
 }
 
 // Work does one round: it reads all SimulatedClusters and what the driver has, and does what is next for each. One that fails stops no

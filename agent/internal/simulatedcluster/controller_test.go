@@ -278,15 +278,15 @@ func TestAVersionThatCannotBeRunIsRefused(t *testing.T) {
 
 func TestAnotherVersionIsUpdatingUntilItRuns(t *testing.T) {
 	b := newEnv(t)
-	one := b.newOne()
+	one := b.newOne(func(one *v1alpha1.SimulatedCluster) { one.Spec.Versions.ControlPlane = "v1.36" })
 	b.running(one)
 	b.driver.Linger()
-	b.patch(one, `{"spec":{"versions":{"controlPlane":"v1.36"}}}`)
+	b.patch(one, `{"spec":{"versions":{"controlPlane":"v1.37"}}}`)
 	b.round(1)
 	b.Expect(b.ReadCondition(one, v1alpha1.ControlPlaneReadyCondition).ObservedGeneration).To(BeNumerically("<", one.Generation))
 	b.created(one, metav1.ConditionTrue)
 	b.round(2)
-	b.expectSaid(one, metav1.ConditionFalse, v1alpha1.ReasonUpdating, "It runs v1.37 and is being brought to v1.36")
+	b.expectSaid(one, metav1.ConditionFalse, v1alpha1.ReasonUpdating, "It runs v1.36 and is being brought to v1.37")
 	b.Expect(b.driver.Calls()).To(HaveLen(2))
 }
 
@@ -298,7 +298,7 @@ func TestRefusalsAreTold(t *testing.T) {
 	for refusal, reason := range map[clusterdriver.Refusal]string{
 		clusterdriver.NoRoom: v1alpha1.ReasonInsufficientResources, clusterdriver.NameTaken: v1alpha1.ReasonNameTaken,
 		clusterdriver.BeingRemoved: v1alpha1.ReasonStarting, clusterdriver.Invalid: v1alpha1.ReasonControlPlaneFailed,
-		clusterdriver.Changing: v1alpha1.ReasonUpdating,
+		clusterdriver.Changing: v1alpha1.ReasonUpdating, clusterdriver.Downgrade: v1alpha1.ReasonControlPlaneDowngrade,
 	} {
 		b.driver.Fail("Ensure "+one.Name, &clusterdriver.RefusedError{Refusal: refusal, Problem: "said by the test"})
 		b.round(1)

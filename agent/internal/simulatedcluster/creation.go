@@ -46,12 +46,23 @@ func (c *Controller) ensureCluster(ctx context.Context, s *scope) error {
 		s.sayRefused(refused)
 		return nil
 	}
+	next, refused := s.nextStep(s.isHealthy(c.Clock.Now()))
+	if refused != nil {
+		s.sayRefused(refused)
+		return nil
+	}
 	s.unsettled = s.said.Status != metav1.ConditionTrue
 	// Before anything is made, so that nothing is left when the SimulatedCluster is deleted.
 	if err := c.addFinalizer(ctx, s); err != nil {
 		return err
 	}
-	return c.ensureWithDriver(ctx, s)
+	return c.ensureWithDriver(ctx, s, next)
+}
+
+// isHealthy reports whether the control plane has just said that it is ready, and its other components have its version.
+func (s *scope) isHealthy(now time.Time) bool {
+	runs, known := s.runningMinor()
+	return known && s.found.Phase == clusterdriver.Running && isFresh(s.found, now) && s.areComponentsAt(runs)
 }
 
 // versionError refuses a version that the driver says it does not have, before a credential is asked for.
@@ -81,23 +92,32 @@ func (c *Controller) addFinalizer(ctx context.Context, s *scope) error {
 }
 
 // ensureWithDriver asks the driver for the simulated cluster, if that is not what it was last asked for.
-func (c *Controller) ensureWithDriver(ctx context.Context, s *scope) error {
+func (c *Controller) ensureWithDriver(ctx context.Context, s *scope, next step) error {
 	access, err := c.Access()
 	if err != nil {
 		return fmt.Errorf("finding out where the hub is: %w", err)
 	}
 	desired := clusterdriver.Desired{
-		Name: s.one.Name, UID: string(s.one.UID), ControlPlaneVersion: s.one.Spec.Versions.ControlPlane, Hub: access,
+		Name: s.one.Name, UID: string(s.one.UID), ControlPlaneVersion: next.version, Hub: access,
 	}
 	if needed, err := c.getCredential(ctx, s, &desired); needed && desired.Credential == nil {
 		return err
 	}
+	s.waiting = next.waiting
+	if next.hold && desired.Credential == nil {
+		s.memory.generation = s.one.Generation
+		s.sayObserved(c.Clock.Now())
+		return nil
+	}
 	if s.found != nil && desired.Credential == nil && s.memory.generation == s.one.Generation && sameDesired(s.memory.ensured, desired) {
+		s.sayObserved(c.Clock.Now())
 		return nil
 	}
 	err = c.Driver.Ensure(ctx, desired)
 	if refused := (*clusterdriver.RefusedError)(nil); errors.As(err, &refused) {
-		s.sayRefused(refused)
+		if s.sayRefused(refused); next.hold {
+			s.sayObserved(c.Clock.Now()) // It was asked for a later version, by an agent that has ended, and is on its way.
+		}
 		return nil
 	}
 	if err != nil {

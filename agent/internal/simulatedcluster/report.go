@@ -1,6 +1,7 @@
 package simulatedcluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -60,8 +61,9 @@ func joinMessage(parts ...string) string {
 // sayRunning tells of a control plane that answers. Until the driver has been asked for the current spec, it is about an earlier one.
 func (s *scope) sayRunning() {
 	current := s.memory.generation == s.one.Generation
-	if want := s.one.Spec.Versions.ControlPlane; current && want != "" && !sameVersion(s.found.Version, want) {
-		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonUpdating, fmt.Sprintf("It runs %s and is being brought to %s", s.found.Version, want))
+	if current && !s.isReached() {
+		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonUpdating, joinMessage(fmt.Sprintf("It runs %s and is being brought to %s",
+			s.found.Version, cmp.Or(s.one.Spec.Versions.ControlPlane, s.newestVersion())), s.waiting))
 		return
 	}
 	s.sayCondition(metav1.ConditionTrue, v1alpha1.ReasonReady, s.found.Message)
@@ -83,6 +85,8 @@ func (s *scope) sayRefused(refused *clusterdriver.RefusedError) {
 		}
 		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonVersionNotSupported, fmt.Sprintf("spec.versions.controlPlane: the host cannot run %s: choose one of %s, or leave it out",
 			s.one.Spec.Versions.ControlPlane, strings.Join(refused.Versions, ", ")))
+	case clusterdriver.Downgrade:
+		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonControlPlaneDowngrade, "spec.versions.controlPlane: "+strings.TrimPrefix(refused.Problem, "spec.versions.controlPlane: "))
 	case clusterdriver.NameTaken:
 		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonNameTaken, "metadata.name: the host has another cluster of this name, and leaves it alone: "+refused.Problem)
 	case clusterdriver.NoRoom:
@@ -110,7 +114,9 @@ func (c *Controller) report(ctx context.Context, s *scope) error {
 	}
 	conditions.Set(&s.one.Status.Conditions, s.said, c.Clock.Now())
 	if s.silent == nil && s.found != nil && !s.isAnothers() && s.found.Version != "" {
-		s.one.Status.Versions = &v1alpha1.ObservedControlPlaneVersions{ControlPlane: s.found.Version}
+		s.one.Status.Versions = &v1alpha1.ObservedControlPlaneVersions{
+			ControlPlane: s.found.Version, ControllerManager: s.found.ControllerManager, Scheduler: s.found.Scheduler,
+		}
 	}
 	if equality.Semantic.DeepEqual(s.before.Status, s.one.Status) {
 		return nil

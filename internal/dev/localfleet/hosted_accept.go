@@ -64,17 +64,20 @@ func emulatedMinor(wanted string, own *version.Version) (string, error) {
 	return wanted[1:], nil
 }
 
-// isLower reports whether a version is of an earlier minor than another. An empty one is that of the programs.
-func isLower(a, b string, own *version.Version) bool {
-	minor := func(text string) uint {
-		parsed, err := version.ParseGeneric(cmp.Or(text, own.String()))
-		if err != nil {
-			return own.Minor()
-		}
-		return parsed.Minor()
+// minorOf is the minor of a version. An empty one is that of the programs.
+func minorOf(text string, own *version.Version) uint {
+	parsed, err := version.ParseGeneric(cmp.Or(text, own.String()))
+	if err != nil {
+		return own.Minor()
 	}
-	return minor(a) < minor(b)
+	return parsed.Minor()
 }
+
+// isLower reports whether a version is of an earlier minor than another.
+func isLower(a, b string, own *version.Version) bool { return minorOf(a, own) < minorOf(b, own) }
+
+// skipsMinor reports whether there is a minor between two versions.
+func skipsMinor(from, to string, own *version.Version) bool { return minorOf(to, own) > minorOf(from, own)+1 }
 
 // decideRecord is what is to be recorded for a cluster that is asked for. before is its record, if it has one.
 func decideRecord(name string, desired localclusters.Desired, before *HostedCluster, own *version.Version) (HostedCluster, error) {
@@ -91,8 +94,13 @@ func decideRecord(name string, desired localclusters.Desired, before *HostedClus
 		return HostedCluster{}, &localclusters.Problem{Reason: localclusters.BeingRemoved, Field: "uid", Message: fmt.Sprintf("cluster %s is being removed: ask again when it is gone, with the UID of the new SimulatedCluster", name)}
 	case isLower(desired.ControlPlaneVersion, before.ControlPlaneVersion, own):
 		return HostedCluster{}, &localclusters.Problem{
-			Reason: localclusters.VersionNotSupported, Field: "controlPlaneVersion",
+			Reason: localclusters.Downgrade, Field: "controlPlaneVersion",
 			Message: fmt.Sprintf("a control plane cannot go back from %s to %s: create another SimulatedCluster", cmp.Or(before.ControlPlaneVersion, "v"+own.String()), cmp.Or(desired.ControlPlaneVersion, "v"+own.String())),
+		}
+	case skipsMinor(before.ControlPlaneVersion, desired.ControlPlaneVersion, own):
+		return HostedCluster{}, &localclusters.Problem{
+			Reason: localclusters.Changing, Field: "controlPlaneVersion",
+			Message: fmt.Sprintf("an upgrade skips no minor: from %s ask for the next one first", cmp.Or(before.ControlPlaneVersion, "v"+own.String())),
 		}
 	case before.FormerGroup != "" && before.ControlPlaneVersion != desired.ControlPlaneVersion:
 		return HostedCluster{}, &localclusters.Problem{Reason: localclusters.Changing, Field: "controlPlaneVersion", Message: fmt.Sprintf("cluster %s is still on its way to %s: ask again when it is Running", name, before.ControlPlaneVersion)}

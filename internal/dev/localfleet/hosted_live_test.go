@@ -232,7 +232,7 @@ func (k *kept) upgrades() {
 	k.awaits("s4", localclusters.Running)
 	mark := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mark"}}
 	k.Expect(k.clientOf("s4").Create(k.Context(), mark)).To(Succeed())
-	k.Expect(localclusters.ReasonOf(k.ensure("s4", "u", "v1.35"))).To(Equal(localclusters.VersionNotSupported), "not back")
+	k.Expect(localclusters.ReasonOf(k.ensure("s4", "u", "v1.35"))).To(Equal(localclusters.Downgrade), "not back")
 	k.Expect(k.ensure("s4", "u", "")).To(Succeed())
 	k.Eventually(func() (string, error) {
 		cluster, err := k.keeper.Get(k.Context(), "s4")
@@ -273,12 +273,27 @@ func TestTheKeeperRunsSimulatedClustersInProcesses(t *testing.T) {
 	k.Expect(syscall.Kill(supervisor, syscall.SIGKILL)).To(Succeed())
 	k.Eventually(func() int { return k.pid("cluster s1") }, livePatience, glance).ShouldNot(Or(Equal(supervisor), BeZero()))
 	k.awaits("s1", localclusters.Running)
+	before, err := process.ReadReady(filepath.Join(k.dir, "hosted", "s1"))
+	k.Expect(err).NotTo(HaveOccurred())
 	k.Expect(k.ensure("s1", "a", "")).To(Succeed())
 	k.Eventually(func() (string, error) {
 		cluster, err := k.keeper.Get(t.Context(), "s1")
-		return cluster.Version, err
+		if cluster.Scheduler == minor {
+			k.Expect(cluster.Phase).NotTo(And(Equal(localclusters.Running), Not(HaveField("Version", minor))), "a scheduler that is behind is on its way")
+		}
+		return cluster.Scheduler, err
 	}, livePatience, glance).ShouldNot(Or(Equal(minor), BeEmpty()))
 	k.awaits("s1", localclusters.Running)
+	cluster, err = k.keeper.Get(t.Context(), "s1")
+	k.Expect(err).NotTo(HaveOccurred())
+	k.Expect(cluster).To(HaveField("Version", And(HavePrefix("v1."), Not(Equal(minor)))))
+	k.Expect(cluster).To(And(HaveField("ControllerManager", cluster.Version), HaveField("Scheduler", cluster.Version)))
+	after, err := process.ReadReady(filepath.Join(k.dir, "hosted", "s1"))
+	k.Expect(err).NotTo(HaveOccurred())
+	for component, state := range before.Components {
+		kept := component == "etcd" || component == "podhost"
+		k.Expect(after.Components[component].PID == state.PID).To(Equal(kept), "the process of "+component)
+	}
 	k.Eventually(func() (bool, error) { return k.keeper.Remove(t.Context(), "s1", "a") }, livePatience, glance).Should(BeTrue())
 	k.Expect(k.files("s1")).To(BeEmpty())
 	k.Expect(k.pid("cluster s1")).To(BeZero())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -33,7 +34,7 @@ type proof struct {
 // observe adds to answer how far the cluster is.
 func (h *hosted) observe(ctx context.Context, answer *localclusters.Cluster) {
 	h.mutex.Lock()
-	member, problem, known := h.member, h.problem, h.proof
+	member, problem, known, upgrading := h.member, h.problem, h.proof, h.upgrading
 	h.mutex.Unlock()
 	answer.Message, answer.Version = problem, known.version
 	if answer.Phase == localclusters.Removing {
@@ -46,8 +47,19 @@ func (h *hosted) observe(ctx context.Context, answer *localclusters.Cluster) {
 	if member.Cluster == nil || member.Agent == nil || !runsPlane(member.Cluster) || isDone(member.Agent) {
 		return
 	}
+	if upgrading != "" {
+		known.at, known.version = time.Time{}, "" // It may be another one by now.
+	}
 	known, err := h.proveReady(ctx, member.Cluster, known)
-	if err != nil {
+	answer.ControllerManager, answer.Scheduler = readComponents(member.Cluster)
+	switch {
+	case upgrading != "":
+		answer.Phase, answer.Message = localclusters.Starting, upgrading
+		if known.version != "" {
+			answer.Version = known.version
+		}
+		return
+	case err != nil:
 		answer.Phase, answer.Message = localclusters.Failed, fmt.Sprintf("its API server does not answer: %v", err)
 		return
 	}
@@ -110,6 +122,25 @@ func (p proof) askServer(ctx context.Context, path string) ([]byte, error) {
 		return nil, fmt.Errorf("asking %s: %w", path, err)
 	}
 	return content, nil
+}
+
+// readComponents returns the versions of controller manager and scheduler; empty for what does not run.
+func readComponents(cluster *process.Cluster) (controllerManager, scheduler string) {
+	ready, err := cluster.Ready()
+	if err != nil {
+		return "", ""
+	}
+	version := func(name string) string {
+		component := ready.Components[name]
+		switch own, found := strings.CutPrefix(ready.Version, "v"+component.EmulatedVersion+"."); {
+		case component.PID == 0 || component.EmulatedVersion == "":
+			return ""
+		case found && own != "":
+			return ready.Version
+		}
+		return "v" + component.EmulatedVersion
+	}
+	return version("kube-controller-manager"), version("kube-scheduler")
 }
 
 // parseVersion reads what an API server says of itself. One that emulates another minor runs as that one.

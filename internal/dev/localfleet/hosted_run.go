@@ -26,6 +26,8 @@ type hosted struct {
 	// member is what runs of it, and startedVersion the ControlPlaneVersion that its control plane was started with.
 	member         Member
 	startedVersion string
+	// upgrading is what is being done to the components of the control plane, one after the other; empty if nothing is.
+	upgrading string
 	// isRenewed is that the agent has to start again, because of what it starts with.
 	isRenewed bool
 	// problem is why it does not run, or is not gone.
@@ -147,6 +149,9 @@ func (h *hosted) ensurePlane(ctx context.Context, record HostedCluster) error {
 	member := h.current()
 	if member.Cluster != nil && runsPlane(member.Cluster) && h.startedVersion == record.ControlPlaneVersion {
 		return nil
+	}
+	if member.Cluster != nil && runsPlane(member.Cluster) && member.Cluster.Group() == nil && record.Group == "" {
+		return h.upgradePlane(ctx, member, record)
 	}
 	if member.Cluster != nil {
 		h.fleet.reportProgress("%s: starting its control plane again", h.name)

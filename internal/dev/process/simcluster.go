@@ -68,6 +68,8 @@ type Component struct {
 	Log string `json:"log"`
 	// Problem says why it cannot do all of its job, although it runs.
 	Problem string `json:"problem"`
+	// EmulatedVersion is the Kubernetes minor that it runs as, such as 1.36; empty for components without one.
+	EmulatedVersion string `json:"emulatedVersion"`
 }
 
 // Cluster is a running control plane: the simcluster program, which is known by its command line and its ready.json only.
@@ -192,6 +194,11 @@ func (c *Cluster) Kubeconfig(ctx context.Context, user string, groups ...string)
 // Component does one of stop, start, kill, pause and resume with a component such as "kube-apiserver".
 func (c *Cluster) Component(ctx context.Context, action, name string) error {
 	return c.run(ctx, "component", action, name)
+}
+
+// Upgrade brings a cluster of processes of its own to the next minor, empty for that of the programs, one component after the other.
+func (c *Cluster) Upgrade(ctx context.Context, minor string) error {
+	return c.run(ctx, "upgrade", "--emulated-version", minor)
 }
 
 func (c *Cluster) run(ctx context.Context, args ...string) error {

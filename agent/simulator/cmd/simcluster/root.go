@@ -45,7 +45,7 @@ func newRootCommand() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		newStartCommand(), newStopCommand(), newDeleteCommand(), newStatusCommand(), newComponentCommand(), newGroupCommand(),
+		newStartCommand(), newStopCommand(), newDeleteCommand(), newStatusCommand(), newComponentCommand(), newUpgradeCommand(), newGroupCommand(),
 		newKubeconfigCommand(), newVersionCommand(),
 	)
 	return root

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,6 +54,7 @@ func (s *supervisor) serveControl() (*controlServer, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", s.handleStatus)
 	mux.HandleFunc("POST /stop", s.handleStop)
+	mux.HandleFunc("POST /upgrade", s.handleUpgrade)
 	mux.HandleFunc("POST /components/{name}/{action}", s.handleAction)
 	control := &controlServer{
 		server:   &http.Server{Handler: mux, ReadHeaderTimeout: healthTimeout},
@@ -130,7 +132,7 @@ func (s *supervisor) clusterStatus(ctx context.Context) Status {
 	var mutex sync.Mutex
 	for name, unit := range s.units {
 		checks.Go(func() {
-			component := ComponentStatus{Status: unit.Status(), HealthURL: s.urls[name], Log: s.layout.LogFile(name)}
+			component := ComponentStatus{Status: unit.Status(), HealthURL: s.urls[name], Log: s.layout.LogFile(name), EmulatedVersion: s.emulatedMinor(name)}
 			if err := s.checks[name](ctx); err != nil {
 				component.Message = err.Error()
 			}
@@ -167,7 +169,7 @@ func writeResponse(writer http.ResponseWriter, code int, body any) {
 // wraps ErrNotRunning if none does.
 func FetchStatus(ctx context.Context, dataDir string) (Status, error) {
 	var status Status
-	err := callControl(ctx, dataDir, http.MethodGet, "/status", &status)
+	err := callControl(ctx, dataDir, http.MethodGet, "/status", nil, &status)
 	return status, err
 }
 
@@ -176,11 +178,11 @@ func FetchStatus(ctx context.Context, dataDir string) (Status, error) {
 // ErrNotRunning if no cluster runs.
 func Do(ctx context.Context, dataDir, component string, action Action) (process.Status, error) {
 	var status process.Status
-	err := callControl(ctx, dataDir, http.MethodPost, "/components/"+component+"/"+string(action), &status)
+	err := callControl(ctx, dataDir, http.MethodPost, "/components/"+component+"/"+string(action), nil, &status)
 	return status, err
 }
 
-func callControl(ctx context.Context, dataDir, method, path string, into any) error {
+func callControl(ctx context.Context, dataDir, method, path string, body, into any) error {
 	layout, err := NewLayout(dataDir)
 	if err != nil {
 		return err
@@ -199,7 +201,11 @@ func callControl(ctx context.Context, dataDir, method, path string, into any) er
 			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(runDir, controlSocket))
 		},
 	}}
-	request, err := http.NewRequestWithContext(ctx, method, "http://simcluster"+path, nil)
+	content, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encoding a request to the supervisor: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://simcluster"+path, bytes.NewReader(content))
 	if err != nil {
 		return fmt.Errorf("asking the supervisor: %w", err)
 	}

@@ -78,14 +78,12 @@ type flagSource struct {
 	runDir     string
 	ports      map[string]int
 	fsync      bool
-	// emulatedVersion is the Kubernetes minor of the components, empty for that of the code.
-	emulatedVersion string
 	// podhostNode is the name of the podhost's Node.
 	podhostNode string
 }
 
-// commandLine returns the component's command line, the extra flags included.
-func (s flagSource) commandLine(component string, extra []string) []string {
+// commandLine returns the command line of a component that emulates a Kubernetes minor, empty for that of the code, the extra flags included.
+func (s flagSource) commandLine(component, minor string, extra []string) []string {
 	var flags []string
 	switch component {
 	case Etcd:
@@ -99,8 +97,8 @@ func (s flagSource) commandLine(component string, extra []string) []string {
 	case Podhost:
 		flags = s.podhostFlags()
 	}
-	if s.emulatedVersion != "" && component != Etcd && component != Podhost {
-		flags = append(flags, "emulated-version="+s.emulatedVersion)
+	if minor != "" && component != Etcd && component != Podhost {
+		flags = append(flags, "emulated-version="+minor)
 	}
 	return mergeFlags(flags, extra)
 }

@@ -75,7 +75,7 @@ func TestFlagsKeepSecretsApart(t *testing.T) {
 	}
 	source := flagSource{layout: layout, cluster: state{Name: "c", Listen: "127.0.0.1", APIServerPort: 1}, runDir: "/run", ports: map[string]int{}}
 	for _, component := range AllComponents {
-		for _, flag := range source.commandLine(component, nil) {
+		for _, flag := range source.commandLine(component, "", nil) {
 			if strings.Contains(flag, "admin") {
 				t.Errorf("%s has %s", component, flag)
 			}
@@ -151,7 +151,7 @@ func TestThePodCIDRStays(t *testing.T) {
 		if err != nil || cluster.PodCIDR != test.want {
 			t.Errorf("%s: the pod CIDR is %q (%v), want %s", name, cluster.PodCIDR, err, test.want)
 		}
-		flags := flagSource{layout: layout, cluster: cluster, ports: map[string]int{}}.commandLine(ControllerManager, nil)
+		flags := flagSource{layout: layout, cluster: cluster, ports: map[string]int{}}.commandLine(ControllerManager, "", nil)
 		if !slices.Contains(flags, "--cluster-cidr="+test.want) {
 			t.Errorf("%s: the controller manager does not get --cluster-cidr=%s", name, test.want)
 		}

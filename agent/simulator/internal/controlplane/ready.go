@@ -38,6 +38,8 @@ type ReadyComponent struct {
 	// components that have no TCP port.
 	HealthURL string `json:"healthURL,omitempty"`
 	Log       string `json:"log"`
+	// EmulatedVersion is the Kubernetes minor that it runs as; empty for components without one.
+	EmulatedVersion string `json:"emulatedVersion,omitempty"`
 	// Problem says why a component that runs cannot do all of its job, such as an etcd out of space.
 	Problem string `json:"problem,omitempty"`
 }
@@ -67,6 +69,8 @@ type ComponentStatus struct {
 	Message   string `json:"message,omitempty"`
 	HealthURL string `json:"healthURL,omitempty"`
 	Log       string `json:"log"`
+	// EmulatedVersion is the Kubernetes minor that it runs as; empty for components without one.
+	EmulatedVersion string `json:"emulatedVersion,omitempty"`
 }
 
 // ReadReady reads the data directory's ready.json. The error wraps

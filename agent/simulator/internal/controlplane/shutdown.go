@@ -74,7 +74,7 @@ func EndProcess(ctx context.Context, pid int, check func() error) error {
 
 // stopInGroup stops a cluster whose process has other clusters too, so that it cannot be killed.
 func stopInGroup(ctx context.Context, layout Layout, running holder) error {
-	if err := callControl(ctx, layout.Root(), http.MethodPost, "/stop", &struct{}{}); err != nil {
+	if err := callControl(ctx, layout.Root(), http.MethodPost, "/stop", nil, &struct{}{}); err != nil {
 		return err
 	}
 	if waitReleased(ctx, layout) != nil {

@@ -46,6 +46,8 @@ type supervisor struct {
 	cluster state
 	// identities are where the certificates are.
 	identities identityFiles
+	// minors are the Kubernetes minors that the components emulate.
+	minors minors
 	// renewAt is when certificates are to be renewed, zero if another program does that.
 	renewAt time.Time
 	runDir  string
@@ -241,7 +243,11 @@ func (s *supervisor) makeUnits() error {
 	s.logs, s.units = map[string]*process.LogFile{}, map[string]*process.Unit{}
 	flags := flagSource{
 		layout: s.layout, cluster: s.cluster, identities: s.identities, runDir: s.runDir, ports: ports,
-		fsync: s.options.Fsync, emulatedVersion: s.options.EmulatedVersion, podhostNode: s.options.PodhostNode,
+		fsync: s.options.Fsync, podhostNode: s.options.PodhostNode,
+	}
+	s.minors.of = map[string]string{}
+	for _, component := range upgradeOrder {
+		s.minors.of[component] = s.options.EmulatedVersion
 	}
 	for _, component := range s.options.Components {
 		if s.logs[component], err = process.OpenLog(s.layout.LogFile(component), logLimit); err != nil {
@@ -249,7 +255,7 @@ func (s *supervisor) makeUnits() error {
 		}
 		s.units[component] = process.NewUnit(process.Options{
 			Name:     component,
-			Launch:   s.launchComponent(component, flags.commandLine(component, s.options.ExtraArgs[component])),
+			Launch:   s.launchComponent(component, func() []string { return flags.commandLine(component, s.minors.get(component), s.options.ExtraArgs[component]) }),
 			Healthy:  isServing(s.checks[component]),
 			OnChange: s.writeReady,
 			Grace:    graces[component],
@@ -259,9 +265,10 @@ func (s *supervisor) makeUnits() error {
 	return nil
 }
 
-func (s *supervisor) launchComponent(component string, flags []string) process.Launch {
+// launchComponent starts a component with the flags that it has by then.
+func (s *supervisor) launchComponent(component string, flags func() []string) process.Launch {
 	if s.options.isShared(component) {
-		return s.launchShared(component, flags)
+		return s.launchShared(component, flags())
 	}
 	return func(context.Context) (process.Instance, error) {
 		if err := s.checkRoom(component); err != nil {
@@ -269,7 +276,7 @@ func (s *supervisor) launchComponent(component string, flags []string) process.L
 		}
 		return s.spawner.Start(process.Command{
 			Path:   s.options.Executable,
-			Args:   append([]string{s.options.ChildArg, component}, flags...),
+			Args:   append([]string{s.options.ChildArg, component}, flags()...),
 			Env:    os.Environ(),
 			Dir:    s.runDir,
 			Output: s.logs[component],
@@ -318,7 +325,7 @@ func (s *supervisor) writeReady() {
 		Group:           s.options.groupDir(),
 	}
 	for name, unit := range s.units {
-		ready.Components[name] = ReadyComponent{PID: unit.Status().PID, HealthURL: s.urls[name], Log: s.layout.LogFile(name), Problem: s.describeProblem(name)}
+		ready.Components[name] = ReadyComponent{PID: unit.Status().PID, HealthURL: s.urls[name], Log: s.layout.LogFile(name), EmulatedVersion: s.emulatedMinor(name), Problem: s.describeProblem(name)}
 	}
 	if err := writeJSON(s.layout.ReadyFile(), ready); err != nil {
 		s.printStep("%v", err)
