@@ -28,7 +28,7 @@ import (
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinefleets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinefleets/status,verbs=patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=fleetapprovals,verbs=get;list;watch
-// +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters;simulatedclusters;simulatedclustersets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinedeployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=hollowfleet-approvals,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

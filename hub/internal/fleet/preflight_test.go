@@ -217,3 +217,34 @@ func TestChangesOfWhatIsCheckedWakeFleets(t *testing.T) {
 		NewWithT(t).Expect(passes(test.change)).To(Equal(test.want), name)
 	}
 }
+
+// Claim: A fleet waits for the control planes of its clusters, and says so. Broken: it is blocked as by what a user has to change; another cluster's SimulatedCluster is believed.
+func TestAFleetWaitsForControlPlanesThatAreUpgradedToo(t *testing.T) {
+	f := newEnv(t, 1, nil)
+	f.settle()
+	f.reports(0, func(s *v1alpha1.ClusterStatus) { s.KubernetesVersion = "v1.36" })
+	one := &v1alpha1.SimulatedCluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.clusters[0].Name, Name: f.clusters[0].Name}}
+	one.Spec.Versions.ControlPlane = "v1.36"
+	f.ExpectApplied(one)
+	f.upgrade("v1.37.0")
+	expect := func(reason string) {
+		t.Helper()
+		f.ExpectReconciled(f.fleet)
+		f.Expect(f.phases()).To(Equal("Succeeded v1.36.2"))
+		f.status()
+		f.Expect(f.ReadCondition(f.fleet, v1alpha1.ProgressingCondition).Reason).To(Equal(reason))
+	}
+	expect(v1alpha1.ReasonClustersBlocked)
+	f.ExpectExists(one)
+	one.Spec.Versions.ControlPlane = "v1.37"
+	f.Expect(f.Client.Update(t.Context(), one)).To(Succeed())
+	expect(v1alpha1.ReasonClustersBlocked) // The Cluster is not that of the SimulatedCluster.
+	cluster := f.cluster(0)
+	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, v1alpha1.SimulatedClusterAnnotation, one.ProofOfSimulation())
+	f.Expect(f.Client.Update(t.Context(), cluster)).To(Succeed())
+	expect(v1alpha1.ReasonAwaitingControlPlane)
+	f.Expect(f.status().Message).To(ContainSubstring("its control plane is to get v1.37 first"))
+	f.reports(0, func(s *v1alpha1.ClusterStatus) { s.KubernetesVersion = "v1.37.1" })
+	f.ExpectReconciled(f.fleet)
+	f.Expect(f.phases()).To(Equal("Progressing v1.37.0"), "it starts by itself")
+}

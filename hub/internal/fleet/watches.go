@@ -37,6 +37,8 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 		Watches(&v1alpha1.FleetApproval{}, handler.EnqueueRequestsFromMapFunc(ofApproval)).
 		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicate.Or(
 			freeze.ClusterChanged(), membershipChanged()))).
+		// What is waited for, where control planes and kubelets are upgraded together.
+		Watches(&v1alpha1.SimulatedClusterSet{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(c.Agents.News(), handler.EnqueueRequestsFromMapFunc(c.ofCluster))).
 		WithOptions(options).
 		Complete(reconciler.New(manager.GetClient(), manager.GetClient(), c))

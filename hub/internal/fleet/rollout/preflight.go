@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
 // preflightProblems finds all that keeps the current revision from being started in a cluster. What has started is not held up by it.
@@ -38,7 +40,11 @@ func (s *Scope) preflightProblems(ctx context.Context, reader client.Reader, m *
 	if s.IsCurrent(m) && !again {
 		return found, nil
 	}
-	found = append(found, s.skewProblems(m)...)
+	skewed, err := s.skewProblems(ctx, reader, m)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, skewed...)
 	if m.held != "" {
 		return found, nil // What its agent reported last may have changed.
 	}
@@ -51,15 +57,62 @@ func (s *Scope) preflightProblems(ctx context.Context, reader client.Reader, m *
 	return found, nil
 }
 
-// skewProblems is the problem of a kubelet that the cluster's API server does not support.
-func (s *Scope) skewProblems(m *Member) []Problem {
-	refused := v1alpha1.UnsupportedKubelet(m.template.kubeletVersion(), m.Cluster.Status.KubernetesVersion, m.template.Spec.Template.Metadata.Annotations)
+// skewProblems is the problem of a kubelet that the cluster's API server does not support. Where that is about to be upgraded to a version
+// that does, it is waited for.
+func (s *Scope) skewProblems(ctx context.Context, reader client.Reader, m *Member) ([]Problem, error) {
+	kubelet, annotations := m.template.kubeletVersion(), m.template.Spec.Template.Metadata.Annotations
+	refused := v1alpha1.UnsupportedKubelet(kubelet, m.Cluster.Status.KubernetesVersion, annotations)
 	if refused == "" {
-		return nil
+		return nil, nil
+	}
+	upcoming, err := upcomingVersion(ctx, reader, m.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	if upcoming != "" && v1alpha1.UnsupportedKubelet(kubelet, upcoming, annotations) == "" {
+		return []Problem{{v1alpha1.ReasonAwaitingControlPlane, fmt.Sprintf(
+			"%s.spec.template.spec.versions.kubelet: %s yet: its control plane is to get %s first", m.template.field, refused, upcoming)}}, nil
 	}
 	return []Problem{{v1alpha1.ReasonUnsupportedKubeletVersion, fmt.Sprintf(
 		"%s.spec.template.spec.versions.kubelet: %s: upgrade the cluster's API server, choose another version, or allow it with the annotation %s=true in %s.spec.template.metadata.annotations",
-		m.template.field, refused, v1alpha1.AllowKubeletVersionSkewAnnotation, m.template.field)}}
+		m.template.field, refused, v1alpha1.AllowKubeletVersionSkewAnnotation, m.template.field)}}, nil
+}
+
+// upcomingVersion is what the control plane of a simulated cluster is to have, by its SimulatedCluster or the set of that; empty if that is not
+// known, or it is another's.
+func upcomingVersion(ctx context.Context, reader client.Reader, cluster *v1alpha1.Cluster) (string, error) {
+	namespace, _, simulated := strings.Cut(cluster.Annotations[v1alpha1.SimulatedClusterAnnotation], "/")
+	if !simulated {
+		return "", nil
+	}
+	one := &v1alpha1.SimulatedCluster{}
+	switch err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: cluster.Name}, one); {
+	case isHidden(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("reading simulated cluster %s/%s: %w", namespace, cluster.Name, err)
+	case one.ProofOfSimulation() != cluster.Annotations[v1alpha1.SimulatedClusterAnnotation]:
+		return "", nil
+	}
+	version, owner := one.Spec.Versions.ControlPlane, metav1.GetControllerOfNoCopy(one)
+	if owner == nil || owner.Kind != "SimulatedClusterSet" {
+		return version, nil
+	}
+	set := &v1alpha1.SimulatedClusterSet{}
+	switch err := reader.Get(ctx, client.ObjectKey{Name: owner.Name}, set); {
+	case isHidden(err):
+		return version, nil
+	case err != nil:
+		return "", fmt.Errorf("reading simulated cluster set %s: %w", owner.Name, err)
+	case set.UID == owner.UID && (version == "" || v1alpha1.IsEarlierMinor(version, set.Spec.Template.Spec.Versions.ControlPlane)):
+		return set.Spec.Template.Spec.Versions.ControlPlane, nil
+	}
+	return version, nil
+}
+
+// isHidden reports whether an object does not exist, or may not be seen by a user who looks at a fleet, or cannot be read.
+func isHidden(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || meta.IsNoMatchError(err) || undecodable.Is(err)
 }
 
 // disruptionProblems is the problem of budgets that allow no eviction from the cluster's Nodes, as its agent reports them.
@@ -141,7 +194,7 @@ func (s *Scope) adoptedDowngrade(d *v1alpha1.MachineDeployment, m *Member) []Pro
 		has = m.Cluster.Status.KubernetesVersion
 	}
 	wanted, err := version.ParseSemantic(m.template.kubeletVersion())
-	found, otherErr := version.ParseSemantic(has)
+	found, otherErr := version.ParseGeneric(has)
 	if err != nil || otherErr != nil || !wanted.LessThan(found) {
 		return nil
 	}

@@ -229,7 +229,9 @@ func (sum *summary) waitingCondition(p plan.Plan) (metav1.ConditionStatus, strin
 		return metav1.ConditionUnknown, v1alpha1.ReasonAwaitingApproval
 	case idle && len(p.Closed) > 0:
 		return metav1.ConditionUnknown, v1alpha1.ReasonOutsideMaintenanceWindow
-	case idle && len(sum.blocked) > 0 && len(sum.blocked)+len(sum.held) >= sum.countUnfinished():
+	case idle && len(sum.awaiting) > 0 && len(sum.awaiting)+len(sum.held) >= sum.countUnfinished():
+		return metav1.ConditionUnknown, v1alpha1.ReasonAwaitingControlPlane
+	case idle && len(sum.blocked) > 0 && len(sum.blocked)+len(sum.awaiting)+len(sum.held) >= sum.countUnfinished():
 		return metav1.ConditionFalse, v1alpha1.ReasonClustersBlocked
 	case idle && len(p.Changed) > 0 && len(p.Changed)+len(sum.held)+len(sum.blocked) >= sum.countUnfinished():
 		return metav1.ConditionFalse, v1alpha1.ReasonGatesChanged
@@ -250,7 +252,7 @@ func (s *Scope) describeClusters(d Decision, sum summary) string {
 		what  string
 		names []string
 		why   string // of the first
-	}{{"failed", sum.failed, ""}, {"frozen, paused or not Ready", sum.held, ""}, {"blocked", sum.blocked, sum.whyBlocked},
+	}{{"failed", sum.failed, ""}, {"frozen, paused or not Ready", sum.held, ""}, {"blocked", sum.blocked, sum.whyBlocked}, {"waiting for their control planes", sum.awaiting, sum.whyAwaiting},
 		{"spec.healthConditions do not hold", sum.unhealthy, sum.whyUnhealthy}, {"rolling back", sum.rollingBack, ""}, {"rolled back", sum.rolledBack, ""},
 		{"to be rolled back", d.Plan.ToRollBack, ""}, {"without an earlier template to roll back to", d.Plan.NotRolledBack, ""},
 		{"joined since the rollout started", d.Plan.Late, ""}, {"left the fleet during the rollout", sum.leaving, ""},

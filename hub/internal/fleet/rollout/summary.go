@@ -28,6 +28,9 @@ type summary struct {
 	unhealthy []string
 	// whyBlocked and whyUnhealthy are of the first of them.
 	whyBlocked, whyUnhealthy string
+	// awaiting are those that wait for their control planes, and whyAwaiting is why the first does.
+	awaiting    []string
+	whyAwaiting string
 	// blind is how many clusters have a state that is not known.
 	blind int
 }
@@ -55,7 +58,9 @@ func (s *Scope) summarizeMembers(p plan.Plan) summary {
 		if why := m.unhealthyIn(phase); len(why) > 0 {
 			sum.unhealthy, sum.whyUnhealthy = append(sum.unhealthy, name), cmp.Or(sum.whyUnhealthy, why[0])
 		}
-		if len(m.blocked) > 0 {
+		if m.awaitsControlPlane() {
+			sum.awaiting, sum.whyAwaiting = append(sum.awaiting, name), cmp.Or(sum.whyAwaiting, m.blocked[0].Message)
+		} else if len(m.blocked) > 0 {
 			sum.counts.Blocked++
 			sum.blocked, sum.whyBlocked = append(sum.blocked, name), cmp.Or(sum.whyBlocked, joinProblems(m.blocked).Message)
 			if failure == nil {
@@ -64,6 +69,11 @@ func (s *Scope) summarizeMembers(p plan.Plan) summary {
 		}
 	}
 	return sum
+}
+
+// awaitsControlPlane reports whether nothing but the upgrade of its control plane is in the way of a start.
+func (m *Member) awaitsControlPlane() bool {
+	return len(m.blocked) > 0 && !slices.ContainsFunc(m.blocked, func(p Problem) bool { return p.Reason != v1alpha1.ReasonAwaitingControlPlane })
 }
 
 // addReach notes a cluster that the hub does not act in, that the rollout has not reached, or that is unavailable.
