@@ -75,6 +75,7 @@ func scaleLines(opts scaleOptions) []scaleLine {
 	for _, machines := range opts.scaleTo {
 		lines = append(lines, scaleLine{rowScale, fmt.Sprintf("one cluster: from 1 to %d Ready", machines), func(f scaleFigures) string { return f.scaledTo(machines) }})
 	}
+	lines = append(lines, setLines(opts)...)
 	load := fmt.Sprintf("load test, %d pods: ", int(opts.load.pods)*opts.clusters)
 	for _, line := range []struct {
 		title string

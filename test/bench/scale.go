@@ -39,11 +39,12 @@ const (
 	rowFleet    = "fleet"
 	rowScale    = "scale"
 	rowLoad     = "load"
+	rowSets     = "sets"
 	rowKwok     = "kwok"
 	rowKubemark = "kubemark"
 )
 
-var scaleRows = []string{rowPlane, rowFleet, rowScale, rowLoad, rowKwok, rowKubemark}
+var scaleRows = []string{rowPlane, rowFleet, rowScale, rowLoad, rowSets, rowKwok, rowKubemark}
 
 // scaleOptions are what "bench scale" takes beside options.
 type scaleOptions struct {
@@ -56,6 +57,8 @@ type scaleOptions struct {
 	// kwok and kubemark are the paths of these programs, kwokNodes and kubemarkNodes how many nodes they are to simulate.
 	kwok, kubemark           string
 	kwokNodes, kubemarkNodes int
+	// atOnce is how many control planes of a set are upgraded at a time.
+	atOnce int
 }
 
 // scaleReport is what "bench scale" has measured.
@@ -82,6 +85,7 @@ type scaleFigures struct {
 	// Scales are those of one cluster.
 	Scales []scaledCluster `json:"scales,omitempty"`
 	Load   *loadFigures    `json:"load,omitempty"`
+	Set    *setFigures     `json:"set,omitempty"`
 	// NotMeasured says what was not measured, and why.
 	NotMeasured []string `json:"notMeasured,omitempty"`
 }
@@ -122,6 +126,8 @@ memory (smaps_rollup) and processor time (/proc/PID/stat). Each mode is a column
   fleet     CLUSTERS x MACHINES at rest, and how long "local up" takes
   scale     one cluster, scaled to --scale-to
   load      a load test over CLUSTERS x MACHINES with --pods pods in each cluster
+  sets      a SimulatedClusterSet of CLUSTERS x MACHINES: made, its control planes upgraded by a minor, --at-once at a
+            time, and removed
   kwok      kwok's controller with --kwok-nodes nodes
   kubemark  --kubemark-nodes processes of kubemark, in a network of their own: they serve without authentication
 
@@ -130,6 +136,7 @@ Exit status: 0 measured, 1 could not measure. A mode that this machine does not 
   bench scale --rows=plane --clusters 5 --modes=processes,shared
   bench scale --rows=fleet --clusters 50 --machines 20 --modes=shared,shared-slow
   bench scale --rows=scale --scale-to 200,1000 --modes=packs
+  bench scale --rows=sets --clusters 20 --machines 5 --modes=processes,shared
   bench scale --rows=load --clusters 10 --machines 20 --modes=shared
   bench scale --rows=kwok,kubemark --kwok bin/peers/kwok --kubemark bin/peers/kubemark`,
 		Args:          cobra.NoArgs,
@@ -146,6 +153,7 @@ Exit status: 0 measured, 1 could not measure. A mode that this machine does not 
 	cmd.Flags().StringSliceVar(&scale.modes, "modes", nil, "modes to measure (default: all)")
 	cmd.Flags().StringSliceVar(&scale.rows, "rows", nil, "rows to measure (default: all, kwok and kubemark if their programs are given)")
 	cmd.Flags().Int32Var(&scale.load.pods, "pods", 100, "number of pods in each cluster of the load test, a multiple of 4")
+	cmd.Flags().IntVar(&scale.atOnce, "at-once", 4, "maxConcurrency of the upgrade of a set's control planes")
 	cmd.Flags().DurationVar(&scale.settle, "settle", settled, "time between the start of a fleet and its measurement")
 	cmd.Flags().StringVar(&scale.kwok, "kwok", "", "path of kwok's controller")
 	cmd.Flags().StringVar(&scale.kubemark, "kubemark", "", "path of kubemark")
@@ -181,8 +189,8 @@ func (o scaleOptions) hasRow(name string) bool {
 
 func (o scaleOptions) validate() error {
 	switch {
-	case o.clusters < 1 || o.machines < 1 || o.kwokNodes < 1 || o.kubemarkNodes < 1:
-		return errors.New("--clusters, --machines, --kwok-nodes, --kubemark-nodes: want at least 1 each")
+	case o.clusters < 1 || o.machines < 1 || o.kwokNodes < 1 || o.kubemarkNodes < 1 || o.atOnce < 1:
+		return errors.New("--clusters, --machines, --kwok-nodes, --kubemark-nodes, --at-once: want at least 1 each")
 	case slices.ContainsFunc(o.scaleTo, func(n int) bool { return n < 2 }):
 		return fmt.Errorf("--scale-to: want 2 or more, got %d", slices.Min(o.scaleTo))
 	case o.output != "text" && o.output != "json":
@@ -218,7 +226,7 @@ func runScale(ctx context.Context, opts scaleOptions) error {
 	defer cancel()
 	report := scaleReport{Clusters: opts.clusters, Machines: opts.machines}
 	for _, mode := range scaleModes {
-		if opts.hasMode(mode.name) && (opts.hasRow(rowPlane) || opts.hasRow(rowFleet) || opts.hasRow(rowScale) || opts.hasRow(rowLoad)) {
+		if opts.hasMode(mode.name) && (opts.hasRow(rowPlane) || opts.hasRow(rowFleet) || opts.hasRow(rowScale) || opts.hasRow(rowLoad) || opts.hasRow(rowSets)) {
 			figures := scaleFigures{Mode: mode.name}
 			figures.measureMode(ctx, opts, mode)
 			report.Modes = append(report.Modes, figures)
@@ -288,6 +296,12 @@ func (f *scaleFigures) listParts(opts scaleOptions, mode scaleMode) []part {
 			})
 		}})
 	}
+	parts = append(parts, part{rowSets, "the set", func(ctx context.Context) error {
+		return withFleet(ctx, opts, mode, 0, 0, func(ctx context.Context, fleet *upFleet) (err error) {
+			f.Set, err = measureSet(ctx, opts, fleet)
+			return err
+		})
+	}})
 	return append(parts, part{rowLoad, "the load test", func(ctx context.Context) (err error) {
 		loaded := opts.options
 		loaded.profile, loaded.surge, loaded.programs = string(v1alpha1.HollowNodeProfileRealistic), "1", mode.programs
