@@ -268,7 +268,7 @@ func addControllers(hub manager.Manager, options Options, kinds *foreignkinds.In
 	if err != nil {
 		return err
 	}
-	simulated, err := simulatedControllers(hub, live, recorder, agents)
+	simulated, err := simulatedControllers(hub, live, recorder, agents, leadsUntil(options, lease))
 	if err != nil {
 		return err
 	}
@@ -335,12 +335,15 @@ func testControllers(hub manager.Manager, live client.Reader, placements *presen
 }
 
 // simulatedControllers are those of simulated clusters.
-func simulatedControllers(hub manager.Manager, live client.Reader, recorder events.EventRecorder, agents *freeze.Agents) ([]func(ctrl.Manager, controller.Options) error, error) {
+func simulatedControllers(hub manager.Manager, live client.Reader, recorder events.EventRecorder, agents *freeze.Agents,
+	leads func(context.Context) (time.Time, error)) ([]func(ctrl.Manager, controller.Options) error, error) {
 	clusters, err := simulatedcluster.New(simulatedcluster.Deps{Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Clock: clock.RealClock{}})
 	if err != nil {
 		return nil, err
 	}
-	sets, err := simulatedclusterset.New(simulatedclusterset.Deps{Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Clock: clock.RealClock{}})
+	sets, err := simulatedclusterset.New(simulatedclusterset.Deps{
+		Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Clock: clock.RealClock{}, Leads: leads,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -67,6 +67,12 @@ const minimalLoadTest = `{clusterSelector: {}, load: ` + minimalLoad + `}`
 
 var unseenLoadTest = "\nstatus: {phase: Pending, " + strings.ReplaceAll(unknownReady, "%s", "The hub has not observed this load test yet") + "}"
 
+// defaultedSet is what the API server makes of a SimulatedClusterSet, up to its strategy, and unseenSet the status of one at which no hub
+// has looked.
+const defaultedSet = `hostSelector: {}, replicas: 1, template: {spec: {}}, rollout: {unreachablePolicy: Hold`
+
+var unseenSet = "\nstatus: {" + strings.ReplaceAll(unknownReady, "%s", "The hub has not observed this simulated cluster set yet") + "}"
+
 // What is left open is filled in, and nothing else: no cluster joins by itself, not known is not False, and there is no
 // empty reference, which would count as a Node.
 // Claim: Defaults, all of them. Broken: acceptance defaults to Accepted; trigger to Manual; a default more.
@@ -137,11 +143,18 @@ spec:
 spec: {}
 status: {` + strings.ReplaceAll(unknownReady, "%s", "The hub has not observed this simulated cluster yet") + `}`},
 		"simulated-set": {"SimulatedClusterSet", `{hostSelector: {}}`, `
-spec: {hostSelector: {}, replicas: 1, template: {spec: {}}}
-status: {` + strings.ReplaceAll(unknownReady, "%s", "The hub has not observed this simulated cluster set yet") + `}`},
+spec: {` + defaultedSet + `, rolloutStrategy: {type: Progressive, progressive: {maxConcurrency: 1, maxFailures: 0, minSuccessTime: "0", progressDeadline: 10m}}}}` + unseenSet},
+		"simulated-set-all": {"SimulatedClusterSet", `{hostSelector: {}, rollout: {rolloutStrategy: {all: {}}}}`, `
+spec: {` + defaultedSet + `, rolloutStrategy: {type: All, all: {` + defaultedConfig + `}}}}` + unseenSet},
+		"simulated-set-progressive": {"SimulatedClusterSet", `{hostSelector: {}, rollout: {rolloutStrategy: {type: Progressive, progressive: {}}}}`, `
+spec: {` + defaultedSet + `, rolloutStrategy: {type: Progressive, progressive: {` + defaultedConfig + `}}}}` + unseenSet},
+		"simulated-set-groups": {"SimulatedClusterSet", `{hostSelector: {}, rollout: {rolloutStrategy: {type: ProgressivePerGroup, progressivePerGroup: {}}}}`, `
+spec: {` + defaultedSet + `, rolloutStrategy: {type: ProgressivePerGroup, progressivePerGroup: {` + defaultedConfig + `}}}}` + unseenSet},
+		"approval": {"FleetApproval", `{fleet: a, fleetUID: b, revision: c, rollout: 1, group: d, approver: e}`, `
+spec: {kind: MachineFleet, fleet: a, fleetUID: b, revision: c, rollout: 1, group: d, approver: e}`},
 	} {
 		header := "apiVersion: " + v1alpha1.GroupVersion.String() + "\nkind: " + test.kind + "\nmetadata: {name: defaults-" + name
-		if test.kind != "Cluster" && test.kind != "MachineFleet" && test.kind != "NodeDisruption" && test.kind != "LoadTest" && test.kind != "SimulatedClusterSet" {
+		if test.kind != "Cluster" && test.kind != "MachineFleet" && test.kind != "NodeDisruption" && test.kind != "LoadTest" && test.kind != "SimulatedClusterSet" && test.kind != "FleetApproval" {
 			header += ", namespace: default"
 		}
 		header += "}\n"

@@ -77,7 +77,7 @@ func refuse(t *testing.T, rule schemaRule, place rulePlace, at []any, good, stor
 		switch {
 		case !onStored:
 			err = testenv.Server().Client.Create(t.Context(), object, client.DryRunAll)
-		case place.path[0] == "status":
+		case len(place.path) > 0 && place.path[0] == "status":
 			err = testenv.Server().Client.Status().Update(t.Context(), object, client.DryRunAll)
 		default:
 			err = testenv.Server().Client.Update(t.Context(), object, client.DryRunAll)

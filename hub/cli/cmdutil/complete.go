@@ -54,7 +54,7 @@ func (h *Hub) CompleteNames(kind Kind, many bool) Completer {
 // lists has a list of each kind whose names are offered.
 var lists = map[Kind]client.ObjectList{
 	ClusterKind: &v1alpha1.ClusterList{}, FleetKind: &v1alpha1.MachineFleetList{}, LoadTestKind: &v1alpha1.LoadTestList{},
-	DeploymentKind: &v1alpha1.MachineDeploymentList{}, SetKind: &v1alpha1.MachineSetList{},
+	DeploymentKind: &v1alpha1.MachineDeploymentList{}, SetKind: &v1alpha1.MachineSetList{}, SimulatedSetKind: &v1alpha1.SimulatedClusterSetList{},
 }
 
 // completeNames returns those of one kind that are not given yet. It returns none if the hub cannot be asked: completion cannot

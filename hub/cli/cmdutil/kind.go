@@ -22,6 +22,8 @@ const (
 	SetKind        Kind = "machineset"
 	LoadTestKind   Kind = "loadtest"
 	DisruptionKind Kind = "nodedisruption"
+	// SimulatedSetKind is that of sets of simulated clusters.
+	SimulatedSetKind Kind = "simulatedclusterset"
 )
 
 // spellings are what kubectl takes for the same kind.
@@ -30,7 +32,10 @@ var spellings = map[Kind][]string{
 	FleetKind:      {"machinefleet", "machinefleets", "fleet", "mfleet", "machinefleet.hollowfleet.io", "machinefleets.hollowfleet.io"},
 	DeploymentKind: {"machinedeployment", "machinedeployments", "md", "machinedeployment.hollowfleet.io", "machinedeployments.hollowfleet.io"},
 	LoadTestKind:   {"loadtest", "loadtests", "lt", "loadtest.hollowfleet.io", "loadtests.hollowfleet.io"},
-	SetKind:        {"machineset", "machinesets", "ms", "machineset.hollowfleet.io", "machinesets.hollowfleet.io"},
+	SimulatedSetKind: {
+		"simulatedclusterset", "simulatedclustersets", "simcs", "simulatedclusterset.hollowfleet.io", "simulatedclustersets.hollowfleet.io",
+	},
+	SetKind: {"machineset", "machinesets", "ms", "machineset.hollowfleet.io", "machinesets.hollowfleet.io"},
 }
 
 // KindOf is the one of kinds that is spelled so, or "".
@@ -70,7 +75,7 @@ func describeWanted(kinds []Kind) string {
 
 // NotFoundObject is an object of a kind that does not exist, in a namespace if the kind has one, with the command that shows which do.
 func NotFoundObject(kind Kind, name, namespace string) error {
-	see := map[Kind]string{ClusterKind: "kubectl hollow cluster list", FleetKind: "kubectl hollow fleet list", LoadTestKind: "kubectl hollow loadtest list", DisruptionKind: "kubectl hollow disrupt list"}[kind]
+	see := map[Kind]string{ClusterKind: "kubectl hollow cluster list", FleetKind: "kubectl hollow fleet list", LoadTestKind: "kubectl hollow loadtest list", DisruptionKind: "kubectl hollow disrupt list", SimulatedSetKind: "kubectl get simulatedclustersets"}[kind]
 	if see == "" {
 		see = "kubectl get " + string(kind) + "s -n " + namespace
 	}

@@ -27,15 +27,19 @@ func newApprove(hub *cmdutil.Hub) *cobra.Command {
 		all    bool
 	)
 	c := newChangingCommand(hub, &cobra.Command{
-		Use: "approve", Short: "Approve the current rollout of a MachineFleet for a group of clusters",
-		Long: `Approve the current rollout of a MachineFleet for a group of clusters whose approval is Required. The approval is a
+		Use: "approve", Short: "Approve the current rollout of a MachineFleet or SimulatedClusterSet for a group of clusters",
+		Long: `Approve the current rollout of a MachineFleet or SimulatedClusterSet for a group of clusters whose approval is Required. The approval is a
 FleetApproval with your name. It covers this rollout only: other templates, an undo and a retry need another one.
 Without --group the command approves the one group that is waiting; if several are waiting, it lists them and approves nothing.
 
 You need the ClusterRole ` + v1alpha1.ApproverRole + `, which does not allow you to change fleets; without it the exit code is 4. To
 withdraw an approval before the group starts: kubectl delete fleetapproval NAME`,
-		Example: `  kubectl hollow rollout approve machinefleet workers --group production`,
-	}, []cmdutil.Kind{cmdutil.FleetKind}, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+		Example: `  kubectl hollow rollout approve machinefleet workers --group production
+  kubectl hollow rollout approve simulatedclusterset simulated --group production`,
+	}, waving, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+		if s.set != nil {
+			return nil, s.approveSet(ctx, groups, all)
+		}
 		if err := s.awaitRollout(ctx); err != nil {
 			return nil, err
 		}
@@ -43,7 +47,7 @@ withdraw an approval before the group starts: kubectl delete fleetapproval NAME`
 		if err != nil {
 			return nil, err
 		}
-		chosen, err := chooseGroups(s.fleet, given, groups, all)
+		chosen, err := chooseGroups(s.fleet, string(cmdutil.FleetKind), given, groups, all)
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +111,7 @@ func gatedGroups(of *v1alpha1.MachineFleet) []string {
 }
 
 // chooseGroups returns the groups that are to be approved. given has those that are approved already.
-func chooseGroups(of *v1alpha1.MachineFleet, given map[string]string, groups []string, all bool) ([]string, error) {
+func chooseGroups(of *v1alpha1.MachineFleet, kind string, given map[string]string, groups []string, all bool) ([]string, error) {
 	if all && len(groups) > 0 {
 		return nil, cmdutil.Usage("use --group or --all, not both")
 	}
@@ -116,9 +120,9 @@ func chooseGroups(of *v1alpha1.MachineFleet, given map[string]string, groups []s
 		switch {
 		case slices.Contains(open, name):
 		case slices.ContainsFunc(of.Spec.Groups, func(group v1alpha1.MachineFleetGroup) bool { return group.Name == name }):
-			return nil, cmdutil.Refusal("group %q of machinefleet %s needs no approval: its approval is not Required", name, of.Name)
+			return nil, cmdutil.Refusal("group %q of %s %s needs no approval: its approval is not Required", name, kind, of.Name)
 		default:
-			return nil, cmdutil.NotFound("machinefleet %s has no group %q", of.Name, name)
+			return nil, cmdutil.NotFound("%s %s has no group %q", kind, of.Name, name)
 		}
 	}
 	if len(groups) > 0 {
@@ -126,7 +130,7 @@ func chooseGroups(of *v1alpha1.MachineFleet, given map[string]string, groups []s
 	}
 	open = slices.DeleteFunc(open, func(name string) bool { return given[name] != "" })
 	if !all && len(open) > 1 {
-		return nil, cmdutil.Usage("several groups of machinefleet %s are waiting for approval: name them with --group, or use --all: %s", of.Name, strings.Join(open, ", "))
+		return nil, cmdutil.Usage("several groups of %s %s are waiting for approval: name them with --group, or use --all: %s", kind, of.Name, strings.Join(open, ", "))
 	}
 	return open, nil
 }
@@ -148,17 +152,25 @@ func (s *subject) createApprovals(ctx context.Context, groups []string, given ma
 			continue
 		}
 		created := newApproval(s.fleet, group, user)
-		if err := s.client.Create(ctx, created); apierrors.IsForbidden(err) {
-			return cmdutil.Refusal("%s may not approve %s: ClusterRole %s is missing; an administrator can grant it with: kubectl create clusterrolebinding NAME --clusterrole=%s --user=%s (%v)",
-				user, s.fullName(), v1alpha1.ApproverRole, v1alpha1.ApproverRole, user, err)
-		} else if err != nil {
-			return fmt.Errorf("approving group %s of %s: %w", group, s.fullName(), err)
+		if err := s.createApproval(ctx, created); err != nil {
+			return err
 		}
 		s.printf("group %s is approved for revision %s (rollout %d, kubelet %s), by %s", group, status.Revision, status.Rollout,
 			cmp.Or(s.fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet, "of the cluster"), user)
 		if created.Name != "" {
 			s.hub.Note("To withdraw it before the group starts: kubectl delete fleetapproval %s", created.Name)
 		}
+	}
+	return nil
+}
+
+func (s *subject) createApproval(ctx context.Context, created *v1alpha1.FleetApproval) error {
+	user := created.Spec.Approver
+	if err := s.client.Create(ctx, created); apierrors.IsForbidden(err) {
+		return cmdutil.Refusal("%s may not approve %s: ClusterRole %s is missing; an administrator can grant it with: kubectl create clusterrolebinding NAME --clusterrole=%s --user=%s (%v)",
+			user, s.fullName(), v1alpha1.ApproverRole, v1alpha1.ApproverRole, user, err)
+	} else if err != nil {
+		return fmt.Errorf("approving group %s of %s: %w", created.Spec.Group, s.fullName(), err)
 	}
 	return nil
 }

@@ -15,10 +15,10 @@ func newPause(hub *cmdutil.Hub) *cobra.Command {
 
 While a MachineDeployment is paused, template changes do not replace Machines. Scaling continues, and Machines that fail or are
 lost are replaced. While a MachineFleet is paused, no MachineDeployment is changed; clusters in which the rollout has started
-finish it.`,
+finish it. So it is with a SimulatedClusterSet, whose control planes get another version.`,
 		Example: `  kubectl hollow rollout pause machinefleet workers
   kubectl hollow rollout pause machinedeployment workers -n c1`,
-	}, both, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+	}, all, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 		return nil, s.setPaused(ctx, true, "paused", "is paused already")
 	})
 }
@@ -28,7 +28,7 @@ func newResume(hub *cmdutil.Hub) *cobra.Command {
 		Use: "resume", Short: "Resume a paused rollout",
 		Example: `  kubectl hollow rollout resume machinefleet workers
   kubectl hollow rollout resume machinedeployment workers -n c1`,
-	}, both, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+	}, all, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 		return nil, s.setPaused(ctx, false, "resumed", "is not paused")
 	})
 }
@@ -48,8 +48,11 @@ func (s *subject) setPaused(ctx context.Context, paused bool, done, already stri
 
 // pausedField is the object's field of that name.
 func (s *subject) pausedField() *bool {
-	if s.fleet != nil {
+	switch {
+	case s.fleet != nil:
 		return &s.fleet.Spec.Paused
+	case s.set != nil:
+		return &s.set.Spec.Rollout.Paused
 	}
 	return &s.deployment.Spec.Paused
 }

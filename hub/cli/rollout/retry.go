@@ -23,9 +23,14 @@ spec.abortedRevision.
 From then on only the current spec decides when clusters start. If groups, approvals, windows or bounds were edited since the
 rollout started, their earlier values no longer apply.
 
+For a SimulatedClusterSet the command does the same with the version of the control plane, and spec.rollout.
+
 The exit code is 4 if every cluster already has the template.`,
 		Example: `  kubectl hollow rollout retry machinefleet workers`,
-	}, []cmdutil.Kind{cmdutil.FleetKind}, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+	}, waving, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+		if s.set != nil {
+			return nil, s.retrySet(ctx, time.Now())
+		}
 		return nil, s.retryRollout(ctx, time.Now())
 	})
 }
@@ -56,9 +61,14 @@ func (s *subject) retryRollout(ctx context.Context, now time.Time) error {
 
 // setRetriedAt sets spec.retriedAt to another time than it has: the API server stores whole seconds.
 func setRetriedAt(of *v1alpha1.MachineFleet, now time.Time) {
+	of.Spec.AbortedRevision, of.Spec.RetriedAt = "", timeAfter(of.Spec.RetriedAt, now)
+}
+
+// timeAfter is now, or a second after the last time if that is not earlier.
+func timeAfter(last *metav1.Time, now time.Time) *metav1.Time {
 	at := metav1.NewTime(now.Truncate(time.Second))
-	if last := of.Spec.RetriedAt; last != nil && !at.After(last.Time) {
+	if last != nil && !at.After(last.Time) {
 		at = metav1.NewTime(last.Add(time.Second))
 	}
-	of.Spec.AbortedRevision, of.Spec.RetriedAt = "", &at
+	return &at
 }

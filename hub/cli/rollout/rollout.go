@@ -21,16 +21,21 @@ func NewCommand(hub *cmdutil.Hub) *cobra.Command {
 	}, newStatus(hub), newHistory(hub), newUndo(hub), newPause(hub), newResume(hub), newApprove(hub), newAbort(hub), newRetry(hub))
 }
 
-// subject is what a command is about: a MachineDeployment, or else a MachineFleet.
+// subject is what a command is about: a MachineDeployment, a MachineFleet or a SimulatedClusterSet.
 type subject struct {
 	hub        *cmdutil.Hub
 	client     client.WithWatch
 	deployment *v1alpha1.MachineDeployment
 	fleet      *v1alpha1.MachineFleet
+	set        *v1alpha1.SimulatedClusterSet
 }
 
-// both are the kinds that roll out.
-var both = []cmdutil.Kind{cmdutil.FleetKind, cmdutil.DeploymentKind}
+// both are the kinds that roll Machines out. all have the control planes too, and waving are those with waves of clusters.
+var (
+	both   = []cmdutil.Kind{cmdutil.FleetKind, cmdutil.DeploymentKind}
+	all    = []cmdutil.Kind{cmdutil.FleetKind, cmdutil.DeploymentKind, cmdutil.SimulatedSetKind}
+	waving = []cmdutil.Kind{cmdutil.FleetKind, cmdutil.SimulatedSetKind}
+)
 
 // newCommand fills in what the commands have in common. kinds are those of which it takes one object.
 func newCommand(hub *cmdutil.Hub, template *cobra.Command, kinds []cmdutil.Kind, connect func() (client.WithWatch, error), run func(context.Context, *subject) error) *cobra.Command {
@@ -64,9 +69,12 @@ func findSubject(ctx context.Context, hub *cmdutil.Hub, kinds []cmdutil.Kind, co
 		return nil, err
 	}
 	s, namespace := &subject{hub: hub, client: c}, ""
-	if kind == cmdutil.FleetKind {
+	switch kind {
+	case cmdutil.FleetKind:
 		s.fleet = &v1alpha1.MachineFleet{}
-	} else {
+	case cmdutil.SimulatedSetKind:
+		s.set = &v1alpha1.SimulatedClusterSet{}
+	default:
 		s.deployment = &v1alpha1.MachineDeployment{}
 		if namespace, err = hub.Namespace(); err != nil {
 			return nil, err
@@ -76,16 +84,22 @@ func findSubject(ctx context.Context, hub *cmdutil.Hub, kinds []cmdutil.Kind, co
 }
 
 func (s *subject) clientObject() client.Object {
-	if s.fleet != nil {
+	switch {
+	case s.fleet != nil:
 		return s.fleet
+	case s.set != nil:
+		return s.set
 	}
 	return s.deployment
 }
 
 // kindOf is how commands name the object's kind.
 func (s *subject) kindOf() cmdutil.Kind {
-	if s.fleet != nil {
+	switch {
+	case s.fleet != nil:
 		return cmdutil.FleetKind
+	case s.set != nil:
+		return cmdutil.SimulatedSetKind
 	}
 	return cmdutil.DeploymentKind
 }
@@ -95,7 +109,7 @@ func (s *subject) fullName() string { return string(s.kindOf()) + " " + s.client
 
 // commandArguments are the object's on a command line.
 func (s *subject) commandArguments() string {
-	if s.fleet != nil {
+	if s.deployment == nil {
 		return s.fullName()
 	}
 	return s.fullName() + " -n " + s.deployment.Namespace
@@ -137,8 +151,11 @@ func (s *subject) report(ctx context.Context, hub, telling *cmdutil.Hub, output 
 
 // listFacts are what to know of the object.
 func (s *subject) listFacts() []cmdutil.Fact {
-	if s.fleet != nil {
+	switch {
+	case s.fleet != nil:
 		return fleetFacts(s.fleet)
+	case s.set != nil:
+		return setFacts(s.set)
 	}
 	spec, status := &s.deployment.Spec, &s.deployment.Status
 	revision := ""

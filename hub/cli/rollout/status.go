@@ -37,10 +37,11 @@ is then 1 for a rollout that was complete when the hub last checked, with --watc
 has worked for two minutes.`,
 		Example: `  kubectl hollow rollout status machinefleet workers
   kubectl hollow rollout status machinedeployment workers -n c1 --timeout 10m
+  kubectl hollow rollout status simulatedclusterset simulated
 
   # Show the state now, and do not wait
   kubectl hollow rollout status machinedeployment workers -n c1 --watch=false`,
-	}, both, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+	}, all, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 		if !follow {
 			progress := s.currentProgress()
 			s.printf("%s", progress.progressLine())
@@ -76,8 +77,11 @@ func (p progress) progressLine() string {
 }
 
 func (s *subject) currentProgress() progress {
-	if s.fleet != nil {
+	switch {
+	case s.fleet != nil:
 		return progressOfFleet(s.fleet)
+	case s.set != nil:
+		return progressOfSet(s.set)
 	}
 	return progressOf(s.deployment)
 }
@@ -87,9 +91,12 @@ func (s *subject) followRollout(ctx context.Context, timeout time.Duration) erro
 	limited, stop := s.hub.BoundWait(ctx, s.client, timeout, 0)
 	defer stop()
 	var err error
-	if s.fleet != nil {
+	switch {
+	case s.fleet != nil:
 		err = s.followFleet(limited)
-	} else {
+	case s.set != nil:
+		err = s.followSet(limited)
+	default:
 		err = s.followDeployment(limited)
 	}
 	switch {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -13,6 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/simulatedclusterset/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/simulatedclusterset/waves"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -20,9 +22,10 @@ import (
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=simulatedclustersets/status,verbs=patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=simulatedclusters,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters,verbs=simulate
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=fleetapprovals;machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Deps is what the controller needs. All of it is required.
+// Deps is what the controller needs. All but Leads is required.
 type Deps struct {
 	// Client reads from the cache and writes. Live reads from the API server.
 	Client   client.Client
@@ -31,6 +34,8 @@ type Deps struct {
 	// Agents are those that this process has heard.
 	Agents *freeze.Agents
 	Clock  clock.PassiveClock
+	// Leads reads until when no other hub can be elected; zero if this one does not lead any more. It is nil where none is elected.
+	Leads func(context.Context) (time.Time, error)
 }
 
 // Controller is the logic of one SimulatedClusterSet.
@@ -56,22 +61,33 @@ func (c *Controller) Reconcile(ctx context.Context, set *v1alpha1.SimulatedClust
 	if err != nil {
 		return reconciler.Next{}, err
 	}
-	decided := plan.Decide(&s.input)
+	decided, rolls := plan.Decide(&s.input), waves.Decide(s.rollout)
 	var actErr error
-	if !decided.Empty() {
+	rest := false
+	if !decided.Empty() || len(rolls.Writes) > 0 {
 		// What the cache does not show yet would be created twice: the name of a SimulatedCluster is unique in its host's namespace only.
 		if s, err = c.observe(ctx, c.Live, set); err != nil {
 			return reconciler.Next{}, err
 		}
-		decided = plan.Decide(&s.input)
+		decided, rolls = plan.Decide(&s.input), waves.Decide(s.rollout)
 		actErr = c.act(ctx, s, decided)
+		var rollErr error
+		rest, rollErr = c.writeRollout(ctx, s, rolls, decided.Delete)
+		if errors.Is(rollErr, errNotLeading) {
+			return reconciler.Next{}, rollErr
+		}
+		actErr = errors.Join(actErr, rollErr)
 	}
-	c.report(s, decided, actErr)
-	return reconciler.Next{}, actErr
+	c.report(s, decided, rolls, actErr)
+	actErr = errors.Join(actErr, keepStart(s, rolls))
+	return c.nextRollout(s, rolls, rest), actErr
 }
 
 // act carries a plan out. One SimulatedCluster that cannot be written stops no other.
 func (c *Controller) act(ctx context.Context, s *scope, decided *plan.Plan) error {
+	if decided.Empty() {
+		return nil
+	}
 	if same, err := c.isSame(ctx, s); err != nil || !same {
 		return err
 	}
@@ -111,8 +127,12 @@ func (c *Controller) isSame(ctx context.Context, s *scope) (bool, error) {
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.set), current); err != nil {
 		return false, wrapError("reading the simulated cluster set again", client.IgnoreNotFound(err))
 	}
-	return current.UID == s.set.UID && current.Generation == s.set.Generation && current.DeletionTimestamp == nil &&
-		!freeze.OfAnnotation("SimulatedClusterSet", current).Frozen, nil
+	return isSameSet(current, s.set), nil
+}
+
+func isSameSet(current, before *v1alpha1.SimulatedClusterSet) bool {
+	return current.UID == before.UID && current.Generation == before.Generation && current.DeletionTimestamp == nil &&
+		!freeze.OfAnnotation("SimulatedClusterSet", current).Frozen
 }
 
 func wrapError(what string, err error) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/simulatedclusterset/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/simulatedclusterset/waves"
 	"github.com/hollowfleet/hollowfleet/internal/outcome"
 )
 
@@ -28,12 +29,16 @@ type scope struct {
 	// invalid says why spec.hostSelector cannot be used.
 	invalid string
 	frozen  freeze.Verdict
+	// clusters are all Clusters, by name, and rollout is what the rollout of the version rests on.
+	clusters map[string]*v1alpha1.Cluster
+	rollout  *waves.Scope
 }
 
 // observe reads the SimulatedClusters with reader. Clusters come from the cache; those in which something is about to change are read
 // once more, see checkHost.
 func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1alpha1.SimulatedClusterSet) (*scope, error) {
 	s := &scope{set: set, members: map[int]*v1alpha1.SimulatedCluster{}, takers: map[int]string{}, frozen: freeze.OfAnnotation("SimulatedClusterSet", set)}
+	s.clusters = map[string]*v1alpha1.Cluster{}
 	s.input = plan.Input{Replicas: v1alpha1.DesiredReplicas(set.Spec.Replicas), Frozen: s.frozen.Frozen, Taken: map[int]bool{}}
 	selector, err := metav1.LabelSelectorAsSelector(&set.Spec.HostSelector)
 	if err != nil {
@@ -48,6 +53,7 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1a
 	}
 	simulated := map[string]string{}
 	for i := range clusters.Items {
+		s.clusters[clusters.Items[i].Name] = &clusters.Items[i]
 		if proof := clusters.Items[i].Annotations[v1alpha1.SimulatedClusterAnnotation]; proof != "" {
 			simulated[clusters.Items[i].Name] = proof
 		}
@@ -58,7 +64,7 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1a
 		cluster := &clusters.Items[i]
 		s.input.Hosts = append(s.input.Hosts, c.hostOf(cluster, selector.Matches(labels.Set(cluster.Labels))))
 	}
-	return s, nil
+	return s, c.addWaves(ctx, s)
 }
 
 // addMembers takes in the set's own, and those that it may adopt. Of several with one ordinal, copies in other namespaces, only that one

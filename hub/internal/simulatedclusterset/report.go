@@ -12,6 +12,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/simulatedclusterset/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/simulatedclusterset/waves"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 	"github.com/hollowfleet/hollowfleet/internal/outcome"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
@@ -25,7 +26,7 @@ const (
 )
 
 // report computes the status.
-func (c *Controller) report(s *scope, decided *plan.Plan, actErr error) {
+func (c *Controller) report(s *scope, decided *plan.Plan, rolls waves.Decision, actErr error) {
 	set, now := s.set, c.Clock.Now()
 	status := &set.Status
 	status.ObservedGeneration = set.Generation
@@ -38,7 +39,7 @@ func (c *Controller) report(s *scope, decided *plan.Plan, actErr error) {
 	conditions.Set(&status.Conditions, generation(s.hostsCondition(decided)), now)
 	conditions.Set(&status.Conditions, s.frozen.Condition(set.Generation), now)
 	reportFailures(status, set.Generation, actErr, now)
-	facts := []metav1.Condition{s.explainReplicas(decided), s.explainMembers()}
+	facts := []metav1.Condition{s.explainReplicas(decided), waves.Report(s.rollout, rolls), s.explainMembers()}
 	conditions.Conclude(&status.Conditions, facts, readyTable(decided), set.Generation, now)
 }
 
@@ -193,5 +194,6 @@ func readyTable(decided *plan.Plan) []conditions.Part {
 	if decided.Missing > 0 {
 		table = append(table, conditions.Part{Type: v1alpha1.HostsAvailableCondition, Wanted: metav1.ConditionTrue})
 	}
-	return append(table, conditions.Part{Type: replicasFact, Wanted: metav1.ConditionTrue}, conditions.Part{Type: membersFact, Wanted: metav1.ConditionTrue})
+	return append(table, conditions.Part{Type: replicasFact, Wanted: metav1.ConditionTrue},
+		conditions.Part{Type: waves.RolledOutFact, Wanted: metav1.ConditionTrue}, conditions.Part{Type: membersFact, Wanted: metav1.ConditionTrue})
 }

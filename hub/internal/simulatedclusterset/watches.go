@@ -27,6 +27,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 		For(&v1alpha1.SimulatedClusterSet{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		// One of others may take a name or give it back, so every change concerns every set: there are a few.
 		Watches(&v1alpha1.SimulatedCluster{}, all, builder.WithPredicates(memberChanged())).
+		Watches(&v1alpha1.FleetApproval{}, all).
 		Watches(&v1alpha1.Cluster{}, all, builder.WithPredicates(hostChanged())).
 		WatchesRawSource(source.Channel(c.Agents.News(), all)).
 		WithOptions(options).
@@ -53,7 +54,16 @@ func (c *Controller) allSets(ctx context.Context, _ client.Object) []reconcile.R
 // memberChanged lets changes of a SimulatedCluster pass that a decision or the counts rest on.
 func memberChanged() predicate.Predicate {
 	return reconciler.Changed(func(one *v1alpha1.SimulatedCluster) any {
-		return []any{one.Generation, one.Labels, one.OwnerReferences, one.DeletionTimestamp, one.DecodeError, one.Annotations[v1alpha1.ScaleDownDisabledAnnotation], isReady(one)}
+		said := map[string]any{}
+		for _, kind := range []string{v1alpha1.ReadyCondition, v1alpha1.ControlPlaneReadyCondition} {
+			if found := meta.FindStatusCondition(one.Status.Conditions, kind); found != nil {
+				said[kind] = []any{found.Status, found.Reason, found.ObservedGeneration}
+			}
+		}
+		return []any{
+			one.Generation, one.Labels, one.OwnerReferences, one.DeletionTimestamp, one.DecodeError, one.Annotations[v1alpha1.ScaleDownDisabledAnnotation],
+			one.Annotations[v1alpha1.FreezeAnnotation], one.Annotations[v1alpha1.FleetRecordAnnotation], one.Status.ObservedGeneration, one.Status.Versions, said,
+		}
 	})
 }
 

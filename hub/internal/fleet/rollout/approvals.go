@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -61,22 +62,27 @@ func NumberOf(fleet *v1alpha1.MachineFleet, revision string) int64 {
 
 // Approvals returns the FleetApprovals for the rollout that a fleet's status shows, the oldest first.
 func Approvals(ctx context.Context, reader client.Reader, fleet *v1alpha1.MachineFleet) ([]v1alpha1.FleetApproval, error) {
-	return listApprovals(ctx, reader, fleet, fleet.Status.Revision, fleet.Status.Rollout)
+	return ListApprovals(ctx, reader, fleet, fleet.Status.Revision, fleet.Status.Rollout)
 }
 
-// listApprovals lists those of one rollout that are not being deleted.
-func listApprovals(ctx context.Context, reader client.Reader, fleet *v1alpha1.MachineFleet, revision string, rollout int64) ([]v1alpha1.FleetApproval, error) {
+// ListApprovals lists those of one rollout of a MachineFleet or a SimulatedClusterSet that are not being deleted, the oldest first.
+func ListApprovals(ctx context.Context, reader client.Reader, of metav1.Object, revision string, rollout int64) ([]v1alpha1.FleetApproval, error) {
+	kind := v1alpha1.ApprovedFleet
+	if _, is := of.(*v1alpha1.SimulatedClusterSet); is {
+		kind = v1alpha1.ApprovedSet
+	}
 	list := &v1alpha1.FleetApprovalList{}
-	ofRollout := client.MatchingFields{ApprovalFleet: string(fleet.UID), ApprovalRollout: fmt.Sprint(rollout)}
+	ofRollout := client.MatchingFields{ApprovalFleet: string(of.GetUID()), ApprovalRollout: fmt.Sprint(rollout)}
 	err := reader.List(ctx, list, ofRollout)
 	if apierrors.IsBadRequest(err) { // An API server before 1.31 cannot select by fields of a kind like this.
 		err = reader.List(ctx, list)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listing the approvals of machine fleet %s: %w", fleet.Name, err)
+		return nil, fmt.Errorf("listing the approvals of %s: %w", of.GetName(), err)
 	}
 	found := slices.DeleteFunc(list.Items, func(a v1alpha1.FleetApproval) bool {
-		return a.NotDecoded() != "" || a.DeletionTimestamp != nil || a.Spec.FleetUID != string(fleet.UID) || a.Spec.Fleet != fleet.Name ||
+		return a.NotDecoded() != "" || a.DeletionTimestamp != nil || a.Spec.FleetUID != string(of.GetUID()) || a.Spec.Fleet != of.GetName() ||
+			cmp.Or(a.Spec.Kind, v1alpha1.ApprovedFleet) != kind ||
 			a.Spec.Rollout != rollout || a.Spec.Revision != revision
 	})
 	slices.SortFunc(found, func(a, b v1alpha1.FleetApproval) int {
@@ -92,7 +98,7 @@ func (r *Observer) addApprovals(ctx context.Context, reader sources, s *Scope) e
 	if len(wanted) == 0 {
 		return nil
 	}
-	found, err := listApprovals(ctx, r.Client, s.Fleet, s.Revision, s.Rollout)
+	found, err := ListApprovals(ctx, r.Client, s.Fleet, s.Revision, s.Rollout)
 	if err != nil {
 		return err
 	}

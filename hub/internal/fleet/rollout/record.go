@@ -19,7 +19,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 )
 
-// Record is what FleetRecordAnnotation says of one cluster.
+// Record is what FleetRecordAnnotation says of one cluster. On a SimulatedCluster it says how far that is with a version of its set, which
+// takes the place of the fleet, as the SimulatedCluster takes that of the MachineDeployment.
 type Record struct {
 	// Fleet and UID are of the MachineFleet to which the MachineDeployment belongs. A fleet that is recreated is another one.
 	Fleet string    `json:"fleet"`
@@ -80,7 +81,12 @@ func OwnRecord(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeploym
 	if deployment == nil {
 		return nil
 	}
-	if r := ReadRecord(deployment); r != nil && r.UID == fleet.UID && r.isOf(deployment) {
+	return RecordOn(fleet, deployment)
+}
+
+// RecordOn returns the record on an object if it is of the owner, a MachineFleet or a SimulatedClusterSet, and of this very object.
+func RecordOn(owner, object metav1.Object) *Record {
+	if r := ReadRecord(object); r != nil && r.UID == owner.GetUID() && r.isOf(object) {
 		return r
 	}
 	return nil
@@ -121,9 +127,9 @@ func (r *Record) PlannedRecord() plan.Record {
 }
 
 // NewRecord is the record that a change leads to.
-func NewRecord(fleet *v1alpha1.MachineFleet, p plan.Record, group string) *Record {
+func NewRecord(owner metav1.Object, p plan.Record, group string) *Record {
 	r := &Record{
-		Fleet: fleet.Name, UID: fleet.UID, Revision: p.Revision, Phase: p.Phase,
+		Fleet: owner.GetName(), UID: owner.GetUID(), Revision: p.Revision, Phase: p.Phase,
 		Since: p.Since.UTC().Format(time.RFC3339Nano), Held: p.Held, Group: group, Previous: p.Previous, Empty: p.Empty,
 	}
 	if !p.Begun.IsZero() {
