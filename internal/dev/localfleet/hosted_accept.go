@@ -77,7 +77,9 @@ func minorOf(text string, own *version.Version) uint {
 func isLower(a, b string, own *version.Version) bool { return minorOf(a, own) < minorOf(b, own) }
 
 // skipsMinor reports whether there is a minor between two versions.
-func skipsMinor(from, to string, own *version.Version) bool { return minorOf(to, own) > minorOf(from, own)+1 }
+func skipsMinor(from, to string, own *version.Version) bool {
+	return minorOf(to, own) > minorOf(from, own)+1
+}
 
 // decideRecord is what is to be recorded for a cluster that is asked for. before is its record, if it has one.
 func decideRecord(name string, desired localclusters.Desired, before *HostedCluster, own *version.Version) (HostedCluster, error) {

@@ -254,8 +254,10 @@ func (s *supervisor) makeUnits() error {
 			return err
 		}
 		s.units[component] = process.NewUnit(process.Options{
-			Name:     component,
-			Launch:   s.launchComponent(component, func() []string { return flags.commandLine(component, s.minors.get(component), s.options.ExtraArgs[component]) }),
+			Name: component,
+			Launch: s.launchComponent(component, func() []string {
+				return flags.commandLine(component, s.minors.get(component), s.options.ExtraArgs[component])
+			}),
 			Healthy:  isServing(s.checks[component]),
 			OnChange: s.writeReady,
 			Grace:    graces[component],
