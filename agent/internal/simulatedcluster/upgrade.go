@@ -23,10 +23,9 @@ func (s *scope) nextStep(healthy bool) (step, *clusterdriver.RefusedError) {
 	want := s.one.Spec.Versions.ControlPlane
 	runs, known := s.runningMinor()
 	target, err := minorOf(cmp.Or(want, s.newestVersion()))
-	if !known || err != nil {
-		return step{version: want}, nil // The driver refuses what it cannot do.
-	}
 	switch {
+	case !known, err != nil:
+		return step{version: want}, nil //nolint:nilerr // The driver refuses what it cannot do.
 	case target < runs:
 		return step{}, &clusterdriver.RefusedError{Refusal: clusterdriver.Downgrade, Problem: fmt.Sprintf(
 			"%s is earlier than v1.%d, which runs, and a control plane cannot go back to an earlier minor: choose v1.%d or later, or create another SimulatedCluster",

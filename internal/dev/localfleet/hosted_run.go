@@ -150,7 +150,7 @@ func (h *hosted) ensurePlane(ctx context.Context, record HostedCluster) error {
 	if member.Cluster != nil && runsPlane(member.Cluster) && h.startedVersion == record.ControlPlaneVersion {
 		return nil
 	}
-	if member.Cluster != nil && runsPlane(member.Cluster) && member.Cluster.Group() == nil && record.Group == "" {
+	if isUpgradable(member, record) {
 		return h.upgradePlane(ctx, member, record)
 	}
 	if member.Cluster != nil {

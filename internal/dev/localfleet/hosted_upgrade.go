@@ -10,6 +10,11 @@ import (
 // upgradePatience bounds an upgrade of the components of a control plane.
 const upgradePatience = 5 * time.Minute
 
+// isUpgradable reports whether a control plane runs in processes of its own, and is to stay there.
+func isUpgradable(member Member, record HostedCluster) bool {
+	return member.Cluster != nil && runsPlane(member.Cluster) && member.Cluster.Group() == nil && record.Group == ""
+}
+
 // upgradePlane gives a control plane that has processes of its own the version of its record, component by component. Data store, podhost
 // and nodes continue. One that shares its process with others moves to another group instead, as a whole: a process emulates one minor.
 // That starts the API server first, too.

@@ -221,24 +221,35 @@ func (sum *summary) countUnfinished() int {
 // waitingCondition says what a rollout that nothing has stopped waits for: an approval or a user only if nothing is in progress, and
 // clusters that are held only if all the others are through.
 func (sum *summary) waitingCondition(p plan.Plan) (metav1.ConditionStatus, string) {
-	idle := sum.counts.Progressing+sum.counts.Soaking == 0
-	switch {
-	case idle && len(p.Unproven) > 0:
-		return metav1.ConditionFalse, v1alpha1.ReasonGroupUnproven
-	case idle && len(p.AwaitingApproval) > 0:
-		return metav1.ConditionUnknown, v1alpha1.ReasonAwaitingApproval
-	case idle && len(p.Closed) > 0:
-		return metav1.ConditionUnknown, v1alpha1.ReasonOutsideMaintenanceWindow
-	case idle && len(sum.awaiting) > 0 && len(sum.awaiting)+len(sum.held) >= sum.countUnfinished():
-		return metav1.ConditionUnknown, v1alpha1.ReasonAwaitingControlPlane
-	case idle && len(sum.blocked) > 0 && len(sum.blocked)+len(sum.awaiting)+len(sum.held) >= sum.countUnfinished():
-		return metav1.ConditionFalse, v1alpha1.ReasonClustersBlocked
-	case idle && len(p.Changed) > 0 && len(p.Changed)+len(sum.held)+len(sum.blocked) >= sum.countUnfinished():
-		return metav1.ConditionFalse, v1alpha1.ReasonGatesChanged
-	case len(sum.held) > 0 && len(sum.held) >= sum.countUnfinished():
+	if sum.counts.Progressing+sum.counts.Soaking == 0 {
+		if status, reason := sum.idleCondition(p); reason != "" {
+			return status, reason
+		}
+	}
+	if len(sum.held) > 0 && len(sum.held) >= sum.countUnfinished() {
 		return metav1.ConditionUnknown, v1alpha1.ReasonClustersHeld
 	}
 	return metav1.ConditionTrue, v1alpha1.ReasonRollingOut
+}
+
+// idleCondition says what a rollout waits for in which no cluster is in progress; an empty reason for nothing in particular.
+func (sum *summary) idleCondition(p plan.Plan) (metav1.ConditionStatus, string) {
+	held, awaiting, blocked := len(sum.held), len(sum.awaiting), len(sum.blocked)
+	switch {
+	case len(p.Unproven) > 0:
+		return metav1.ConditionFalse, v1alpha1.ReasonGroupUnproven
+	case len(p.AwaitingApproval) > 0:
+		return metav1.ConditionUnknown, v1alpha1.ReasonAwaitingApproval
+	case len(p.Closed) > 0:
+		return metav1.ConditionUnknown, v1alpha1.ReasonOutsideMaintenanceWindow
+	case awaiting > 0 && awaiting+held >= sum.countUnfinished():
+		return metav1.ConditionUnknown, v1alpha1.ReasonAwaitingControlPlane
+	case blocked > 0 && blocked+awaiting+held >= sum.countUnfinished():
+		return metav1.ConditionFalse, v1alpha1.ReasonClustersBlocked
+	case len(p.Changed) > 0 && len(p.Changed)+held+blocked+awaiting >= sum.countUnfinished():
+		return metav1.ConditionFalse, v1alpha1.ReasonGatesChanged
+	}
+	return "", ""
 }
 
 // describeClusters counts the clusters, and names those that need a person.

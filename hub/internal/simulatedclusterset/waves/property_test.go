@@ -24,8 +24,7 @@ const (
 
 // world is a set, its members, and what carries decisions out.
 type world struct {
-	s  *Scope
-	up map[string]bool // members whose control planes were ever lost in this step
+	s *Scope
 }
 
 func newWorld(members, limit, failures int) *world {
