@@ -16,6 +16,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/cli/loadtest"
 	"github.com/hollowfleet/hollowfleet/hub/cli/local"
 	"github.com/hollowfleet/hollowfleet/hub/cli/machinefleet"
+	"github.com/hollowfleet/hollowfleet/hub/cli/rehearse"
 	"github.com/hollowfleet/hollowfleet/hub/cli/rollout"
 	"github.com/hollowfleet/hollowfleet/internal/version"
 )
@@ -106,7 +107,7 @@ func newCommand(hub *cmdutil.Hub) *cobra.Command {
 		cluster.NewCommand(hub), cluster.NewFreeze(hub), cluster.NewUnfreeze(hub),
 		machinefleet.NewCommand(hub), rollout.NewUpgrade(hub), rollout.NewCommand(hub),
 		local.NewCommand(hub), NewStatus(hub), NewVersion(hub),
-		NewDisrupt(hub), loadtest.NewCommand(hub), NewSupportBundle(hub),
+		NewDisrupt(hub), loadtest.NewCommand(hub), rehearse.NewCommand(hub), NewSupportBundle(hub),
 	)
 	root.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }
 	root.SetUsageTemplate(usageTemplate)

@@ -62,7 +62,7 @@ func TestCommandsWaitByOneRule(t *testing.T) {
 			g.Expect(timeout).NotTo(BeNil(), path)
 			g.Expect(timeout.Usage).To(HavePrefix("longest time to wait"), path)
 		case timeout != nil: // They have nothing else to do than to wait.
-			g.Expect(path).To(BeElementOf("status", "rollout status", "local up", "local down"))
+			g.Expect(path).To(BeElementOf("status", "rollout status", "local up", "local down", "rehearse"))
 		}
 		for _, child := range command.Commands() {
 			check(child)

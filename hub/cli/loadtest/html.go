@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/cli/htmlpage"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
@@ -25,7 +26,7 @@ const (
 //go:embed report.html.tmpl
 var pageText string
 
-var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
+var pageTemplate = htmlpage.Parse("report", pageText, template.FuncMap{
 	"short": formatDuration, "time": timeText, "met": metText,
 	"name":     func(l v1alpha1.LoadLatency) string { return nameOfLatency(&l) },
 	"missed":   func(result v1alpha1.LoadThresholdResult) string { return missedText(&result, 0) },
@@ -37,7 +38,7 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"machine":  machineText,
 	"counts":   func(p v1alpha1.LoadProgress) string { return formatProgress(&p) },
 	"or":       func(a, b any) string { return cmp.Or(fmt.Sprint(a), fmt.Sprint(b)) },
-}).Parse(pageText))
+})
 
 // signs are those of a page in place of those of a terminal.
 var signs = strings.NewReplacer("> longest", "> longest", ">", "≥ ", "<", "≤ ")
