@@ -65,18 +65,14 @@ const roomPatience, roomGlance = 2 * time.Minute, 5 * time.Second
 
 // awaitMember waits for a cluster of the set, and gives it the label that it has in a fleet without a host, too.
 func (o *upOptions) awaitMember(ctx context.Context, c client.WithWatch, index int, name string) error {
-	var err error
-	for begin := time.Now(); ; {
-		full := false
-		full, err = awaitSimulated(ctx, c, name)
-		if !full || time.Since(begin) > roomPatience {
-			break
-		}
+	full, err := awaitSimulated(ctx, c, name)
+	for begin := time.Now(); full && time.Since(begin) < roomPatience; {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(roomGlance):
 		}
+		full, err = awaitSimulated(ctx, c, name)
 	}
 	if err != nil {
 		return fmt.Errorf("waiting for simulated cluster %s to be ready: %w", name, err)
