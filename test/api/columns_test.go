@@ -81,7 +81,8 @@ func TestColumns(t *testing.T) {
 		}},
 		"simulatedclustersets": {"simulatedclusterset", []column{
 			{"Name", "full", false}, {"Ready", "False", false}, {"Reason", "NameTaken", false}, {"Desired", 9, false}, {"Current", 8, false},
-			{"Ready Clusters", 6, false}, {"Control Plane", "v1.36", false}, {"Message", "full-3 is another's", true}, {age, nil, false},
+			{"Ready Clusters", 6, false}, {"Control Plane", "v1.36", false}, {"Updated", 1, true}, {"Failed", 1, true},
+			{"Message", "full-3 is another's", true}, {age, nil, false},
 		}},
 	} {
 		t.Run(resource, func(t *testing.T) {
