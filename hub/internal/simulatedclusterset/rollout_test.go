@@ -161,20 +161,47 @@ func TestAPauseInTheLastMomentIsObeyed(t *testing.T) {
 	}
 }
 
-// lastMoment lets something happen after the SimulatedClusters were listed for a decision.
+// lastMoment lets something happen after the SimulatedClusters were listed for a decision, or before the first write that follows from it.
 type lastMoment struct {
 	client.Reader
-	act func()
+	act     func()
+	writing bool
+}
+
+func (l *lastMoment) happen(now bool) {
+	if act := l.act; now && act != nil {
+		l.act = nil
+		act()
+	}
 }
 
 func (l *lastMoment) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	err := l.Reader.List(ctx, list, options...)
-	if _, is := list.(*v1alpha1.SimulatedClusterList); is && l.act != nil {
-		act := l.act
-		l.act = nil
-		act()
-	}
+	_, is := list.(*v1alpha1.SimulatedClusterList)
+	l.happen(is && !l.writing)
 	return err
+}
+
+func (l *lastMoment) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	_, is := object.(*v1alpha1.SimulatedClusterSet)
+	l.happen(is && l.writing)
+	return l.Reader.Get(ctx, key, object, options...)
+}
+
+// Claim: An approval that is taken back between decision and write counts no more. Broken: it is not asked for again.
+func TestAnApprovalThatIsTakenBackInTheLastMomentDoesNotCount(t *testing.T) {
+	f := newRollout(t, 1, gated)
+	f.raise("v1.37")
+	f.expectVersions("v1.37", 0)
+	given := f.approve(v1alpha1.ApprovedSet)
+	f.ExpectReconciled(f.set) // The gates are kept.
+	late := &lastMoment{Reader: f.Client, act: func() { f.ExpectDeleted(given) }, writing: true}
+	logic, err := New(Deps{Client: f.Client, Live: late, Recorder: f.Recorder, Agents: f.agents, Clock: f.Clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	_, err = reconciler.New(f.Client, f.Client, logic).Reconcile(t.Context(), reconciler.Request("", f.set.Name))
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(late.act).To(BeNil(), "the moment has come")
+	f.Expect(f.all()).To(HaveEach(HaveField("Spec.Versions.ControlPlane", "v1.36")))
 }
 
 func TestAHubThatMayNotLeadAnyMoreStartsNothing(t *testing.T) {

@@ -158,22 +158,24 @@ func (s *Scope) progressingCondition(d Decision) metav1.Condition {
 	return condition
 }
 
-// waitingFor says what a rollout that nothing has stopped waits for.
+// waitingFor says what a rollout that nothing has stopped waits for. What only a user can end comes first.
 func waitingFor(p plan.Plan, counts *v1alpha1.MachineFleetClusters) (metav1.ConditionStatus, string) {
-	idle, left := counts.Progressing+counts.Soaking == 0, int(counts.Waiting+counts.Progressing+counts.Soaking)
-	held, blocked := len(p.Held), int(counts.Blocked)
-	switch {
-	case idle && len(p.Unproven) > 0:
-		return metav1.ConditionFalse, v1alpha1.ReasonGroupUnproven
-	case idle && len(p.AwaitingApproval) > 0:
-		return metav1.ConditionUnknown, v1alpha1.ReasonAwaitingApproval
-	case idle && len(p.Closed) > 0:
-		return metav1.ConditionUnknown, v1alpha1.ReasonOutsideMaintenanceWindow
-	case idle && blocked > 0 && blocked+held >= left:
-		return metav1.ConditionFalse, v1alpha1.ReasonClustersBlocked
-	case idle && len(p.Changed) > 0 && len(p.Changed)+held+blocked >= left:
-		return metav1.ConditionFalse, v1alpha1.ReasonGatesChanged
-	case held > 0 && held >= left:
+	left, held, blocked := int(counts.Waiting+counts.Progressing+counts.Soaking), len(p.Held), int(counts.Blocked)
+	if counts.Progressing+counts.Soaking == 0 {
+		switch {
+		case blocked > 0 && blocked+held >= left:
+			return metav1.ConditionFalse, v1alpha1.ReasonClustersBlocked
+		case len(p.Unproven) > 0:
+			return metav1.ConditionFalse, v1alpha1.ReasonGroupUnproven
+		case len(p.AwaitingApproval) > 0:
+			return metav1.ConditionUnknown, v1alpha1.ReasonAwaitingApproval
+		case len(p.Closed) > 0:
+			return metav1.ConditionUnknown, v1alpha1.ReasonOutsideMaintenanceWindow
+		case len(p.Changed) > 0 && len(p.Changed)+held+blocked >= left:
+			return metav1.ConditionFalse, v1alpha1.ReasonGatesChanged
+		}
+	}
+	if held > 0 && held >= left {
 		return metav1.ConditionUnknown, v1alpha1.ReasonClustersHeld
 	}
 	return metav1.ConditionTrue, v1alpha1.ReasonRollingOut

@@ -175,6 +175,7 @@ func TestPauseFreezeAndAbortStartNothing(t *testing.T) {
 
 func TestAControlPlaneDoesNotGoBack(t *testing.T) {
 	w := newWorld(2, 1, 0)
+	w.s.Set.Spec.Rollout.Groups = []v1alpha1.MachineFleetGroup{{Name: "all", Approval: v1alpha1.GroupApprovalRequired, ClusterSelector: &metav1.LabelSelector{}}}
 	w.settle(t)
 	w.raise("v1.34")
 	w.expectStarted(t)
