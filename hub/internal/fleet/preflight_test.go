@@ -238,11 +238,15 @@ func TestAFleetWaitsForControlPlanesThatAreUpgradedToo(t *testing.T) {
 	f.ExpectExists(one)
 	one.Spec.Versions.ControlPlane = "v1.37"
 	f.Expect(f.Client.Update(t.Context(), one)).To(Succeed())
-	expect(v1alpha1.ReasonClustersBlocked) // The Cluster is not that of the SimulatedCluster.
-	cluster := f.cluster(0)
-	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, v1alpha1.SimulatedClusterAnnotation, one.ProofOfSimulation())
-	f.Expect(f.Client.Update(t.Context(), cluster)).To(Succeed())
-	expect(v1alpha1.ReasonAwaitingControlPlane)
+	expect(v1alpha1.ReasonClustersBlocked)
+	for _, test := range []struct{ proof, reason string }{
+		{one.Namespace + "/another", v1alpha1.ReasonClustersBlocked}, {one.ProofOfSimulation(), v1alpha1.ReasonAwaitingControlPlane},
+	} {
+		cluster := f.cluster(0)
+		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, v1alpha1.SimulatedClusterAnnotation, test.proof)
+		f.Expect(f.Client.Update(t.Context(), cluster)).To(Succeed())
+		expect(test.reason)
+	}
 	f.Expect(f.status().Message).To(ContainSubstring("its control plane is to get v1.37 first"))
 	f.reports(0, func(s *v1alpha1.ClusterStatus) { s.KubernetesVersion = "v1.37.1" })
 	f.ExpectReconciled(f.fleet)
