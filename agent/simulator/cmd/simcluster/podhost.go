@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -31,7 +31,11 @@ import (
 // runComponent runs one component as this process and returns its exit code.
 func runComponent(name string, args []string) int {
 	if name != group.HostComponent && os.Getenv("GOGC") == "" {
-		idle.FollowAllocation(idle.OfComponent)
+		growth := idle.OfComponent
+		if name == controlplane.Podhost {
+			growth = idle.OfPodhost
+		}
+		idle.FollowAllocation(growth)
 	}
 	go idle.FollowLoad()
 	var err error
@@ -58,11 +62,12 @@ const defaultNodesPerPack = 25
 // podhostArgs are the arguments of the podhost that come from the command line
 // of a start. They are checked here, so that a mistake is one of usage.
 func podhostArgs(images []string, capacity, namespace string, nodesPerPack int) ([]string, error) {
-	directories, err := parseImages(images)
-	if err != nil {
+	options := podhost.Options{HollowNodesOf: namespace, NodesPerPack: nodesPerPack}
+	var err error
+	if options.Images, err = parseImages(images); err != nil {
 		return nil, err
 	}
-	if _, err := parseCapacity(capacity); err != nil {
+	if options.Capacity, err = parseCapacity(capacity); err != nil {
 		return nil, err
 	}
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
@@ -71,41 +76,30 @@ func podhostArgs(images []string, capacity, namespace string, nodesPerPack int) 
 	if nodesPerPack < 1 {
 		return nil, usageError(fmt.Errorf("--nodes-per-pack: want at least 1, got %d", nodesPerPack))
 	}
-	args := []string{"capacity=" + capacity, "hollow-nodes-of=" + namespace, "nodes-per-pack=" + strconv.Itoa(nodesPerPack)}
-	for name, directory := range directories {
-		args = append(args, "image="+name+"="+directory)
-	}
-	return args, nil
+	text, err := json.Marshal(options)
+	return []string{"options=" + string(text)}, err
 }
 
 // runPodhost runs a podhost until SIGTERM or SIGINT. It is a process of its
 // own, so that nothing that goes wrong in it can end the control plane.
 func runPodhost(args []string) error {
-	options := podhost.Options{}
 	flags := pflag.NewFlagSet(controlplane.Podhost, pflag.ContinueOnError)
-	flags.StringVar(&options.Name, "node-name", "", "the name of the Node")
-	flags.StringVar(&options.Kubeconfig, "kubeconfig", "", "the kubeconfig with the identity of the Node")
-	flags.StringVar(&options.DataDir, "data-dir", "", "the podhost's own directory")
-	flags.StringVar(&options.HollowNodesOf, "hollow-nodes-of", defaultPodhostNamespace, "the namespace whose hollow-node pods run, and no others")
+	text := flags.String("options", "{}", "what comes from the command line of a start, as JSON")
+	name := flags.String("node-name", "", "the name of the Node")
+	kubeconfig := flags.String("kubeconfig", "", "the kubeconfig with the identity of the Node")
+	dataDir := flags.String("data-dir", "", "the podhost's own directory")
 	socket := flags.String("health-socket", "", "the unix socket to serve health on")
-	images := flags.StringArray("image", nil, "an image NAME=DIR (repeatable)")
-	flags.IntVar(&options.NodesPerPack, "nodes-per-pack", 1, "how many hollow nodes share a process")
-	capacity := flags.String("capacity", "", "what the Node offers")
-	err := flags.Parse(args)
-	if err != nil {
+	if err := flags.Parse(args); err != nil {
 		return usageError(err)
 	}
-	if options.HollowNodesOf == "" {
-		return usageError(errors.New("--hollow-nodes-of: want the namespace of the hollow-node pods"))
+	var options podhost.Options
+	if err := json.Unmarshal([]byte(*text), &options); err != nil {
+		return usageError(fmt.Errorf("--options: %w", err))
 	}
-	if options.Images, err = parseImages(*images); err != nil {
-		return err
-	}
-	if options.Capacity, err = parseCapacity(*capacity); err != nil {
-		return err
-	}
+	options.Name, options.Kubeconfig, options.DataDir = *name, *kubeconfig, *dataDir
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	var err error
 	if options.Ready, err = serveReadiness(*socket); err != nil {
 		return err
 	}
@@ -161,13 +155,10 @@ func existingDir(path string) (string, error) {
 		return "", err
 	}
 	info, err := os.Stat(absolute)
-	if err != nil {
-		return "", err
+	if err == nil && !info.IsDir() {
+		err = syscall.ENOTDIR
 	}
-	if !info.IsDir() {
-		return "", errors.New("it is not a directory")
-	}
-	return absolute, nil
+	return absolute, err
 }
 
 // parseCapacity reads a list such as cpu=4,memory=8Gi,pods=110. An empty text

@@ -27,6 +27,8 @@ var (
 	OfGroup = Growth{Least: 25, Most: 50}
 	// OfComponent is for a component of one control plane.
 	OfComponent = Growth{Least: 30, Most: 30}
+	// OfPodhost is for a podhost, of which a cluster has one: it allocates next to nothing at rest.
+	OfPodhost = Growth{Least: 10, Most: 30}
 	// OfPack is for a pack of nodes.
 	OfPack = Growth{Least: 30, Most: 30}
 )

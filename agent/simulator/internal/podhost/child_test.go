@@ -32,6 +32,8 @@ const (
 	readyLine = "ready"
 	// program is the name under which this test program is a hollow node.
 	program = "hollow-node"
+	// mostNodes is how many nodes a pack takes in its life.
+	mostNodes = 40
 )
 
 func runChild() int {
@@ -54,7 +56,7 @@ func runChild() int {
 func runPack() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := pack.Serve(ctx, 1000, runScript); err != nil {
+	if err := pack.Serve(ctx, mostNodes, runScript); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost"
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/podlife"
 )
 
 // patience is how long anything may take on a busy machine.
@@ -184,7 +183,8 @@ func newTestHost(t *testing.T) *testHost {
 		HollowNodesOf: name,
 		Images:        map[string]string{image: imageDirectory(t)},
 		NodesPerPack:  3,
-		Backoff:       podlife.Backoff{Initial: 200 * time.Millisecond, Max: time.Second},
+		FirstBackoff:  200 * time.Millisecond,
+		LastBackoff:   time.Second,
 		RefreshPeriod: 200 * time.Millisecond,
 		ShutdownGrace: time.Second,
 	}}

@@ -9,6 +9,6 @@ import (
 )
 
 // Remove removes a pod's object as a podhost does with a pod that has ended.
-func Remove(ctx context.Context, client kubernetes.Interface, lister corev1listers.PodLister, pod *corev1.Pod) {
-	(&statusWriter{client: client, lister: lister}).remove(ctx, pod)
+func Remove(ctx context.Context, client kubernetes.Interface, lister corev1listers.PodLister, pod *corev1.Pod) error {
+	return (&pods{ctx: ctx, client: client, lister: lister}).remove(pod)
 }

@@ -2,16 +2,16 @@ package podhost
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"runtime/debug"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/kubelet/secret"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/address"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/hollowpod"
@@ -59,10 +58,10 @@ func newHost(options Options) (*host, error) {
 	if h.claim, err = address.Claim(); err != nil {
 		return nil, err
 	}
-	if h.dir, err = poddir.Open(options.DataDir, h.user != 0); err != nil {
-		return nil, errors.Join(err, h.claim.Listener().Close())
+	if h.dir, err = poddir.Open(options.DataDir); err != nil {
+		h.claim.Listener.Close()
 	}
-	return h, nil
+	return h, err
 }
 
 // connect makes the API client.
@@ -72,6 +71,7 @@ func (h *host) connect() error {
 		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	config.QPS, config.Burst = clientQPS, clientBurst
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	// The client is made of the files, so that it follows a certificate that is renewed.
 	if h.client, err = kubernetes.NewForConfig(config); err != nil {
 		return fmt.Errorf("making the API client: %w", err)
@@ -84,44 +84,42 @@ func (h *host) connect() error {
 }
 
 // release gives back what newHost claimed.
-func (h *host) release() error {
-	err := h.claim.Listener().Close()
-	if errors.Is(err, net.ErrClosed) {
-		err = nil
-	}
-	return errors.Join(h.dir.Close(), err)
+func (h *host) release() {
+	h.claim.Listener.Close()
+	h.dir.Close()
 }
 
 // newPods returns what runs pods, in packs about which events of the Node tell.
 func (h *host) newPods(ctx context.Context, lister corev1listers.PodLister, recorder record.EventRecorder) *pods {
 	self := &corev1.ObjectReference{Kind: "Node", Name: h.options.Name, UID: types.UID(h.options.Name)}
 	p := &pods{
-		ctx:    ctx,
-		lister: lister,
-		// A node may not list the Secrets of a namespace, only get and watch those that its pods refer to. The kubelet's manager keeps one
-		// such watch for each.
-		secrets: secret.NewWatchingSecretManager(h.client, h.options.RefreshPeriod),
-		writer:  &statusWriter{client: h.client, lister: lister, written: make(map[types.UID]*corev1.Pod), settled: time.AfterFunc(settleTime, debug.FreeOSMemory)},
-		known:   make(map[types.UID]*podlife.Pod),
-		dir:     h.dir,
+		ctx: ctx, client: h.client, lister: lister, dir: h.dir, changed: newChanged(), known: map[types.UID]*knownPod{},
+		settled: time.AfterFunc(settleTime, debug.FreeOSMemory),
+	}
+	launcher := packs.New(packs.Options{
+		Directory: h.dir,
+		Nodes:     h.options.NodesPerPack,
+		User:      h.user,
+		LogLimit:  h.options.LogLimit,
+		Warn:      func(reason, message string) { recorder.Event(self, corev1.EventTypeWarning, reason, message) },
+	})
+	// A watch of each Secret would be a stream each, which costs both sides more than a look now and then.
+	readSecret := func(namespace, name string) (*corev1.Secret, error) {
+		return h.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	}
 	p.runtime = &podlife.Runtime{
-		Namespace: h.options.HollowNodesOf,
-		Images:    h.options.Images,
-		Packs: packs.New(packs.Options{
-			Directory: h.dir,
-			Nodes:     h.options.NodesPerPack,
-			User:      h.user,
-			LogLimit:  h.options.LogLimit,
-			Warn:      func(reason, message string) { recorder.Event(self, corev1.EventTypeWarning, reason, message) },
-		}),
-		Addresses:     address.NewPool(h.claim.Prefix()),
-		Files:         &podlife.Files{Base: h.dir.Path(), Secret: p.secrets.GetSecret, User: h.user},
+		Namespace:     h.options.HollowNodesOf,
+		Images:        h.options.Images,
+		Packs:         launcher,
+		Addresses:     h.claim,
+		Files:         &podlife.Files{Base: h.dir.Path(), NodesBase: launcher.NodesBase(), Secret: readSecret, User: h.user},
 		LogLimit:      h.options.LogLimit,
-		Backoff:       h.options.Backoff,
+		FirstBackoff:  h.options.FirstBackoff,
+		LastBackoff:   h.options.LastBackoff,
 		RefreshPeriod: h.options.RefreshPeriod,
 		Recorder:      recorder,
-		Write:         p.writer.write,
+		Ending:        ctx.Done(),
+		Changed:       func(uid types.UID) { p.changed.AddAfter(uid, writeDelay) },
 	}
 	return p
 }
@@ -138,12 +136,12 @@ func (h *host) run(ctx context.Context) error {
 
 	p := h.newPods(ctx, informer.Lister(), broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: runtimeName, Host: h.options.Name}))
 	defer p.runtime.Packs.Close()
-	defer p.writer.settled.Stop()
-	server, err := newKubeletServer(h.config, h.client, h.options.Name, h.claim.Host(), p)
+	defer p.settled.Stop()
+	server, err := newKubeletServer(h.config, h.client, h.options.Name, p)
 	if err != nil {
 		return err
 	}
-	go server.ServeTLS(h.claim.Listener(), "", "") //nolint:errcheck // it ends with Close
+	go server.ServeTLS(h.claim.Listener, "", "") //nolint:errcheck // it ends with Close
 	defer server.Close()
 
 	_ = informer.Informer() // It is registered with its factory by that.
@@ -158,8 +156,6 @@ func (h *host) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer p.finishing.Wait()
-	defer cancel()                                           // It ends what waits for the API server.
 	if _, err := p.follow(informer.Informer()); err != nil { //nolint:contextcheck // pods outlive their events
 		return fmt.Errorf("watching the pods of the node: %w", err)
 	}
@@ -182,7 +178,7 @@ func (h *host) keepNode(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runNode(ctx, h.client, newNode(h.options, h.claim.Host(), h.claim.Port()), h.options.Ready)
+		runNode(ctx, h.client, newNode(h.options, h.claim.Host, address.Port), h.options.Ready)
 	}()
 	<-ctx.Done()
 	select {

@@ -2,19 +2,11 @@ package podhost
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
 	"io"
 	"log"
-	"math/big"
-	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -24,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/logfile"
@@ -32,11 +25,11 @@ import (
 const readHeaderTimeout = 30 * time.Second
 
 // newKubeletServer serves the part of the kubelet's API that the podhost has, the logs. Callers are authenticated and authorized by the API
-// server, like those of a kubelet. The serving certificate is signed by itself: an API server checks it only if it is told to.
-func newKubeletServer(config *rest.Config, client kubernetes.Interface, nodeName string, address netip.Addr, p *pods) (*http.Server, error) {
-	certificate, err := selfSigned("system:node:"+nodeName, address)
+// server, like those of a kubelet. The certificate is that of the podhost as a client: an API server checks it only if it is told to.
+func newKubeletServer(config *rest.Config, client kubernetes.Interface, nodeName string, p *pods) (*http.Server, error) {
+	certificate, err := tls.X509KeyPair(config.CertData, config.KeyData)
 	if err != nil {
-		return nil, fmt.Errorf("making the serving certificate: %w", err)
+		return nil, fmt.Errorf("reading the podhost's certificate: %w", err)
 	}
 	authority, err := dynamiccertificates.NewStaticCAContent("kubeconfig", config.CAData)
 	if err != nil {
@@ -61,27 +54,14 @@ func newKubeletServer(config *rest.Config, client kubernetes.Interface, nodeName
 	}, nil
 }
 
-func selfSigned(name string, address netip.Addr) (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name, Organization: []string{"system:nodes"}},
-		IPAddresses: []net.IP{address.AsSlice()}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(10, 0, 0),
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, err
-}
-
 // containerLogs returns the log of a node's current or previous run. A pod may have ended under an earlier podhost.
 func (p *pods) containerLogs(ctx context.Context, namespace, name, container string, options api.ContainerLogOpts) (io.ReadCloser, error) {
 	pod, _ := p.find(namespace, name)
 	if pod == nil {
 		return nil, errdefs.NotFoundf("pod %s/%s is not on this node", namespace, name)
 	}
-	status := findStatus(pod, container)
-	if status == nil {
+	status, found := podutil.GetContainerStatus(pod.Status.ContainerStatuses, container)
+	if !found {
 		return nil, errdefs.NotFoundf("pod %s/%s has no container %s", namespace, name, container)
 	}
 	attempt := status.RestartCount
@@ -96,8 +76,8 @@ func (p *pods) containerLogs(ctx context.Context, namespace, name, container str
 		if !runs || current.UID != pod.UID {
 			return false
 		}
-		now := findStatus(current, container)
-		return now != nil && now.State.Running != nil && now.RestartCount == attempt
+		now, found := podutil.GetContainerStatus(current.Status.ContainerStatuses, container)
+		return found && now.State.Running != nil && now.RestartCount == attempt
 	}
 	reader, writer := io.Pipe()
 	go func() {
@@ -120,13 +100,4 @@ func readOptions(options api.ContainerLogOpts) *logfile.Options {
 		converted.LimitBytes = ptr.To(int64(options.LimitBytes))
 	}
 	return converted
-}
-
-func findStatus(pod *corev1.Pod, container string) *corev1.ContainerStatus {
-	for i := range pod.Status.ContainerStatuses {
-		if pod.Status.ContainerStatuses[i].Name == container {
-			return &pod.Status.ContainerStatuses[i]
-		}
-	}
-	return nil
 }

@@ -3,7 +3,7 @@ package podhost
 import (
 	"context"
 	"fmt"
-	"net/netip"
+	"net"
 	"runtime"
 	"time"
 
@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
@@ -33,7 +34,7 @@ const (
 
 // newNode describes the Node. It is ready from the start: it is registered
 // when pods can run.
-func newNode(o Options, address netip.Addr, port int) *corev1.Node {
+func newNode(o Options, address net.IP, port int) *corev1.Node {
 	now := metav1.Now()
 	build := version.Get()
 	return &corev1.Node{
@@ -84,12 +85,10 @@ func condition(kind corev1.NodeConditionType, status corev1.ConditionStatus, rea
 	}
 }
 
-// runNode registers the Node and keeps its Lease and status until the context
-// ends. At rest that is one Lease write every ten seconds and one status write
-// every five minutes.
+// runNode registers the Node and keeps its Lease and status until the context ends. At rest that is one Lease write every ten seconds and
+// one status write every five minutes.
 func runNode(ctx context.Context, client kubernetes.Interface, description *corev1.Node, registered func()) {
-	logger := klog.FromContext(ctx)
-	for ctx.Err() == nil {
+	wait.UntilWithContext(ctx, func(ctx context.Context) { // A controller cannot be run twice.
 		controller, err := newNodeController(client, description.DeepCopy())
 		if err == nil {
 			go controller.Run(ctx) //nolint:errcheck // the error is read from the controller below
@@ -101,16 +100,10 @@ func runNode(ctx context.Context, client kubernetes.Interface, description *core
 			}
 			err = controller.Err()
 		}
-		if ctx.Err() != nil {
-			return
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Registering the node failed, will retry", "node", description.Name)
 		}
-		// A controller cannot be run twice.
-		logger.Error(err, "Registering the node failed, will retry", "node", description.Name)
-		select {
-		case <-ctx.Done():
-		case <-time.After(registrationRetry):
-		}
-	}
+	}, registrationRetry)
 }
 
 func newNodeController(client kubernetes.Interface, description *corev1.Node) (*node.NodeController, error) {

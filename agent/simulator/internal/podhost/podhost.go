@@ -32,7 +32,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/poddir"
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/podlife"
 )
 
 const (
@@ -48,7 +47,7 @@ const (
 var podType = reflect.TypeFor[*corev1.Pod]()
 
 // Run runs a podhost until the context ends. All processes of its pods have ended when it returns.
-func Run(ctx context.Context, options Options) (err error) {
+func Run(ctx context.Context, options Options) error {
 	if err := options.complete(); err != nil {
 		return err
 	}
@@ -56,11 +55,11 @@ func Run(ctx context.Context, options Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, h.release()) }()
+	defer h.release()
 	return h.run(ctx)
 }
 
-// Clean removes the files that a podhost left, inside its data directory and outside it. It returns the paths of what it left because no
+// Clean removes the files that a podhost left in its data directory. It returns the paths of what it left because no
 // podhost made it. No podhost may be using the directory.
 func Clean(dataDir string) (left []string, err error) { return poddir.Clean(dataDir) }
 
@@ -83,15 +82,15 @@ type Options struct {
 	// machine holds of hollow nodes by their memory, and 10000 pods.
 	Capacity corev1.ResourceList
 	// Ready is called once, when the Node is registered and pods can come.
-	Ready func()
-	// Backoff is how long containers that fail wait for their restart. The
-	// default is the kubelet's.
-	Backoff podlife.Backoff
+	Ready func() `json:"-"`
+	// FirstBackoff is how long a node waits for its second restart, and LastBackoff the longest wait, which is twice as long each time until
+	// then. The defaults are the kubelet's, 10 s and 5 minutes.
+	FirstBackoff, LastBackoff time.Duration
 	// ShutdownGrace bounds the time that processes have to end when the
 	// podhost ends. The default is 5 s.
 	ShutdownGrace time.Duration
-	// RefreshPeriod is the time between two looks at the Secrets of pods.
-	// The default is 20 s.
+	// RefreshPeriod is the time between two looks at the Secret of a pod that is not ready, and 15 times as long at that of a ready one. The
+	// default is 20 s.
 	RefreshPeriod time.Duration
 	// LogLimit bounds a node's log file in bytes. One older file of the
 	// same size is kept. The default is 8 MiB.
@@ -106,7 +105,8 @@ func (o *Options) complete() error {
 		o.Ready = func() {}
 	}
 	o.Ready = sync.OnceFunc(o.Ready)
-	o.Backoff = o.Backoff.WithDefaults()
+	o.FirstBackoff = cmp.Or(o.FirstBackoff, 10*time.Second)
+	o.LastBackoff = cmp.Or(o.LastBackoff, 5*time.Minute)
 	o.ShutdownGrace = cmp.Or(o.ShutdownGrace, 5*time.Second)
 	o.RefreshPeriod = cmp.Or(o.RefreshPeriod, 20*time.Second)
 	o.LogLimit = cmp.Or(o.LogLimit, 8<<20)

@@ -7,37 +7,71 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/kubelet/secret"
+	podutil "k8s.io/kubernetes/pkg/util/pod"
 	"k8s.io/utils/ptr"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/poddir"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/podlife"
 )
 
-// goneGrace bounds the time that a node may take to end after its pod's object has gone: nobody waits for it any more.
-const goneGrace = 2 * time.Second
+const (
+	// goneGrace bounds the time that a node may take to end after its pod's object has gone: nobody waits for it any more.
+	goneGrace = 2 * time.Second
+	// statusWriters is how many statuses are written at once.
+	statusWriters = 8
+	// writeDelay collects the changes of a pod that come in one burst, such as those of a start.
+	writeDelay = 100 * time.Millisecond
+	// firstRetry and lastRetry bound the time between attempts to tell the API server about a pod.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 10 * time.Second
+)
 
 // pods runs what a watch says. Pods are told apart by their UIDs, so that one and its successor of the same name can coexist.
 type pods struct {
-	ctx     context.Context //nolint:containedctx // it bounds the work that outlives the calls
+	ctx     context.Context //nolint:containedctx // it bounds the requests of goroutines
 	runtime *podlife.Runtime
+	client  kubernetes.Interface
 	lister  corev1listers.PodLister
-	secrets secret.Manager
-	writer  *statusWriter
 	dir     *poddir.Directory
+	// changed has the pods of which the API server is to be told.
+	changed workqueue.TypedRateLimitingInterface[types.UID]
+	writers sync.WaitGroup
+	// settled goes off when nothing was written for a while.
+	settled *time.Timer
 
-	mu        sync.Mutex
-	known     map[types.UID]*podlife.Pod
-	closing   bool
-	finishing sync.WaitGroup
+	mu      sync.Mutex
+	known   map[types.UID]*knownPod
+	closing bool
+	running sync.WaitGroup
+}
+
+// knownPod is a pod of which the API server is to be told.
+type knownPod struct {
+	*podlife.Pod
+	// written is the status that was written last, to which the next is compared. It is empty if that is not known to have arrived. What
+	// others write is in neither.
+	written corev1.PodStatus
+	// ended says that the pod does not run and has no files, and that its object is to be removed.
+	ended bool
+}
+
+func newChanged() workqueue.TypedRateLimitingInterface[types.UID] {
+	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstRetry, lastRetry))
 }
 
 // follow has the pods of a watch run.
 func (p *pods) follow(informer cache.SharedInformer) (cache.ResourceEventHandlerRegistration, error) {
+	for range statusWriters {
+		p.writers.Go(p.writeStatuses)
+	}
 	return informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(added any) { p.observe(added.(*corev1.Pod)) },
 		UpdateFunc: func(before, after any) {
@@ -64,6 +98,7 @@ func (p *pods) observe(pod *corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known, isDeleted := p.known[pod.UID], pod.DeletionTimestamp != nil
+	hasEnded := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	switch {
 	case p.closing:
 	case known != nil && isDeleted:
@@ -71,15 +106,30 @@ func (p *pods) observe(pod *corev1.Pod) {
 	case known != nil:
 		known.Update(pod)
 	case isDeleted:
-		p.finishing.Go(func() { p.writer.remove(p.ctx, pod) })
-	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
-	default:
+		p.known[pod.UID] = &knownPod{Pod: podlife.New(p.runtime, pod), written: pod.Status, ended: true}
+		p.changed.Add(pod.UID)
+	case !hasEnded:
 		klog.FromContext(p.ctx).V(2).Info("Starting pod", "pod", klog.KObj(pod), "podUID", pod.UID)
-		p.secrets.RegisterPod(pod)
-		started := podlife.Start(p.runtime, pod)
+		started := &knownPod{Pod: podlife.New(p.runtime, pod), written: pod.Status}
 		p.known[pod.UID] = started
-		p.finishing.Go(func() { p.finish(started) })
+		p.running.Go(func() { p.run(pod.UID, started) })
 	}
+}
+
+// run runs a pod until it has ended, and removes its files. One that ends with the podhost is started again by the next.
+func (p *pods) run(uid types.UID, pod *knownPod) {
+	pod.Run()
+	p.mu.Lock()
+	isClosing := p.closing
+	p.mu.Unlock()
+	if isClosing {
+		return
+	}
+	p.cleanUp(uid)
+	p.mu.Lock()
+	pod.ended = true
+	p.mu.Unlock()
+	p.changed.Add(uid)
 }
 
 // forget ends a pod whose object does not exist any more.
@@ -89,26 +139,76 @@ func (p *pods) forget(pod *corev1.Pod) {
 	if known := p.known[pod.UID]; known != nil {
 		known.Terminate(min(goneGrace, deletionGrace(pod)))
 	} else if !p.closing {
-		p.finishing.Go(func() { p.cleanUp(pod.UID) })
+		p.running.Go(func() { p.cleanUp(pod.UID) })
 	}
 }
 
-// finish waits until a pod has ended, tells the API server how, and removes everything of it.
-func (p *pods) finish(known *podlife.Pod) {
-	<-known.Done()
-	pod := known.Snapshot()
-	p.secrets.UnregisterPod(pod)
-	if p.isClosing() {
-		return // the pod is started again by the next podhost
+// writeStatuses tells the API server about pods that have changed, until the podhost ends.
+func (p *pods) writeStatuses() {
+	for {
+		uid, isShutDown := p.changed.Get()
+		if isShutDown {
+			return
+		}
+		p.mu.Lock()
+		known := p.known[uid]
+		var hasEnded bool
+		if known != nil {
+			hasEnded = known.ended
+		}
+		p.mu.Unlock()
+		if known != nil && p.writeStatus(known, hasEnded) {
+			p.changed.Forget(uid)
+		} else if known != nil {
+			p.changed.AddRateLimited(uid)
+		}
+		p.changed.Done(uid)
 	}
-	p.cleanUp(pod.UID)
-	p.writer.writeAndRemove(p.ctx, pod)
-	if address := known.Address(); address.IsValid() {
-		p.runtime.Addresses.Put(address)
+}
+
+// writeStatus writes what has changed of the pod's status, and removes the object of one that has ended. It reports whether it is done.
+func (p *pods) writeStatus(known *knownPod, hasEnded bool) bool {
+	pod := known.Snapshot()
+	_, _, isUnchanged, err := podutil.PatchPodStatus(p.ctx, p.client, pod.Namespace, pod.Name, pod.UID, known.written, pod.Status)
+	switch {
+	case err == nil && !isUnchanged:
+		known.written = pod.Status
+		p.settled.Reset(settleTime)
+	case err != nil:
+		known.written = corev1.PodStatus{}
+		klog.FromContext(p.ctx).V(2).Info("Writing the status of a pod failed", "pod", klog.KObj(pod), "err", err)
+	}
+	if !hasEnded {
+		return err == nil
+	}
+	if err := p.remove(pod); err != nil {
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && p.ctx.Err() == nil {
+			klog.FromContext(p.ctx).Error(err, "Removing the object of a pod failed, will retry", "pod", klog.KObj(pod))
+		}
+		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.known, pod.UID)
+	return true
+}
+
+// remove removes the pod's object, but not that of another pod of its name. That it is gone already is believed of the watch alone: an
+// API server that has just started answers a node's deletion of any pod with NotFound, because NodeRestriction looks into an informer
+// that has not listed yet.
+func (p *pods) remove(pod *corev1.Pod) error {
+	err := p.client.CoreV1().Pods(pod.Namespace).Delete(p.ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: ptr.To[int64](0),
+		Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),
+	})
+	if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return err
+	}
+	known, listErr := p.lister.Pods(pod.Namespace).Get(pod.Name)
+	if apierrors.IsNotFound(listErr) || listErr == nil && known.UID != pod.UID {
+		return nil
+	}
+	return err
 }
 
 // cleanUp removes the files of a pod.
@@ -138,21 +238,19 @@ func (p *pods) removeStrangers(known []*corev1.Pod) error {
 
 // close ends all nodes within the grace period and returns when they have ended. The objects of their pods stay as they are.
 func (p *pods) close(grace time.Duration) {
+	p.changed.ShutDown()
+	p.writers.Wait()
 	p.mu.Lock()
 	p.closing = true
-	p.mu.Unlock()
-	all := p.all()
-	for _, known := range all {
-		known.Silence()
+	for _, known := range p.known {
 		known.Terminate(min(grace, deletionGrace(known.Snapshot())))
 	}
-	for _, known := range all {
-		<-known.Done()
-	}
+	p.mu.Unlock()
+	p.running.Wait()
 }
 
-// find returns the running pod of a name, if it is the one that the API server knows.
-func (p *pods) find(namespace, name string) (*corev1.Pod, bool) {
+// find returns the pod of a name, with its status as it is here if it is known here.
+func (p *pods) find(namespace, name string) (pod *corev1.Pod, isKnown bool) {
 	current, err := p.lister.Pods(namespace).Get(name)
 	if err != nil {
 		return nil, false
@@ -164,22 +262,6 @@ func (p *pods) find(namespace, name string) (*corev1.Pod, bool) {
 		return current, false
 	}
 	return known.Snapshot(), true
-}
-
-func (p *pods) all() []*podlife.Pod {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all := make([]*podlife.Pod, 0, len(p.known))
-	for _, known := range p.known {
-		all = append(all, known)
-	}
-	return all
-}
-
-func (p *pods) isClosing() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.closing
 }
 
 // deletionGrace is how long the pod's node may take to end.

@@ -54,7 +54,7 @@ func TestPodsAreRemovedThoughAStartingAPIServerDoesNotKnowThem(t *testing.T) {
 	for i, pod := range pods {
 		removing.Go(func() {
 			<-time.After(time.Duration(i) * 50 * time.Millisecond)
-			podhost.Remove(t.Context(), client, lister, pod)
+			h.eventually("the pod is removed", func() error { return podhost.Remove(t.Context(), client, lister, pod) })
 			if _, err := h.get(pod.Name); !apierrors.IsNotFound(err) {
 				t.Errorf("%s counts as removed, and the API server says %v", pod.Name, err)
 			}

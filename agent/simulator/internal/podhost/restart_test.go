@@ -10,9 +10,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost"
 )
 
 // child is a podhost in a process of its own.
@@ -85,15 +88,7 @@ func (h *testHost) awaitEnded(pids ...int) {
 }
 
 // directory is where the files of pods and packs are.
-func (h *testHost) directory() string {
-	var outside struct{ Base string }
-	if record, err := os.ReadFile(h.options.DataDir + "/pods-directory"); err == nil && json.Unmarshal(record, &outside) == nil {
-		if _, err := os.Stat(outside.Base); err == nil {
-			return outside.Base
-		}
-	}
-	return h.options.DataDir + "/pods"
-}
+func (h *testHost) directory() string { return h.options.DataDir + "/pods" }
 
 // files lists what the podhost keeps under a name.
 func (h *testHost) files(name string) []string {
@@ -193,6 +188,25 @@ func TestStoppedPodhostLeavesPodsToItsSuccessor(t *testing.T) {
 		t.Fatalf("what no podhost made is left in %v, want one directory", notes)
 	}
 	_ = os.Remove(notes[0])
+}
+
+// Claim: A node whose pack has had all its nodes goes on in another one, which is no restart of its pod. Broken: the node stays; it counts as ended.
+func TestANodeMovesWithItsPack(t *testing.T) {
+	h := startHost(t, func(o *podhost.Options) { o.FirstBackoff, o.LastBackoff = time.Millisecond, time.Millisecond })
+	h.runs("stays", "")
+	h.awaitReady("stays")
+	first := h.announced("stays")
+	h.runs("ends", "exit-0") // Again and again.
+	log := h.awaitLog("stays", "run 1 ")
+	h.delete("ends", metav1.DeleteOptions{})
+	h.awaitGone("ends")
+	if !strings.Contains(log, "asked to end\n") || strings.Count(log, fmt.Sprintf("process %d ", first)) != 1 {
+		t.Errorf("the node moved from process %d with the log %s", first, log)
+	}
+	h.awaitEnded(first)
+	if status := mainStatus(h.awaitReady("stays")); status.RestartCount != 0 || status.LastTerminationState.Terminated != nil {
+		t.Errorf("the status of a node that moved is %+v", status)
+	}
 }
 
 // What happened while the API server was away is told when it is back.

@@ -66,6 +66,8 @@ type Command struct {
 	Env    []string
 	Dir    string
 	Output io.Writer
+	// Files are open in the child too, from descriptor 3 on.
+	Files []*os.File
 	// User is whom the child runs as. Nil for the user of this process.
 	User *syscall.Credential
 }
@@ -78,6 +80,7 @@ func (s *Spawner) Start(command Command) (Instance, error) {
 	cmd.Dir = command.Dir
 	cmd.Stdout = command.Output
 	cmd.Stderr = command.Output
+	cmd.ExtraFiles = command.Files
 	cmd.WaitDelay = outputGrace
 	cmd.Args[0] = cmp.Or(command.Name, command.Path)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: command.User}

@@ -3,78 +3,67 @@ package hollowpod
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // toldBytes bounds what is told of a value that is refused.
 const toldBytes = 120
 
-// compare returns the fields that are not as they should be.
+// compare returns the fields that are not as they should be, by their names in the API.
 func compare(want, got corev1.PodSpec) Refusals {
-	c := &comparison{}
-	c.compareValues("spec", reflect.ValueOf(want), reflect.ValueOf(got))
-	return c.refusals
+	wantFields, wantErr := runtime.DefaultUnstructuredConverter.ToUnstructured(&want)
+	gotFields, gotErr := runtime.DefaultUnstructuredConverter.ToUnstructured(&got)
+	if wantErr != nil || gotErr != nil {
+		return Refusals{{"spec", "it cannot be read"}}
+	}
+	return compareValues("spec", wantFields, gotFields)
 }
 
-type comparison struct{ refusals Refusals }
-
-// compareValues descends as far as a difference can be told by a field of the API.
-func (c *comparison) compareValues(path string, want, got reflect.Value) {
-	switch {
-	case isUnset(want) && asksForNothing(got) || equality.Semantic.DeepEqual(want.Interface(), got.Interface()):
-	case want.Kind() == reflect.Pointer && !want.IsNil() && !got.IsNil():
-		c.compareValues(path, want.Elem(), got.Elem())
-	case want.Kind() == reflect.Struct:
-		for i := range want.NumField() {
-			c.compareValues(join(path, want.Type().Field(i)), want.Field(i), got.Field(i))
+// compareValues descends as far as both values have fields or items. That a field is false is the same as that it is not there.
+func compareValues(path string, want, got any) (refusals Refusals) {
+	wantFields, isObject := want.(map[string]any)
+	gotFields, isAlsoObject := got.(map[string]any)
+	if isObject && isAlsoObject {
+		all := maps.Clone(wantFields)
+		maps.Copy(all, gotFields)
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			refusals = append(refusals, compareValues(path+"."+name, wantFields[name], gotFields[name])...)
 		}
-	case want.Kind() == reflect.Slice && want.Type().Elem().Kind() == reflect.Struct:
-		c.compareLists(path, want, got)
-	default:
-		c.refuse(path, want, got)
+		return refusals
 	}
-}
-
-func (c *comparison) compareLists(path string, want, got reflect.Value) {
-	for i := range max(want.Len(), got.Len()) {
-		field := fmt.Sprintf("%s[%d]", path, i)
-		switch {
-		case i >= want.Len():
-			c.refuse(field, reflect.Value{}, got.Index(i))
-		case i >= got.Len():
-			c.refuse(field, want.Index(i), reflect.Value{})
-		default:
-			c.compareValues(field, want.Index(i), got.Index(i))
+	wantItems, isList := want.([]any)
+	gotItems, isAlsoList := got.([]any)
+	if hasObjects := len(wantItems) > 0 && reflect.TypeOf(wantItems[0]).Kind() == reflect.Map; isList && isAlsoList && hasObjects {
+		for i := range max(len(wantItems), len(gotItems)) {
+			refusals = append(refusals, compareValues(fmt.Sprintf("%s[%d]", path, i), item(wantItems, i), item(gotItems, i))...)
 		}
+		return refusals
 	}
-}
-
-func (c *comparison) refuse(field string, want, got reflect.Value) {
-	c.refusals = append(c.refusals, Refusal{Field: field, Reason: fmt.Sprintf("want %s, got %s", tell(want), tell(got))})
-}
-
-// isUnset reports whether a field has no value, or an empty one.
-func isUnset(value reflect.Value) bool {
-	if kind := value.Kind(); kind == reflect.Slice || kind == reflect.Map {
-		return value.Len() == 0
+	isTrue, isBool := got.(bool)
+	if reflect.DeepEqual(want, got) || want == nil && isBool && !isTrue {
+		return nil
 	}
-	return value.IsZero()
+	return Refusals{{path, fmt.Sprintf("want %s, got %s", tell(want), tell(got))}}
 }
 
-// asksForNothing reports whether a field is unset or says that it is.
-func asksForNothing(value reflect.Value) bool {
-	return isUnset(value) || value.Kind() == reflect.Pointer && value.Elem().Kind() == reflect.Bool && !value.Elem().Bool()
+func item(items []any, i int) any {
+	if i < len(items) {
+		return items[i]
+	}
+	return nil
 }
 
-func tell(value reflect.Value) string {
-	if !value.IsValid() || isUnset(value) && value.Kind() != reflect.Bool {
+func tell(value any) string {
+	if value == nil {
 		return "nothing"
 	}
-	text, err := json.Marshal(value.Interface())
+	text, err := json.Marshal(value)
 	if err != nil {
 		return "something else"
 	}
@@ -82,13 +71,4 @@ func tell(value reflect.Value) string {
 		return strings.ToValidUTF8(string(text[:toldBytes]), "") + "…"
 	}
 	return string(text)
-}
-
-// join appends a field's name in the API to a path. Embedded structs have none.
-func join(path string, field reflect.StructField) string {
-	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-	if name == "" {
-		return path
-	}
-	return path + "." + name
 }

@@ -39,8 +39,8 @@ const (
 // Node is what a podhost needs to know of a hollow node, beside the name of its pod, which is that of its Secret.
 type Node struct {
 	Image string
-	// HasPlan is that it follows a plan of disruptions. The pod of an earlier agent has none.
-	HasPlan bool
+	// Directory has the program of the image. Read leaves it out.
+	Directory string
 	// Grace is how long it may take to end.
 	Grace time.Duration
 	// The probes ask its health port by HTTP. Each may be nil.
@@ -50,17 +50,9 @@ type Node struct {
 // Plan is the content of the file with the plan of disruptions.
 func Plan(pod *corev1.Pod) string { return pod.Annotations[disrupt.Annotation] }
 
-// Args are the arguments of the hollow node with the directories of its volumes and the address of its pod.
-func (n Node) Args(volume func(name string) string, ip string) []string {
-	return args(volume(ConfigVolume), volume(StateVolume), ip, volume(PlanVolume), n.HasPlan)
-}
-
-func args(config, state, ip, plan string, hasPlan bool) []string {
-	all := []string{"--config-dir=" + config, "--state-dir=" + state, "--bind-address=" + ip}
-	if hasPlan {
-		all = append(all, "--disruptions-file="+plan+"/"+disrupt.FileName)
-	}
-	return all
+// Args are the arguments of a hollow node with the directories of its volumes and the address of its pod.
+func Args(config, state, ip, plan string) []string {
+	return []string{"--config-dir=" + config, "--state-dir=" + state, "--bind-address=" + ip, "--disruptions-file=" + plan + "/" + disrupt.FileName}
 }
 
 // Refusal names a field for which a pod does not run.
@@ -102,7 +94,6 @@ func Read(pod *corev1.Pod, namespace string) (Node, Refusals) {
 	main := &want.Spec.Containers[0]
 	return Node{
 		Image:   main.Image,
-		HasPlan: len(want.Spec.Volumes) == len(volumes(pod.Name, true)),
 		Grace:   time.Duration(ptr.Deref(want.Spec.TerminationGracePeriodSeconds, 0)) * time.Second,
 		Startup: main.StartupProbe, Readiness: main.ReadinessProbe, Liveness: main.LivenessProbe,
 	}, refusals
@@ -111,8 +102,6 @@ func Read(pod *corev1.Pod, namespace string) (Node, Refusals) {
 // shapeOf is the pod that an agent makes, with what may differ as it is in this one.
 func shapeOf(pod *corev1.Pod) *corev1.Pod {
 	spec, main := &pod.Spec, &pod.Spec.Containers[0]
-	// An agent that knows nothing of disruptions leaves out the last argument, with its volume.
-	hasPlan := len(main.Args) != len(args("", "", "", "", false))
 	shape := &corev1.Pod{Spec: corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyAlways,
 		TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds,
@@ -122,17 +111,19 @@ func shapeOf(pod *corev1.Pod) *corev1.Pod {
 			RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](User), RunAsGroup: ptr.To[int64](User),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
-		Volumes: volumes(pod.Name, hasPlan),
+		Volumes: volumes(pod.Name),
 		Containers: []corev1.Container{{
 			Name:    ContainerName,
 			Image:   main.Image,
 			Command: []string{"/hollow-node"},
-			Args:    args(configPath, statePath, "$(POD_IP)", planPath, hasPlan),
+			Args:    Args(configPath, statePath, "$(POD_IP)", planPath),
 			Env: []corev1.EnvVar{{
 				Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}},
 			}},
-			Resources:       corev1.ResourceRequirements{Requests: main.Resources.Requests},
-			VolumeMounts:    mounts(hasPlan),
+			Resources: corev1.ResourceRequirements{Requests: main.Resources.Requests},
+			VolumeMounts: []corev1.VolumeMount{
+				{Name: ConfigVolume, MountPath: configPath, ReadOnly: true}, {Name: StateVolume, MountPath: statePath}, {Name: PlanVolume, MountPath: planPath, ReadOnly: true},
+			},
 			StartupProbe:    probe(main.StartupProbe),
 			ReadinessProbe:  probe(main.ReadinessProbe),
 			LivenessProbe:   probe(main.LivenessProbe),
@@ -159,26 +150,15 @@ func keepScheduling(shape, spec *corev1.PodSpec) {
 }
 
 // volumes are the pod's: its own Secret, a directory that lives as long as the pod, and its plan of disruptions.
-func volumes(pod string, hasPlan bool) []corev1.Volume {
-	all := []corev1.Volume{
+func volumes(pod string) []corev1.Volume {
+	plan := &corev1.ObjectFieldSelector{FieldPath: fmt.Sprintf("metadata.annotations['%s']", disrupt.Annotation)}
+	return []corev1.Volume{
 		{Name: ConfigVolume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: pod, DefaultMode: ptr.To[int32](readOnly)}}},
 		{Name: StateVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: PlanVolume, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			Items: []corev1.DownwardAPIVolumeFile{{Path: disrupt.FileName, FieldRef: plan}}, DefaultMode: ptr.To[int32](readOnly),
+		}}},
 	}
-	if !hasPlan {
-		return all
-	}
-	field := &corev1.ObjectFieldSelector{FieldPath: fmt.Sprintf("metadata.annotations['%s']", disrupt.Annotation)}
-	return append(all, corev1.Volume{Name: PlanVolume, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
-		Items: []corev1.DownwardAPIVolumeFile{{Path: disrupt.FileName, FieldRef: field}}, DefaultMode: ptr.To[int32](readOnly),
-	}}})
-}
-
-func mounts(hasPlan bool) []corev1.VolumeMount {
-	all := []corev1.VolumeMount{{Name: ConfigVolume, MountPath: configPath, ReadOnly: true}, {Name: StateVolume, MountPath: statePath}}
-	if !hasPlan {
-		return all
-	}
-	return append(all, corev1.VolumeMount{Name: PlanVolume, MountPath: planPath, ReadOnly: true})
 }
 
 // probe is a probe as it is, but of the node's own health port.

@@ -40,29 +40,14 @@ func refusalsOf(pod *corev1.Pod) Refusals {
 	return refusals
 }
 
-// earlier is the pod of an agent that knows nothing of disruptions.
-func earlier(t *testing.T) *corev1.Pod {
-	pod := rendered(t)
-	main(pod).Args, main(pod).VolumeMounts, pod.Spec.Volumes = main(pod).Args[:3], main(pod).VolumeMounts[:2], pod.Spec.Volumes[:2]
-	return pod
-}
-
 // Claim: The podhost runs the pod that an agent renders. Broken: a field of it refused.
 func TestThePodOfAnAgentIsAHollowNode(t *testing.T) {
 	node, refusals := Read(rendered(t), "hollowfleet")
 	if len(refusals) > 0 {
 		t.Errorf("it is refused: %s", refusals)
 	}
-	if node.Image != "hollowfleet/hollow-node" || node.Grace != 5*time.Second || !node.HasPlan || node.Startup.FailureThreshold != 45000 || node.Liveness == nil || node.Readiness == nil {
+	if node.Image != "hollowfleet/hollow-node" || node.Grace != 5*time.Second || node.Startup.FailureThreshold != 45000 || node.Liveness == nil || node.Readiness == nil {
 		t.Errorf("it is read as %+v", node)
-	}
-	volume := func(name string) string { return "/pods/" + name }
-	if want := []string{"--config-dir=/pods/config", "--state-dir=/pods/state", "--bind-address=127.0.0.9", "--disruptions-file=/pods/disruptions/plan.json"}; !slices.Equal(node.Args(volume, "127.0.0.9"), want) {
-		t.Errorf("its arguments are %q", node.Args(volume, "127.0.0.9"))
-	}
-	node, refusals = Read(earlier(t), "hollowfleet")
-	if len(refusals) > 0 || node.HasPlan || len(node.Args(volume, "127.0.0.9")) != 3 {
-		t.Errorf("that of an earlier agent is %+v, refused: %s", node, refusals)
 	}
 	withDefaults := rendered(t)
 	defaults.SetObjectDefaults_Pod(withDefaults)
@@ -84,27 +69,25 @@ var free = []string{
 // Edge case: A field that a later Kubernetes adds.
 func TestEveryFieldIsRefusedByItsName(t *testing.T) {
 	count := 0
-	for _, fresh := range []func(*testing.T) *corev1.Pod{rendered, earlier} {
-		var paths []string
-		changeFields("spec", reflect.ValueOf(&fresh(t).Spec).Elem(), func(path string, _ func()) { paths = append(paths, path) })
-		for at, path := range paths {
-			pod, i := fresh(t), 0
-			changeFields("spec", reflect.ValueOf(&pod.Spec).Elem(), func(_ string, change func()) {
-				if i == at {
-					change()
-				}
-				i++
-			})
-			refusals := refusalsOf(pod)
-			isFree := slices.ContainsFunc(free, func(field string) bool { return strings.HasPrefix(path, field) }) || isOfProbe(path)
-			named := slices.ContainsFunc(refusals, func(r Refusal) bool { return strings.HasPrefix(path, r.Field) })
-			if isFree && len(refusals) > 0 || !isFree && !named {
-				t.Errorf("with another %s the refusals are %q", path, refusals)
+	var paths []string
+	changeFields("spec", reflect.ValueOf(&rendered(t).Spec).Elem(), func(path string, _ func()) { paths = append(paths, path) })
+	for at, path := range paths {
+		pod, i := rendered(t), 0
+		changeFields("spec", reflect.ValueOf(&pod.Spec).Elem(), func(_ string, change func()) {
+			if i == at {
+				change()
 			}
-			count++
+			i++
+		})
+		refusals := refusalsOf(pod)
+		isFree := slices.ContainsFunc(free, func(field string) bool { return strings.HasPrefix(path, field) }) || isOfProbe(path)
+		named := slices.ContainsFunc(refusals, func(r Refusal) bool { return strings.HasPrefix(path, r.Field) })
+		if isFree && len(refusals) > 0 || !isFree && !named {
+			t.Errorf("with another %s the refusals are %q", path, refusals)
 		}
+		count++
 	}
-	if count < 300 {
+	if count < 200 {
 		t.Errorf("only %d fields were changed", count)
 	}
 }
@@ -120,6 +103,10 @@ func changeFields(path string, value reflect.Value, visit func(path string, chan
 	switch value.Kind() {
 	case reflect.Struct:
 		if _, isQuantity := value.Interface().(resource.Quantity); isQuantity {
+			return
+		}
+		if _, isPort := value.Interface().(intstr.IntOrString); isPort {
+			visit(path, func() { value.Set(reflect.ValueOf(intstr.FromInt32(7))) })
 			return
 		}
 		for i := range value.NumField() {
@@ -139,6 +126,15 @@ func changeFields(path string, value reflect.Value, visit func(path string, chan
 	default:
 		visit(path, func() { value.Set(different(value.Type(), value)) })
 	}
+}
+
+// join appends a field's name in the API to a path. Embedded structs have none.
+func join(path string, field reflect.StructField) string {
+	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+	if name == "" {
+		return path
+	}
+	return path + "." + name
 }
 
 // different returns a value that is not the given one, nor empty.
@@ -175,7 +171,7 @@ func TestWhatIsNotAHollowNode(t *testing.T) {
 		"a script":                  {"spec.containers[0].command", func(p *corev1.Pod) { main(p).Command = []string{"/bin/sh", "/script/run.sh"} }},
 		"another state":             {"spec.containers[0].args", func(p *corev1.Pod) { main(p).Args[1] = "--state-dir=/root" }},
 		"more arguments":            {"spec.containers[0].args", func(p *corev1.Pod) { main(p).Args = append(main(p).Args, "--config-dir=/script") }},
-		"too few arguments":         {"spec.containers[0].args", func(p *corev1.Pod) { main(p).Args = main(p).Args[:2] }},
+		"too few arguments":         {"spec.containers[0].args", func(p *corev1.Pod) { main(p).Args = main(p).Args[:3] }},
 		"a library": {"spec.containers[0].env[1]", func(p *corev1.Pod) {
 			main(p).Env = append(main(p).Env, corev1.EnvVar{Name: "LD_PRELOAD", Value: "/x.so"})
 		}},

@@ -7,11 +7,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/klog/v2"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pack"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/process"
@@ -19,6 +23,8 @@ import (
 
 const (
 	program = "hollow-node"
+	// inheritedDirectory is the first file that a process inherits besides its standard ones.
+	inheritedDirectory = "/proc/self/fd/3"
 	// startTimeout bounds how long a new pack takes until it listens, on a busy machine, and startPause is the time between two
 	// attempts to reach it.
 	startTimeout = time.Minute
@@ -44,22 +50,89 @@ func giveWay() {
 	}
 }
 
+// running is one pack.
+type running struct {
+	image string
+	// alone is that it is the pack of one node.
+	alone          bool
+	uid            types.UID
+	directory, log string
+	// output is the log. That of a pack of one is its node's, and nil here.
+	output io.Closer
+	// listens is closed when the pack can be reached, or could not be started, which err says then.
+	listens chan struct{}
+	err     error
+	child   process.Instance
+	// done is closed when the process has ended, how says exit.
+	done chan struct{}
+	exit Exit
+	// nodes is how many it has, and ended that it takes no more. The Launcher's lock guards both.
+	nodes int
+	ended bool
+	// members are the nodes that have started in it, and full that it has had as many as it takes.
+	members map[*Node]bool
+	full    bool
+}
+
+// newRunning returns a pack for a first node, which is to be run.
+func newRunning(base, image string, alone bool) *running {
+	uid := uuid.NewUUID()
+	return &running{
+		image: image, alone: alone, uid: uid, directory: filepath.Join(base, string(uid)), nodes: 1,
+		members: map[*Node]bool{}, listens: make(chan struct{}), done: make(chan struct{}),
+	}
+}
+
+// run runs a pack, for this node first, until its process has ended.
+func (l *Launcher) run(p *running, first Spec) {
+	p.err = l.launch(p, first)
+	if p.err == nil {
+		go p.awaitEnd()
+		p.err = l.awaitSocket(p)
+	} else {
+		close(p.done)
+	}
+	close(p.listens)
+	select {
+	case <-p.done:
+	case <-l.closed:
+		if p.child != nil {
+			_ = p.child.Signal(syscall.SIGKILL)
+		}
+		<-p.done
+	}
+	l.mu.Lock()
+	p.ended = true
+	l.packs = slices.DeleteFunc(l.packs, func(one *running) bool { return one == p })
+	l.mu.Unlock()
+	l.reportEnd(p)
+	if p.output != nil {
+		_ = p.output.Close() // What matters of it was read.
+	}
+	if err := l.options.Directory.Remove(p.uid); err != nil {
+		klog.Background().Error(err, "Removing the directory of a pack that has ended failed", "directory", p.directory)
+	}
+}
+
 // workingDirectory belongs to the pack's user. The pack's log is beside it, out of the user's reach.
 func (p *running) workingDirectory() string { return filepath.Join(p.directory, "run") }
 
-// launch starts the process of a pack. The log of a pack of one goes to its node's.
+// launch starts the process of a pack. The log of a pack of one goes to its node's. The user of a pack may not get to its files by the
+// directories that lead there, so the child finds them by what is open here.
 func (l *Launcher) launch(p *running, first Spec) error {
 	if err := l.makeDirectories(p); err != nil {
 		return err
 	}
-	// The user of a pack may not get to the program by the directories that lead there, so the child opens it by what is open here.
-	file, err := os.Open(filepath.Join(p.image, program))
-	if err != nil {
-		return err
+	var opened [3]*os.File
+	for i, path := range []string{filepath.Join(p.image, program), p.workingDirectory(), l.options.Directory.Path()} {
+		var err error
+		if opened[i], err = os.Open(path); err != nil {
+			return err
+		}
+		defer opened[i].Close()
 	}
-	defer file.Close()
 	command := process.Command{
-		Path: "/proc/self/fd/" + strconv.Itoa(int(file.Fd())), Name: program, Args: []string{pack.Command}, Dir: p.workingDirectory(),
+		Path: descriptorPath(opened[0]), Name: program, Args: []string{pack.Command}, Dir: descriptorPath(opened[1]), Files: opened[2:],
 		Env: []string{"HOME=.", "TMPDIR=.", "GODEBUG=" + pack.TraceLabels},
 	}
 	if p.alone {
@@ -68,14 +141,17 @@ func (l *Launcher) launch(p *running, first Spec) error {
 	if id := uint32(l.options.User); id != 0 {
 		command.User = &syscall.Credential{Uid: id, Gid: id}
 	}
+	var err error
 	if command.Output, err = l.openLog(p, first); err != nil {
 		return err
 	}
 	if p.child, err = l.spawner.Start(command); err != nil {
-		return fmt.Errorf("starting %s: %w", file.Name(), err)
+		return fmt.Errorf("starting %s: %w", opened[0].Name(), err)
 	}
 	return nil
 }
+
+func descriptorPath(file *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(file.Fd())) }
 
 func (l *Launcher) makeDirectories(p *running) error {
 	err := os.Mkdir(p.directory, 0o711)

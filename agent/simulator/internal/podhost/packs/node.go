@@ -3,7 +3,6 @@ package packs
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"syscall"
 	"time"
 
@@ -12,16 +11,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pack"
 )
 
-const (
-	// defaultMovePause leaves a node that has moved the time to be Ready before the next one moves.
-	defaultMovePause = 10 * time.Second
-	// defaultKillTimeout is more than a node takes to end that is killed, on a busy machine.
-	defaultKillTimeout = 30 * time.Second
-	// moveGrace is how long a node may take to end that moves.
-	moveGrace = 10 * time.Second
-	// goneTimeout bounds how long a pack takes to end that has closed the connection of a node.
-	goneTimeout = 10 * time.Second
-)
+// goneTimeout bounds how long a pack takes to end that has closed the connection of a node.
+const goneTimeout = 10 * time.Second
 
 // Exit tells how a node or a pack ended.
 type Exit struct {
@@ -37,130 +28,53 @@ type Exit struct {
 type Node struct {
 	launcher *Launcher
 	spec     Spec
+	pack     *running
+	node     *pack.Node
+	leaves   chan struct{}
 	done     chan struct{}
 	exit     Exit // valid once done is closed
-
-	mu   sync.Mutex
-	pack *running
-	node *pack.Node
-	// moves is closed when the node has moved. It is nil while it does not move.
-	moves chan struct{}
-	// ordered is that somebody else wants it to end, and killed that it is to end at once.
-	ordered, killed bool
 }
 
 // Done is closed when the node has ended and its log is complete.
 func (n *Node) Done() <-chan struct{} { return n.done }
 
-// Exit tells how the node ended. It must not be called before Done is closed.
+// Leaves is closed when the node has to end and start again in another pack, because this one is replaced.
+func (n *Node) Leaves() <-chan struct{} { return n.leaves }
+
+// Exit tells how the node ended. It waits for the end.
 func (n *Node) Exit() Exit {
 	<-n.done
 	return n.exit
 }
 
 // Signal sends a signal to the node: SIGKILL kills it, SIGTERM ends it. A pack that does not carry out a kill is killed: whoever kills
-// waits for the end.
+// waits for the end. That of this node alone ends at once.
 func (n *Node) Signal(signal syscall.Signal) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	isFirst := !n.killed
-	n.ordered = n.ordered || signal == syscall.SIGTERM || signal == syscall.SIGKILL
-	n.killed = n.killed || signal == syscall.SIGKILL
-	n.node.Signal(signal)
-	if n.killed && isFirst {
-		n.ensureEnd()
-	}
-}
-
-// ensureEnd ends the pack of a node that was killed if it does not end it. That of this node alone ends at once. The caller holds the lock.
-func (n *Node) ensureEnd() {
-	p := n.pack
-	if p.alone {
-		_ = p.child.Signal(syscall.SIGKILL)
+	if signal == syscall.SIGKILL && n.pack.alone {
+		_ = n.pack.child.Signal(syscall.SIGKILL)
 		return
 	}
-	go func() {
-		select {
-		case <-n.done:
-		case <-time.After(n.launcher.options.KillTimeout):
-			klog.Background().Error(nil, "Killing a pack of hollow nodes: it does not end a node that was killed", "node", n.spec.Name)
-			_ = p.child.Signal(syscall.SIGKILL)
-		}
-	}()
+	n.node.Signal(signal)
+	if signal == syscall.SIGKILL {
+		go n.ensureEnd()
+	}
 }
 
-// awaitEnd waits until the node has ended, wherever it moves.
+// ensureEnd kills the pack of a node that was killed if it does not end it.
+func (n *Node) ensureEnd() {
+	select {
+	case <-n.done:
+	case <-time.After(n.launcher.options.KillTimeout):
+		klog.Background().Error(nil, "Killing a pack of hollow nodes: it does not end a node that was killed", "node", n.spec.Name)
+		_ = n.pack.child.Signal(syscall.SIGKILL)
+	}
+}
+
+// awaitEnd waits until the node has ended, and notes in its log if that was with its pack.
 func (n *Node) awaitEnd() {
 	defer close(n.done)
-	for {
-		n.exit = n.pack.exitOf(n.node)
-		n.launcher.changeMembers(n.pack, n, false)
-		if !n.isMoving() {
-			n.logEnd()
-			return
-		}
-		if err := n.place(false); err != nil {
-			klog.Background().Error(err, "Moving a hollow node to another pack failed: it is started again", "node", n.spec.Name)
-			n.finishMove(n.pack, n.node)
-			return
-		}
-	}
-}
-
-// isMoving reports whether the node is to continue in another pack. One that somebody ended meanwhile is not.
-func (n *Node) isMoving() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.moves != nil && n.ordered {
-		close(n.moves)
-		n.moves = nil
-	}
-	return n.moves != nil
-}
-
-// finishMove lets the node be where it was placed. What it was sent on the way it gets there.
-func (n *Node) finishMove(p *running, node *pack.Node) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.pack, n.node = p, node
-	if n.moves != nil {
-		close(n.moves)
-		n.moves = nil
-	}
-	if n.killed {
-		node.Signal(syscall.SIGKILL)
-		n.ensureEnd()
-	} else if n.ordered {
-		node.Signal(syscall.SIGTERM)
-	}
-}
-
-// moveNode lets the node end in its pack and start in another one, and returns when it has.
-func (n *Node) moveNode() {
-	n.mu.Lock()
-	if n.ordered || n.moves != nil {
-		n.mu.Unlock()
-		return
-	}
-	moves, node := make(chan struct{}), n.node
-	n.moves = moves
-	n.mu.Unlock()
-	node.Signal(syscall.SIGTERM)
-	select {
-	case <-moves:
-		return
-	case <-node.Done():
-	case <-time.After(moveGrace):
-		node.Signal(syscall.SIGKILL)
-	}
-	select {
-	case <-moves:
-	case <-n.done: // It had ended already.
-	}
-}
-
-// logEnd notes in the node's log that it has ended with its pack.
-func (n *Node) logEnd() {
+	n.exit = n.pack.exitOf(n.node)
+	n.launcher.removeMember(n)
 	if _, err := n.node.Exit(); errors.Is(err, pack.ErrGone) && !n.pack.alone {
 		_, _ = fmt.Fprintf(n.spec.Log, "hollow-node: the process that it shares with other nodes has ended with code %d; the log of the podhost says why\n", n.exit.Code)
 	}

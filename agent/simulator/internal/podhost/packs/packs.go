@@ -8,14 +8,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/klog/v2"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pack"
@@ -25,6 +22,13 @@ import (
 
 // ErrClosed is the error of a start after Close.
 var ErrClosed = errors.New("the podhost is ending")
+
+const (
+	// defaultMovePause leaves a node that has moved the time to be Ready before the next one moves.
+	defaultMovePause = 10 * time.Second
+	// defaultKillTimeout is more than a node takes to end that is killed, on a busy machine.
+	defaultKillTimeout = 30 * time.Second
+)
 
 // Options are what a Launcher needs.
 type Options struct {
@@ -48,7 +52,9 @@ type Options struct {
 type Launcher struct {
 	options Options
 	spawner *process.Spawner
-	closed  chan struct{}
+	// closed is closed by Close, which kills all packs and returns when they have ended.
+	closed chan struct{}
+	Close  func()
 	// processes are the packs that have not ended.
 	processes sync.WaitGroup
 
@@ -67,21 +73,15 @@ func New(options Options) *Launcher {
 	if options.Warn == nil {
 		options.Warn = func(string, string) {}
 	}
-	return &Launcher{options: options, spawner: process.NewSpawner(giveUpPrivileges, giveWay), closed: make(chan struct{}), alone: map[string]bool{}}
-}
-
-// Close kills all packs and returns when they have ended.
-func (l *Launcher) Close() {
-	l.mu.Lock()
-	isFirst := !l.isClosed()
-	if isFirst {
+	l := &Launcher{options: options, spawner: process.NewSpawner(giveUpPrivileges, giveWay), closed: make(chan struct{}), alone: map[string]bool{}}
+	l.Close = sync.OnceFunc(func() {
+		l.mu.Lock()
 		close(l.closed)
-	}
-	l.mu.Unlock()
-	l.processes.Wait()
-	if isFirst {
+		l.mu.Unlock()
+		l.processes.Wait()
 		l.spawner.Close()
-	}
+	})
+	return l
 }
 
 func (l *Launcher) isClosed() bool {
@@ -91,6 +91,14 @@ func (l *Launcher) isClosed() bool {
 	default:
 		return false
 	}
+}
+
+// NodesBase is where nodes find the directory. Their user may not pass through the directories that lead to it, so it is open in their packs.
+func (l *Launcher) NodesBase() string {
+	if l.options.User != 0 {
+		return inheritedDirectory
+	}
+	return l.options.Directory.Path()
 }
 
 // Spec describes one node.
@@ -103,37 +111,12 @@ type Spec struct {
 	Log   io.Writer
 }
 
-// running is one pack.
-type running struct {
-	image string
-	// alone is that it is the pack of one node.
-	alone          bool
-	uid            types.UID
-	directory, log string
-	// output is the log. That of a pack of one is its node's, and nil here.
-	output io.Closer
-	// listens is closed when the pack can be reached, or could not be started, which err says then.
-	listens chan struct{}
-	err     error
-	child   process.Instance
-	// done is closed when the process has ended, how says exit.
-	done chan struct{}
-	exit Exit
-	// nodes is how many it has, and ended that it takes no more. The Launcher's lock guards both.
-	nodes int
-	ended bool
-	// members are the nodes that have started in it, and full that it has had as many as it takes.
-	members map[*Node]bool
-	full    bool
-}
-
 // Start starts a hollow node.
 func (l *Launcher) Start(spec Spec) (*Node, error) {
-	n := &Node{launcher: l, spec: spec, done: make(chan struct{})}
-	err := n.place(l.options.Nodes <= 1 || l.isAlone(spec.Name))
+	n, err := l.placeNode(spec, l.options.Nodes <= 1 || l.isAlone(spec.Name))
 	if errors.Is(err, pack.ErrAlone) {
 		klog.Background().Info("Starting a hollow node in a process of its own", "node", spec.Name, "reason", err)
-		err = n.place(true)
+		n, err = l.placeNode(spec, true)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("starting a hollow node: %w", err)
@@ -142,26 +125,26 @@ func (l *Launcher) Start(spec Spec) (*Node, error) {
 	return n, nil
 }
 
-// place starts the node in the first pack that takes it, if need be in a new one.
-func (n *Node) place(alone bool) error {
+// placeNode starts a node in the first pack that takes it, if need be in a new one.
+func (l *Launcher) placeNode(spec Spec, alone bool) (*Node, error) {
 	passed := map[*running]bool{}
 	for {
-		p, isNew := n.launcher.reservePlace(n, alone, passed)
+		p, isNew := l.reservePlace(spec, alone, passed)
 		if p == nil {
-			return ErrClosed
+			return nil, ErrClosed
 		}
-		node, err := p.startNode(n.spec)
+		node, err := p.startNode(spec)
 		if err == nil {
-			n.launcher.changeMembers(p, n, true)
-			n.finishMove(p, node)
-			return nil
+			n := &Node{launcher: l, spec: spec, pack: p, node: node, leaves: make(chan struct{}), done: make(chan struct{})}
+			l.addMember(n)
+			return n, nil
 		}
-		n.launcher.releasePlace(p, err)
+		l.releasePlace(p, err)
 		if isNew || errors.Is(err, pack.ErrAlone) {
-			return err
+			return nil, err
 		}
 		if errors.Is(err, pack.ErrFull) {
-			n.launcher.replacePack(p)
+			l.replacePack(p)
 		}
 		passed[p] = true // It ends, has had all its nodes, or has others: the next one may take this one.
 	}
@@ -182,25 +165,21 @@ func (l *Launcher) isAlone(name string) bool {
 }
 
 // reservePlace takes a place for a node in a pack that was not passed, and reports whether the pack is a new one. There is none after Close.
-func (l *Launcher) reservePlace(n *Node, alone bool, passed map[*running]bool) (*running, bool) {
+func (l *Launcher) reservePlace(spec Spec, alone bool, passed map[*running]bool) (*running, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.isClosed() {
 		return nil, false
 	}
 	for _, p := range l.packs {
-		if !alone && !p.alone && p.image == n.spec.Image && !p.ended && !p.full && p.nodes < l.options.Nodes && !passed[p] {
+		if !alone && !p.alone && p.image == spec.Image && !p.ended && !p.full && p.nodes < l.options.Nodes && !passed[p] {
 			p.nodes++
 			return p, false
 		}
 	}
-	p := &running{
-		image: n.spec.Image, alone: alone, uid: uuid.NewUUID(), nodes: 1, members: map[*Node]bool{},
-		listens: make(chan struct{}), done: make(chan struct{}),
-	}
-	p.directory = filepath.Join(l.options.Directory.Path(), string(p.uid))
+	p := newRunning(l.options.Directory.Path(), spec.Image, alone)
 	l.packs = append(l.packs, p)
-	l.processes.Go(func() { l.run(p, n.spec) })
+	l.processes.Go(func() { l.run(p, spec) })
 	return p, true
 }
 
@@ -216,50 +195,20 @@ func (l *Launcher) releasePlace(p *running, why error) {
 	}
 }
 
-func (l *Launcher) changeMembers(p *running, n *Node, isMember bool) {
+func (l *Launcher) addMember(n *Node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if isMember {
-		p.members[n] = true
-	} else {
-		delete(p.members, n)
-		p.nodes--
-	}
+	n.pack.members[n] = true
 }
 
-// run runs a pack, for this node first, until its process has ended.
-func (l *Launcher) run(p *running, first Spec) {
-	p.err = l.launch(p, first)
-	if p.child != nil {
-		go p.awaitEnd()
-		if p.err == nil {
-			p.err = l.awaitSocket(p)
-		}
-		close(p.listens)
-		select {
-		case <-p.done:
-		case <-l.closed:
-			_ = p.child.Signal(syscall.SIGKILL)
-			<-p.done
-		}
-	} else {
-		close(p.listens)
-		close(p.done)
-	}
+func (l *Launcher) removeMember(n *Node) {
 	l.mu.Lock()
-	p.ended = true
-	l.packs = slices.DeleteFunc(l.packs, func(one *running) bool { return one == p })
-	l.mu.Unlock()
-	l.reportEnd(p)
-	if p.output != nil {
-		_ = p.output.Close() // What matters of it was read.
-	}
-	if err := l.options.Directory.Remove(p.uid); err != nil {
-		klog.Background().Error(err, "Removing the directory of a pack that has ended failed", "directory", p.directory)
-	}
+	defer l.mu.Unlock()
+	delete(n.pack.members, n)
+	n.pack.nodes--
 }
 
-// replacePack moves the nodes of a pack that has had all its nodes to other packs, one after the other. The pack ends with its last one.
+// replacePack asks the nodes of a pack that has had all its nodes to leave it, one after the other. The pack ends with its last one.
 func (l *Launcher) replacePack(p *running) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -271,7 +220,12 @@ func (l *Launcher) replacePack(p *running) {
 	klog.Background().Info("Replacing a pack of hollow nodes: what ended nodes leave in it has reached its bound", "nodes", len(members))
 	go func() {
 		for _, n := range members {
-			n.moveNode()
+			close(n.leaves)
+			select {
+			case <-n.done:
+			case <-l.closed:
+				return
+			}
 			select {
 			case <-time.After(l.options.MovePause):
 			case <-l.closed:

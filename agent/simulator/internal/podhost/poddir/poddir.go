@@ -34,72 +34,34 @@ var uids = func() string {
 }()
 
 // Directory is the directory of a podhost. No other podhost can have it before Close.
-type Directory struct {
-	owned   *owneddir.Directory
-	dataDir string
-}
+type Directory struct{ owned *owneddir.Directory }
 
-// Open makes the directory, or opens the one that an earlier podhost made. It lies in the data directory, unless nodes run as a user who
-// cannot get there, for instance below a home directory. Then it lies in a directory for temporary files as long as the podhost runs.
-func Open(dataDir string, switchesUsers bool) (*Directory, error) {
-	dataDir, err := filepath.Abs(dataDir)
+// Open makes the directory in the data directory, or opens the one that an earlier podhost made. It refuses any other.
+func Open(dataDir string) (*Directory, error) {
+	path, err := filepath.Abs(filepath.Join(dataDir, insideName))
 	if err != nil {
 		return nil, fmt.Errorf("finding the data directory: %w", err)
 	}
-	owned, err := open(dataDir, switchesUsers)
+	owned, err := owneddir.TakeOrOpen(path, kind, mode)
 	if isForeign(err) || errors.Is(err, owneddir.ErrNotEmpty) {
 		err = fmt.Errorf("%w; move it elsewhere", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("making the pods' directory: %w", err)
 	}
-	return &Directory{owned, dataDir}, nil
-}
-
-func open(dataDir string, switchesUsers bool) (*owneddir.Directory, error) {
-	recorded, err := readRecord(dataDir)
-	if err != nil {
-		return nil, err
-	}
-	if owned, err := recorded.open(dataDir); owned != nil || err != nil {
-		return owned, err // The last podhost was killed.
-	}
-	if switchesUsers && !reachable(dataDir) {
-		return moveOut(dataDir, recorded)
-	}
-	return take(filepath.Join(dataDir, insideName))
-}
-
-// take marks a directory that is missing or empty, and opens one that a podhost marked before. It refuses any other.
-func take(path string) (*owneddir.Directory, error) {
-	owned, err := owneddir.TakeOrOpen(path, kind, mode)
-	if err != nil {
-		return nil, err
-	}
 	// The permissions given when it is made are subject to the file creation mask.
 	if err := os.Chmod(path, mode); err != nil {
 		owned.Close()
-		return nil, fmt.Errorf("setting the permissions of a directory: %w", err)
+		return nil, fmt.Errorf("setting the permissions of the pods' directory: %w", err)
 	}
-	return owned, nil
+	return &Directory{owned}, nil
 }
 
 // Path is where the directory is.
 func (d *Directory) Path() string { return d.owned.Path() }
 
-// Close gives the directory back, and moves it into the data directory, so that nothing is elsewhere while no podhost runs.
-func (d *Directory) Close() error {
-	defer d.owned.Close()
-	inside := filepath.Join(d.dataDir, insideName)
-	if d.Path() == inside {
-		return nil
-	}
-	err := os.Rename(d.Path(), inside)
-	if errors.Is(err, unix.EXDEV) || errors.Is(err, fs.ErrExist) {
-		return nil // It is found again, or removed by Clean.
-	}
-	return err
-}
+// Close gives the directory back.
+func (d *Directory) Close() { d.owned.Close() }
 
 // List lists the UIDs that have a directory, and the paths of what has another name. Names that start with a dot are those of the
 // podhost's own files.
@@ -137,31 +99,16 @@ func (d *Directory) Remove(uid types.UID) error {
 	return err
 }
 
-// Clean removes all that podhosts left for the data directory, inside it and outside. It returns the paths of what it left because no
-// podhost made it. No podhost may be using the data directory.
+// Clean removes all that podhosts left in the data directory. It returns the paths of what it left because no podhost made it.
+// No podhost may be using the data directory.
 func Clean(dataDir string) (left []string, err error) {
 	if dataDir, err = filepath.Abs(dataDir); err != nil {
 		return nil, fmt.Errorf("finding the data directory: %w", err)
-	}
-	recorded, err := readRecord(dataDir)
-	if err != nil {
-		return nil, err
 	}
 	// An earlier version had logs and packs elsewhere.
 	for _, name := range []string{insideName, "logs", "packs"} {
 		leftThere, oneErr := clean(filepath.Join(dataDir, name))
 		left, err = append(left, leftThere...), errors.Join(err, oneErr)
-	}
-	owned, oneErr := recorded.open(dataDir)
-	err = errors.Join(err, oneErr)
-	if owned != nil {
-		leftThere, oneErr := remove(owned)
-		left, err = append(left, leftThere...), errors.Join(err, oneErr)
-	}
-	// Without the record the directory outside could not be found again, so it goes last.
-	path := filepath.Join(dataDir, recordName)
-	if info, statErr := os.Lstat(path); err == nil && statErr == nil && info.Mode().IsRegular() {
-		err = os.Remove(path)
 	}
 	return left, err
 }
@@ -170,18 +117,14 @@ func clean(path string) (left []string, err error) {
 	owned, err := owneddir.Open(path, kind)
 	switch {
 	case err == nil:
-		return remove(owned)
+		defer owned.Close()
+		return owned.Remove([]string{ownerName, "." + ownerName + "-[0-9]*", uids + "/**"})
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, owneddir.ErrNoMarker) && isEmpty(path):
 		return nil, nil
 	case isForeign(err):
 		return []string{path}, nil
 	}
 	return nil, err
-}
-
-func remove(owned *owneddir.Directory) (left []string, err error) {
-	defer owned.Close()
-	return owned.Remove([]string{ownerName, "." + ownerName + "-[0-9]*", uids + "/**"})
 }
 
 // isForeign reports whether the error is that no podhost made the directory.

@@ -31,11 +31,11 @@ func isThere(path string) bool {
 
 func taken(t *testing.T) (*Directory, string) {
 	t.Helper()
-	d, err := Open(t.TempDir(), false)
+	d, err := Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { must(t, d.Close()) })
+	t.Cleanup(d.Close)
 	return d, d.Path()
 }
 
@@ -65,7 +65,7 @@ func TestOnlyPodsAreListedAndRemoved(t *testing.T) {
 			t.Errorf("%q was removed", name)
 		}
 	}
-	d.kill()
+	d.Close()
 	left, err := Clean(filepath.Dir(dir))
 	must(t, err)
 	if want := []string{link, notes}; !slices.Equal(left, want) {
@@ -94,5 +94,53 @@ func TestRemovalsDoNotRefuseEachOther(t *testing.T) {
 	removing.Wait()
 	if uids, _, err := d.List(); err != nil || len(uids) > 0 {
 		t.Errorf("left %v (%v)", uids, err)
+	}
+}
+
+func TestCleanLeavesNothing(t *testing.T) {
+	d, dir := taken(t)
+	dataDir := filepath.Dir(dir)
+	if _, err := Open(dataDir); err == nil {
+		t.Error("two podhosts have one directory")
+	}
+	must(t, os.Mkdir(filepath.Join(dir, pod), 0o700))
+	d.Close() // It was killed.
+	again, err := Open(dataDir)
+	must(t, err)
+	if !isThere(filepath.Join(dir, pod)) {
+		t.Error("the files of a pod are gone with a podhost that was killed")
+	}
+	again.Close()
+	for range 2 {
+		if left, err := Clean(dataDir); err != nil || len(left) > 0 {
+			t.Errorf("left %v (%v)", left, err)
+		}
+	}
+	if left, err := os.ReadDir(dataDir); err != nil || len(left) > 0 {
+		t.Errorf("in the data directory are %v (%v)", left, err)
+	}
+}
+
+// A directory, or a link to one, that has the name of the podhost's own.
+func TestADirectoryThatNoPodhostMadeIsRefused(t *testing.T) {
+	for name, link := range map[string]bool{"a directory": false, "a link": true} {
+		t.Run(name, func(t *testing.T) {
+			dataDir := t.TempDir()
+			inside := filepath.Join(dataDir, insideName)
+			must(t, os.MkdirAll(filepath.Join(inside, pod), 0o700))
+			if link {
+				elsewhere := t.TempDir()
+				must(t, errors.Join(os.Mkdir(filepath.Join(elsewhere, pod), 0o700), os.RemoveAll(inside), os.Symlink(elsewhere, inside)))
+			}
+			if _, err := Open(dataDir); err == nil || !strings.Contains(err.Error(), inside) {
+				t.Errorf("got %v, want an error that names %s", err, inside)
+			}
+			if left, err := Clean(dataDir); err != nil || len(left) != 1 || left[0] != inside {
+				t.Errorf("left %v (%v), want %s", left, err, inside)
+			}
+			if !isThere(filepath.Join(inside, pod)) {
+				t.Error("what was there is gone")
+			}
+		})
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,6 +24,8 @@ const volumesDirectory, logsDirectory = "volumes", "logs"
 type Files struct {
 	// Base is the directory that holds one directory per pod.
 	Base string
+	// NodesBase is where the nodes find that directory.
+	NodesBase string
 	// Secret returns a Secret of a pod.
 	Secret func(namespace, name string) (*corev1.Secret, error)
 	// User is the user and group of the nodes if it is not this process's own, else 0.
@@ -31,8 +33,9 @@ type Files struct {
 }
 
 // Args are the arguments of a pod's node.
-func (f *Files) Args(pod *corev1.Pod, node hollowpod.Node, ip netip.Addr) []string {
-	return node.Args(func(name string) string { return f.volume(pod.UID, name) }, ip.String())
+func (f *Files) Args(uid types.UID, ip net.IP) []string {
+	volumes := filepath.Join(f.NodesBase, string(uid), volumesDirectory)
+	return hollowpod.Args(filepath.Join(volumes, hollowpod.ConfigVolume), filepath.Join(volumes, hollowpod.StateVolume), ip.String(), filepath.Join(volumes, hollowpod.PlanVolume))
 }
 
 // Log is the log file of one run of a pod's node.

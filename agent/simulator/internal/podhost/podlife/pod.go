@@ -1,17 +1,18 @@
 // Package podlife runs the hollow node of one pod, from the check of the pod over restarts and probes to the end.
-//
-// A Pod is driven by goroutines of its own. Everything that is known about it is in its status, which is written whenever it changed.
 package podlife
 
 import (
-	"context"
-	"net/netip"
+	"math"
+	"net"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/address"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/hollowpod"
@@ -24,9 +25,11 @@ const (
 	// ReasonImageUnknown is the reason of pods with an unknown image. The kubelet uses the same if an image is missing and must not be pulled.
 	ReasonImageUnknown = "ErrImageNeverPull"
 
-	// firstRetry and lastRetry bound the time between attempts at something that may succeed later.
+	// firstRetry and lastRetry bound the time between attempts to make the files of a pod.
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 10 * time.Second
+	// readyRefresh is by how much longer the Secret of a ready pod is not read again: it has joined, and needs no new bootstrap token.
+	readyRefresh = 15
 )
 
 // Runtime is what all pods of a podhost have in common.
@@ -35,88 +38,73 @@ type Runtime struct {
 	Namespace string
 	Images    hollowpod.Images
 	Packs     *packs.Launcher
-	Addresses *address.Pool
+	Addresses *address.Range
 	Files     *Files
 	// LogLimit bounds a log file in bytes.
 	LogLimit int64
-	Backoff  Backoff
-	// RefreshPeriod is the time between two looks at the pods' Secrets.
+	// FirstBackoff is how long a node waits for its second restart, and LastBackoff the longest wait. The first restart is immediate.
+	FirstBackoff, LastBackoff time.Duration
+	// RefreshPeriod is the time between two looks at the Secret of a pod that is not ready.
 	RefreshPeriod time.Duration
 	Recorder      record.EventRecorder
-	// Write writes the pod's status. Calls for one pod do not overlap.
-	Write func(context.Context, *corev1.Pod) error
+	// Ending is closed when the podhost ends.
+	Ending <-chan struct{}
+	// Changed is called whenever the status of a pod may have changed.
+	Changed func(types.UID)
 }
 
 // Pod is one pod that runs, or is about to.
 type Pod struct {
 	runtime *Runtime
-	stop    *stopper
-	// done is closed when the node has ended for good.
-	done chan struct{}
-	// dirty and changed wake the goroutines of the pod, and restart takes the order to end the node and start it again.
-	dirty, readmit, refresh chan struct{}
-	restart                 chan order
-	startTime               metav1.Time
-	// preferred is the address that the pod had before.
-	preferred string
-	backoff   backoff
-	// writing ends with the pod, and when it is silenced. Writer is the goroutine that writes the status.
-	writing context.Context //nolint:containedctx // it bounds the requests of a goroutine
-	silence context.CancelFunc
-	writer  sync.WaitGroup
+	// ending is closed when the node is to end for good, and killing when the time that it may take is over.
+	ending, killing chan struct{}
+	end, kill       func()
+	// updated says that the plan has changed, and restart takes the failed probe for which the node is to end and start again.
+	updated chan struct{}
+	restart chan string
+	backoff *flowcontrol.Backoff
 
-	mu   sync.Mutex
-	pod  *corev1.Pod // of a cache, never changed; its status is kept below
 	node hollowpod.Node
-	// container is the status of the node's container.
-	container       corev1.ContainerStatus
-	status          corev1.PodStatus
-	admitted, ended bool
-	ip              netip.Addr
 	// reason and message explain a pod that is refused.
 	reason, message string
+
+	mu  sync.Mutex
+	pod *corev1.Pod // of a cache, never changed; its status is kept below
+	// container is the status of the node's container.
+	container corev1.ContainerStatus
+	status    corev1.PodStatus
+	ended     bool
+	ip        net.IP
 }
 
-// Start runs a pod. Its status tells what an earlier podhost did for it.
-func Start(runtime *Runtime, pod *corev1.Pod) *Pod {
+// New returns a pod that does not run yet. Its status tells what an earlier podhost did for it.
+func New(runtime *Runtime, pod *corev1.Pod) *Pod {
 	p := &Pod{
 		runtime: runtime,
-		stop:    newStopper(),
-		done:    make(chan struct{}),
-		dirty:   make(chan struct{}, 1), readmit: make(chan struct{}, 1), refresh: make(chan struct{}, 1), restart: make(chan order, 1),
-		startTime: metav1.Now().Rfc3339Copy(),
-		preferred: pod.Status.PodIP,
-		backoff:   backoff{policy: runtime.Backoff},
+		ending:  make(chan struct{}), killing: make(chan struct{}), updated: make(chan struct{}, 1), restart: make(chan string, 1),
+		backoff:   flowcontrol.NewBackOff(runtime.FirstBackoff, runtime.LastBackoff),
 		pod:       pod,
 		container: restore(pod),
 		status:    *pod.Status.DeepCopy(),
 	}
-	p.writing, p.silence = context.WithCancel(context.Background())
-	if pod.Status.StartTime != nil {
-		p.startTime = *pod.Status.StartTime
-	}
-	p.writer.Go(p.writeStatuses)
-	go p.run()
+	p.check()
+	p.end, p.kill = sync.OnceFunc(func() { close(p.ending) }), sync.OnceFunc(func() { close(p.killing) })
 	return p
 }
 
-// Done is closed when the node has ended for good. That is the case only after Terminate was called.
-func (p *Pod) Done() <-chan struct{} { return p.done }
-
 // Terminate ends the node within the grace period. A repeated call can shorten the period.
-func (p *Pod) Terminate(grace time.Duration) { p.stop.request(grace) }
-
-// Silence keeps the pod from writing its status, and from events, from now on.
-func (p *Pod) Silence() {
-	p.silence()
-	p.writer.Wait()
+func (p *Pod) Terminate(grace time.Duration) {
+	p.end()
+	time.AfterFunc(grace, p.kill)
 }
 
-// Address returns the pod's address, or the zero address.
-func (p *Pod) Address() netip.Addr {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ip
+func (p *Pod) isEnding() bool {
+	select {
+	case <-p.ending:
+		return true
+	default:
+		return false
+	}
 }
 
 // Snapshot returns a copy of the pod with its current status.
@@ -128,139 +116,123 @@ func (p *Pod) Snapshot() *corev1.Pod {
 	return snapshot
 }
 
-// run takes the pod through its life. A pod that cannot run stays until it is terminated.
-func (p *Pod) run() {
-	defer close(p.done)
-	if p.admit() && p.prepare() {
-		var refreshing sync.WaitGroup
-		refreshing.Go(p.refreshFiles)
-		p.runNode()
-		refreshing.Wait()
-	}
-	<-p.stop.requested
-	p.change(func() { p.ended = true })
-	p.silence()
-	p.writer.Wait()
-}
-
-// check returns the node of a pod, or the reason and the message why it does not run.
-func (p *Pod) check(pod *corev1.Pod) (node hollowpod.Node, reason, message string) {
-	node, refusals := hollowpod.Read(pod, p.runtime.Namespace)
-	if len(refusals) > 0 {
-		return node, ReasonUnsupported, refusals.String()
-	}
-	if _, err := p.runtime.Images.Find(node.Image); err != nil {
-		return node, ReasonImageUnknown, err.Error()
-	}
-	return node, "", ""
-}
-
-// admit waits until the pod can run. One that cannot stays pending: if it failed, whoever made it would make another one, without end.
-// It returns false if the pod was terminated instead.
-func (p *Pod) admit() bool {
-	for {
-		node, reason, message := p.check(p.Snapshot())
-		p.change(func() {
-			p.node, p.admitted, p.reason, p.message = node, reason == "", reason, message
-			p.container.Image = node.Image
-		})
-		if reason == "" {
-			return true
-		}
-		p.warn(reason, message)
-		select {
-		case <-p.stop.requested:
-			return false
-		case <-p.readmit:
-		}
-	}
-}
-
-// Update takes a new version of the pod. A new image restarts the node. A change that cannot be honoured is refused with an event, and
-// the node continues as it is.
+// Update takes a new version of the pod. Of what the podhost uses of a pod only the plan of disruptions can change: for anything else an
+// agent makes another pod.
 func (p *Pod) Update(pod *corev1.Pod) {
-	node, reason, message := p.check(pod)
-	p.change(func() {
-		p.pod = pod
-		if !p.admitted || reason != "" {
-			return
-		}
-		changed := node.Image != p.node.Image
-		p.node = node
-		if changed && p.hasRun() {
-			p.orderRestart(order{"Container " + hollowpod.ContainerName + " definition changed, will be restarted", node.Grace})
-		}
-	})
 	p.mu.Lock()
-	admitted := p.admitted
+	before := p.pod
+	p.pod = pod
 	p.mu.Unlock()
-	if admitted && reason != "" {
-		p.warn(reason, message)
+	if before.Generation != pod.Generation {
+		p.change(func() {})
 	}
-	wake(p.readmit)
-	wake(p.refresh)
+	if hollowpod.Plan(before) == hollowpod.Plan(pod) {
+		return
+	}
+	select {
+	case p.updated <- struct{}{}:
+	default:
+	}
 }
 
-// prepare gives the pod an address and its files. It returns false if the pod was terminated before that was possible.
-func (p *Pod) prepare() bool {
-	gotAddress := p.retry("FailedCreatePodSandBox", func() error {
-		ip, err := p.runtime.Addresses.Get(p.preferred)
-		if err == nil {
-			p.change(func() { p.ip = ip })
-		}
-		return err
-	})
-	return gotAddress && p.retry("FailedMount", func() error {
-		return p.runtime.Files.Prepare(p.Snapshot())
-	})
+// Run takes the pod through its life, until the node has ended for good after Terminate. A pod that cannot run stays pending until then: if
+// it failed, whoever made it would make another one, without end.
+func (p *Pod) Run() {
+	p.change(func() {})
+	if p.reason == "" {
+		p.runPrepared()
+	} else {
+		p.warn(p.reason, p.message)
+	}
+	<-p.ending
+	p.change(func() { p.ended = true })
+	if p.ip != nil {
+		p.runtime.Addresses.Release(p.ip)
+	}
 }
 
-// refreshFiles keeps the files up to date until the pod is terminated.
-func (p *Pod) refreshFiles() {
-	ticker := time.NewTicker(p.runtime.RefreshPeriod)
-	defer ticker.Stop()
-	last := ""
-	for {
-		select {
-		case <-p.stop.requested:
-			return
-		case <-ticker.C:
-		case <-p.refresh:
-		}
-		message := ""
-		if err := p.runtime.Files.Prepare(p.Snapshot()); err != nil {
-			message = err.Error()
+// check reads the node of the pod, or why it does not run.
+func (p *Pod) check() {
+	var refusals hollowpod.Refusals
+	if p.node, refusals = hollowpod.Read(p.pod, p.runtime.Namespace); len(refusals) > 0 {
+		p.reason, p.message = ReasonUnsupported, refusals.String()
+		return
+	}
+	var err error
+	if p.node.Directory, err = p.runtime.Images.Find(p.node.Image); err != nil {
+		p.reason, p.message = ReasonImageUnknown, err.Error()
+	}
+	p.container.Image = p.node.Image
+}
+
+// runPrepared runs the node while its files are kept up to date.
+func (p *Pod) runPrepared() {
+	var keeping sync.WaitGroup
+	defer keeping.Wait()
+	prepared := make(chan struct{})
+	keeping.Go(func() { p.keepFiles(sync.OnceFunc(func() { close(prepared) })) })
+	select {
+	case <-prepared:
+		p.runNode()
+	case <-p.ending:
+	}
+}
+
+// keepFiles makes the pod's files, and keeps them up to date until the pod is terminated.
+func (p *Pod) keepFiles(prepared func()) {
+	for last, retry := "", newRetry(); ; {
+		var message string
+		var delay time.Duration
+		if err := p.prepare(); err != nil {
+			message, delay = err.Error(), retry.Step()
+		} else {
+			prepared()
+			retry, delay = newRetry(), p.refreshDelay()
 		}
 		if message != "" && message != last {
 			p.warn("FailedMount", message)
 		}
 		last = message
-	}
-}
-
-// retry repeats an action until it succeeds or the pod is terminated.
-func (p *Pod) retry(eventReason string, action func() error) bool {
-	last := ""
-	for delay := firstRetry; !p.stop.isRequested(); delay = min(2*delay, lastRetry) {
-		err := action()
-		if err == nil {
-			return true
-		}
-		if err.Error() != last {
-			last = err.Error()
-			p.warn(eventReason, last)
-		}
 		select {
-		case <-p.stop.requested:
+		case <-p.ending:
+			return
+		case <-p.updated:
 		case <-time.After(delay):
 		}
 	}
-	return false
 }
 
-func wake(channel chan struct{}) {
-	select {
-	case channel <- struct{}{}:
-	default:
+func newRetry() *wait.Backoff {
+	return &wait.Backoff{Duration: firstRetry, Factor: 2, Cap: lastRetry, Steps: math.MaxInt32}
+}
+
+func (p *Pod) refreshDelay() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.container.Ready {
+		return readyRefresh * p.runtime.RefreshPeriod
 	}
+	return p.runtime.RefreshPeriod
+}
+
+// prepare gives the pod an address, that which it had if it is free, and its files.
+func (p *Pod) prepare() error {
+	if p.ip == nil {
+		ip, err := p.runtime.Addresses.Allocate(p.Snapshot().Status.PodIP)
+		if err != nil {
+			return err
+		}
+		p.change(func() { p.ip = ip })
+	}
+	return p.runtime.Files.Prepare(p.Snapshot())
+}
+
+// change applies a change and has the resulting status written.
+func (p *Pod) change(apply func()) {
+	p.mu.Lock()
+	apply()
+	p.computeStatus(metav1.Now().Rfc3339Copy())
+	uid := p.pod.UID
+	p.mu.Unlock()
+	p.runtime.Changed(uid)
 }

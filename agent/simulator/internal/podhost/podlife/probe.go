@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,20 +22,27 @@ const startup = "Startup"
 // prober is the kubelet's own. It holds no state between probes.
 var prober = httpprobe.New(false)
 
-// startProbes probes a running node until the returned function is called, which returns when no probe is under way any more.
-func (p *Pod) startProbes(node hollowpod.Node) (stop func()) {
+// startProbes probes a running node until the returned function is called, which returns when no probe is under way any more. The startup
+// probe holds the others back.
+func (p *Pod) startProbes() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var probing sync.WaitGroup
 	probing.Go(func() {
-		if !p.probeStartup(ctx, node) {
-			return
-		}
+		p.probe(ctx, p.node.Startup, startup, func(passes bool) (isDone bool) {
+			if passes {
+				p.change(func() { p.container.Started, p.container.Ready = ptr.To(true), p.node.Readiness == nil })
+			}
+			return passes
+		})
 		probing.Go(func() {
-			p.probe(ctx, node.Readiness, "Readiness", func(ready bool) {
-				p.change(func() { p.container.Ready = ready && p.container.State.Running != nil })
+			p.probe(ctx, p.node.Readiness, "Readiness", func(passes bool) bool {
+				if passes != p.isReady() {
+					p.change(func() { p.container.Ready = passes })
+				}
+				return false
 			})
 		})
-		p.probe(ctx, node.Liveness, "Liveness", func(alive bool) { p.restartUnless(alive, "liveness", node) })
+		p.probe(ctx, p.node.Liveness, "Liveness", func(bool) bool { return false })
 	})
 	return func() {
 		cancel()
@@ -42,48 +50,28 @@ func (p *Pod) startProbes(node hollowpod.Node) (stop func()) {
 	}
 }
 
-// probeStartup waits until the node has started by its own measure.
-func (p *Pod) probeStartup(ctx context.Context, node hollowpod.Node) (started bool) {
-	if node.Startup == nil {
-		return true
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	p.probe(ctx, node.Startup, startup, func(passes bool) {
-		p.restartUnless(passes, "startup", node)
-		if !passes {
-			return
-		}
-		started = true
-		p.change(func() { p.container.Started, p.container.Ready = ptr.To(true), node.Readiness == nil })
-		cancel()
-	})
-	return started
+func (p *Pod) isReady() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.container.Ready
 }
 
-func (p *Pod) restartUnless(passes bool, kind string, node hollowpod.Node) {
-	if !passes {
-		p.orderRestart(order{fmt.Sprintf("Container %s failed %s probe, will be restarted", hollowpod.ContainerName, kind), node.Grace})
-	}
-}
-
-// probe probes the node until the context ends, if there is such a probe. It calls changed when the probe passes or fails often enough to
-// count, and the last time it counted it was the other way round.
-func (p *Pod) probe(ctx context.Context, spec *corev1.Probe, kind string, changed func(passes bool)) {
+// probe probes the node, if there is such a probe, until the context ends or decide returns true. It calls decide whenever the probe has
+// passed or failed often enough in a row. A node that is not ready stays, any other failure restarts it.
+func (p *Pod) probe(ctx context.Context, spec *corev1.Probe, kind string, decide func(passes bool) (isDone bool)) {
 	if spec == nil {
 		return
 	}
 	ticks := time.NewTimer(time.Duration(spec.InitialDelaySeconds) * time.Second)
 	defer ticks.Stop()
-	counter, told := newCounter(spec), ""
-	for {
+	for results, told := (streak{}), ""; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticks.C:
 		}
 		ticks.Reset(time.Duration(max(spec.PeriodSeconds, 1)) * time.Second)
-		err := ask(spec, p.Address().String())
+		err := ask(spec, p.ip.String())
 		if ctx.Err() != nil {
 			return
 		}
@@ -95,8 +83,17 @@ func (p *Pod) probe(ctx context.Context, spec *corev1.Probe, kind string, change
 			}
 			told = message
 		}
-		if counter.count(err == nil) {
-			changed(err == nil)
+		if !results.reaches(err == nil, spec) {
+			continue
+		}
+		if err != nil && kind != "Readiness" {
+			select {
+			case p.restart <- strings.ToLower(kind):
+			default: // It is being restarted.
+			}
+		}
+		if decide(err == nil) {
+			return
 		}
 	}
 }
@@ -114,27 +111,21 @@ func ask(spec *corev1.Probe, ip string) error {
 	return err
 }
 
-// counter applies the thresholds to single results.
-type counter struct {
-	need   map[bool]int
-	last   bool
-	run    int
-	stands *bool
+// streak counts results of one kind in a row.
+type streak struct {
+	passed bool
+	length int32
 }
 
-func newCounter(spec *corev1.Probe) *counter {
-	return &counter{need: map[bool]int{true: int(max(spec.SuccessThreshold, 1)), false: int(max(spec.FailureThreshold, 1))}}
-}
-
-// count takes a result and reports whether it changes where the probe stands.
-func (c *counter) count(passed bool) bool {
-	if c.run == 0 || c.last != passed {
-		c.last, c.run = passed, 0
+// reaches takes a result and reports whether there are as many in a row as count.
+func (s *streak) reaches(passed bool, spec *corev1.Probe) bool {
+	if s.passed != passed {
+		s.passed, s.length = passed, 0
 	}
-	c.run++
-	if c.run < c.need[passed] || c.stands != nil && *c.stands == passed {
-		return false
+	s.length++
+	need := spec.FailureThreshold
+	if passed {
+		need = spec.SuccessThreshold
 	}
-	c.stands = ptr.To(passed)
-	return true
+	return s.length >= need
 }

@@ -17,20 +17,20 @@ func TestThresholds(t *testing.T) {
 	for name, test := range map[string]struct {
 		success, failure int32
 		results          string // p passes, f fails
-		want             string // what is reported after each result, - for nothing
+		want             string // what counts after each result, - for nothing
 	}{
 		"first result counts":           {1, 1, "p", "p"},
 		"first failure counts":          {1, 1, "f", "f"},
-		"reported once":                 {1, 1, "pppff", "p--f-"},
-		"three failures needed":         {1, 3, "pffpffff", "p-----f-"},
+		"each counts":                   {1, 1, "pppff", "pppff"},
+		"three failures needed":         {1, 3, "pffpffff", "p--p--ff"},
 		"failures before any pass":      {1, 3, "fff", "--f"},
-		"two successes to become ready": {2, 1, "pfpppf", "-f-p-f"},
+		"two successes to become ready": {2, 1, "pfpppf", "-f-ppf"},
 		"defaults":                      {0, 0, "pf", "pf"},
 	} {
-		c := newCounter(&corev1.Probe{SuccessThreshold: test.success, FailureThreshold: test.failure})
+		var c streak
 		var got strings.Builder
 		for _, result := range test.results {
-			if c.count(result == 'p') {
+			if c.reaches(result == 'p', &corev1.Probe{SuccessThreshold: test.success, FailureThreshold: test.failure}) {
 				got.WriteRune(result)
 			} else {
 				got.WriteByte('-')
