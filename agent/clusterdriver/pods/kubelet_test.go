@@ -48,6 +48,8 @@ type kubelet struct {
 
 // kubeletPod is what runs of a pod.
 type kubeletPod struct {
+	uid string
+	// dir has the volumes. It is the same for the next pod of the cluster, as paths in containers are.
 	dir     string
 	command *exec.Cmd
 	done    chan struct{}
@@ -139,7 +141,7 @@ func (k *kubelet) sync(ctx context.Context, pod *corev1.Pod) error {
 		return k.client.SubResource("binding").Create(ctx, pod, binding)
 	}
 	if running == nil {
-		running = &kubeletPod{dir: filepath.Join(k.dir(pod), string(pod.UID))}
+		running = &kubeletPod{uid: string(pod.UID), dir: filepath.Join(k.dir(pod), "mounts")}
 	}
 	if missing, err := k.mount(ctx, pod, running); err != nil || missing != "" {
 		return k.report(ctx, pod, waiting("ContainerCreating", missing), waiting("PodInitializing", ""))
@@ -217,7 +219,7 @@ func (p *kubeletPod) publish(dir string, files map[string][]byte) error {
 		return nil
 	}
 	p.mounted++
-	version := fmt.Sprintf("..%d", p.mounted)
+	version := fmt.Sprintf("..%s-%d", p.uid, p.mounted)
 	for name, content := range files {
 		path := filepath.Join(dir, version, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
