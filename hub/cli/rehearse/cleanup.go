@@ -36,7 +36,7 @@ func (o *rehearsal) cleanUp(ctx context.Context) error {
 	}
 	if wasInterrupted {
 		o.hub.Note("SimulatedCluster %s/%s is being removed by the hub. To see when it is gone: kubectl get simulatedcluster -n %s %s", o.host, o.name, o.host, o.name)
-		return nil
+		return nil //nolint:nilerr // The caller reports the interrupt.
 	}
 	o.hub.Note("Removing SimulatedCluster %s/%s …", o.host, o.name)
 	return cmdutil.Within(ctx, longestRemoval, func(ctx context.Context) error {
@@ -50,14 +50,7 @@ func (o *rehearsal) cleanUp(ctx context.Context) error {
 func (o *rehearsal) orderRemoval(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, longestOrder)
 	defer cancel()
-	machines := &v1alpha1.MachineList{}
-	err := o.client.List(ctx, machines, client.InNamespace(o.name))
-	for index := range machines.Items {
-		if one := o.client.Patch(ctx, &machines.Items[index], noDrain); one != nil && !apierrors.IsNotFound(one) {
-			err = errors.Join(err, one)
-		}
-	}
-	if err != nil {
+	if err := o.leaveOutDrains(ctx); err != nil {
 		o.hub.Note("note: the drains of the removal could not all be left out, so it may take longer: %v", err)
 	}
 	uid := o.shape.Cluster.UID
@@ -66,4 +59,19 @@ func (o *rehearsal) orderRemoval(ctx context.Context) error {
 		return nil // Another one has the name now.
 	}
 	return client.IgnoreNotFound(deleted)
+}
+
+// leaveOutDrains lets the drains of the Machines end at once.
+func (o *rehearsal) leaveOutDrains(ctx context.Context) error {
+	machines := &v1alpha1.MachineList{}
+	if err := o.client.List(ctx, machines, client.InNamespace(o.name)); err != nil {
+		return fmt.Errorf("listing Machines: %w", err)
+	}
+	var problems []error
+	for index := range machines.Items {
+		if err := o.client.Patch(ctx, &machines.Items[index], noDrain); client.IgnoreNotFound(err) != nil {
+			problems = append(problems, err)
+		}
+	}
+	return errors.Join(problems...)
 }

@@ -48,22 +48,22 @@ type bar struct {
 type tick struct{ X, Text string }
 
 // Height is that of the chart.
-func (p rehearsalPage) Height() int { return len(p.Bars)*barHeight + chartFoot }
+func (p *rehearsalPage) Height() int { return len(p.Bars)*barHeight + chartFoot }
 
 // Foot is where the texts of the axis stand.
-func (p rehearsalPage) Foot() int { return p.Height() - 8 }
+func (p *rehearsalPage) Foot() int { return p.Height() - 8 }
 
 // Width, Left and LabelX place the chart.
-func (p rehearsalPage) Width() int { return chartWidth }
+func (p *rehearsalPage) Width() int { return chartWidth }
 
 // LabelX is where the labels of bars end.
-func (p rehearsalPage) LabelX() int { return chartLeft - 8 }
+func (p *rehearsalPage) LabelX() int { return chartLeft - 8 }
 
 // BarHeight leaves a gap to the next bar.
-func (p rehearsalPage) BarHeight() int { return barHeight - 5 }
+func (p *rehearsalPage) BarHeight() int { return barHeight - 5 }
 
 // VerdictClass is the colour of the verdict.
-func (p rehearsalPage) VerdictClass() string {
+func (p *rehearsalPage) VerdictClass() string {
 	switch p.Verdict {
 	case report.Passed:
 		return "good"
@@ -85,7 +85,7 @@ func writePage(out io.Writer, r *report.Report) error {
 		short.Drains = r.Drains[:mostRows]
 		shown.Report = &short
 	}
-	return pageTemplate.Execute(out, shown)
+	return pageTemplate.Execute(out, &shown)
 }
 
 // draw makes the bars of steps, and below them those of drains.

@@ -148,6 +148,13 @@ func (o *rehearsal) upgradeControlPlane(ctx context.Context) error {
 	if err := o.awaitControlPlane(o.versions.To)(ctx); err != nil {
 		return err
 	}
+	// Until the agent has said so of its Cluster, the hub refuses kubelets of the new minor.
+	if err := cmdutil.Until(ctx, o.client, &v1alpha1.ClusterList{}, client.ObjectKey{Name: o.name}, &v1alpha1.Cluster{}, func(cluster *v1alpha1.Cluster) (bool, error) {
+		served := cluster.Status.KubernetesVersion
+		return served != "" && !isNewer(o.versions.To, served), nil
+	}); err != nil {
+		return err
+	}
 	return o.watcher.await(ctx, func(s *observe.Sample) (bool, error) { return s.Answered, nil })
 }
 

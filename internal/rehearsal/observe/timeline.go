@@ -147,10 +147,10 @@ func (t *Timeline) noteMachine(machine *v1alpha1.Machine, s *Sample) {
 		message = condition.Message
 	}
 	deleting := !machine.DeletionTimestamp.IsZero() && machine.Status.NodeRef != nil
-	switch {
-	case drain == nil && (deleting || how != notDraining), drain != nil && !drain.open && how == isDraining && !deleting:
+	if starts(drain, how, deleting) {
 		drain = t.start(machine, s.At)
-	case drain == nil || !drain.open:
+	}
+	if drain == nil || !drain.open {
 		return
 	}
 	switch left := s.loadOf(drain.Node); {
@@ -161,6 +161,14 @@ func (t *Timeline) noteMachine(machine *v1alpha1.Machine, s *Sample) {
 	default:
 		drain.update(isDraining, message, s.At)
 	}
+}
+
+// starts reports whether a Machine has a drain that was not there before: its first, or another one for an update in place.
+func starts(before *Drain, how draining, deleting bool) bool {
+	if before == nil {
+		return deleting || how != notDraining
+	}
+	return !before.open && how == isDraining && !deleting
 }
 
 func (t *Timeline) start(machine *v1alpha1.Machine, at time.Time) *Drain {

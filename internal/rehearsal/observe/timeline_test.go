@@ -202,7 +202,8 @@ func TestWhichPodsABudgetHolds(t *testing.T) {
 			c.Machines, c.Budgets = []*v1alpha1.Machine{machine("n1", metav1.ConditionFalse, v1alpha1.ReasonDraining)}, []*policyv1.PodDisruptionBudget{b}
 			c.after(time.Second)
 			c.after(time.Second)
-			NewWithT(t).Expect(len(c.timeline.Drains[0].Blocked) > 0).To(Equal(test.held))
+			isHeld := len(c.timeline.Drains[0].Blocked) > 0
+			NewWithT(t).Expect(isHeld).To(Equal(test.held))
 		})
 	}
 }

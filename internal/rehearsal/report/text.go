@@ -63,7 +63,7 @@ func (r *Report) writeBudgets(w io.Writer) {
 	if len(r.Budgets) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\nBUDGET THAT HELD DRAINS\tDRAINS\tLONGEST\tTOTAL\tTIMED OUT\tNEVER ALLOWS ONE, BECAUSE")
+	fmt.Fprintln(w, "\nBUDGET\tDRAINS HELD\tLONGEST\tTOTAL\tTIMED OUT\tNEVER ALLOWS ONE, BECAUSE")
 	for _, one := range r.Budgets {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%d\t%s\n", one.Name, one.Drains, one.Longest.Duration, one.Total.Duration, one.TimedOut, one.Never)
 	}

@@ -98,23 +98,13 @@ func keptLabels(i *inventory.Inventory) (keep map[string]bool, notes []string) {
 			used[key] = true
 		}
 	}
-	values, nodes := map[string]map[string]bool{}, map[string]int{}
-	for index := range i.Nodes {
-		for key, value := range i.Nodes[index].Labels {
-			if values[key] == nil {
-				values[key] = map[string]bool{}
-			}
-			values[key][value] = true
-			nodes[key]++
-		}
-	}
+	unique := uniqueLabels(i.Nodes)
 	keep = map[string]bool{}
 	var dropped []string
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		isUnique := nodes[key] >= leastUnique && len(values[key]) == nodes[key] && !used[key] && !strings.HasPrefix(key, "topology.kubernetes.io/")
+	for _, key := range slices.Sorted(maps.Keys(unique)) {
 		switch {
 		case key == corev1.LabelHostname, strings.HasPrefix(key, "hollowfleet.io/"), isReserved(key) && !used[key]:
-		case isUnique:
+		case unique[key] && !used[key] && !strings.HasPrefix(key, "topology.kubernetes.io/"):
 			dropped = append(dropped, key)
 		default:
 			keep[key] = true
@@ -130,6 +120,25 @@ func keptLabels(i *inventory.Inventory) (keep map[string]bool, notes []string) {
 		notes = append(notes, "Node labels left out, because no pod is placed by them and they differ from Node to Node or are too many: "+strings.Join(dropped, ", "))
 	}
 	return keep, notes
+}
+
+// uniqueLabels says of each key whether it has another value on every Node that has it.
+func uniqueLabels(all []inventory.Node) map[string]bool {
+	values, nodes := map[string]map[string]bool{}, map[string]int{}
+	for index := range all {
+		for key, value := range all[index].Labels {
+			if values[key] == nil {
+				values[key] = map[string]bool{}
+			}
+			values[key][value] = true
+			nodes[key]++
+		}
+	}
+	unique := map[string]bool{}
+	for key := range values {
+		unique[key] = nodes[key] >= leastUnique && len(values[key]) == nodes[key]
+	}
+	return unique
 }
 
 func sortedTaints(taints []corev1.Taint) []corev1.Taint {
