@@ -14,26 +14,22 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-var updateClaims = flag.Bool("update", false, "write docs/contributing/claims.md and edge-cases.md from the lines above tests")
+var updateClaims = flag.Bool("update", false, "write docs/contributing/claims.md from the lines above tests")
 
 // A line above a test, or above a spec or a row of a table by its name, says what the test keeps. What was broken to see it fail,
-// and further tests, stand behind it and are left out of the pages.
+// and further tests, stand behind it and are left out of the page. So are edge cases, which are found where their tests are.
 var (
 	claimPattern = regexp.MustCompile(`^\s*// (Claim|Edge case): (.+?)(?:\. Broken: (.+?))?(?:\. Also: (.+))?\.$`)
 	alsoPattern  = regexp.MustCompile(`"[^"]+"|\b(?:Test|Fuzz)\w+|[\w\-]+(?:/[\w\-]+)*`)
-	otherProject = regexp.MustCompile(`^(MCM|CAPI|outscale) `)
 )
+
+const claimsPath = "docs/contributing/claims.md"
 
 const claimsIntroduction = `<!-- Made from the lines "// Claim:" above tests by "go test ./test/layout -run TestClaimPages -update". -->
 # Claims
 
 What Hollowfleet promises, by package. Search a line in its package: the test is below it. Without a test are upgrades on simulated clusters,
 whether Grafana takes the dashboards, the memory of Realistic, and all times (` + "`make bench`" + ` prints them).`
-
-const edgeCasesIntroduction = `<!-- Made from the lines "// Edge case:" above tests by "go test ./test/layout -run TestClaimPages -update". -->
-# Edge cases
-
-What went wrong elsewhere, or here before, by the package of its test.`
 
 // ofRepository are packages whose claims are about the repository, not the product: the pages leave them out.
 var ofRepository = regexp.MustCompile(`^(test/layout|hack/(tools|crdbounds)|internal/dev)(/|$)`)
@@ -94,10 +90,10 @@ func expectAlso(t *testing.T, dir, claimed, also string) {
 	}
 }
 
-// claimPage lists claims of a kind under their packages.
-func claimPage(introduction string, claims []claim) string {
+// claimPage lists claims under their packages.
+func claimPage(claims []claim) string {
 	var page strings.Builder
-	page.WriteString(introduction)
+	page.WriteString(claimsIntroduction)
 	dir := ""
 	for _, each := range claims {
 		if each.dir != dir {
@@ -130,23 +126,15 @@ func TestClaimPages(t *testing.T) {
 		}
 		return err
 	})).To(Succeed())
-	for kind, page := range map[string]struct{ path, introduction string }{
-		"Claim":     {"docs/contributing/claims.md", claimsIntroduction},
-		"Edge case": {"docs/contributing/edge-cases.md", edgeCasesIntroduction},
-	} {
-		g.Expect(len(of[kind])).To(BeNumerically(">=", 150), "the page has lost rows")
-		slices.SortStableFunc(of[kind], func(a, b claim) int {
-			if foreign := otherProject.MatchString(b.text); foreign != otherProject.MatchString(a.text) && a.dir == b.dir {
-				return map[bool]int{true: 1, false: -1}[foreign]
-			}
-			return strings.Compare(a.dir, b.dir)
-		})
-		want := claimPage(page.introduction, of[kind])
-		if *updateClaims {
-			g.Expect(os.WriteFile(filepath.Join(root, page.path), []byte(want), 0o644)).To(Succeed())
-		}
-		g.Expect(read(t, page.path)).To(Equal(want), "run go test ./test/layout -run TestClaimPages -update")
+	for kind := range of {
+		g.Expect(len(of[kind])).To(BeNumerically(">=", 150), "lines of the kind %s were lost", kind)
 	}
+	slices.SortStableFunc(of["Claim"], func(a, b claim) int { return strings.Compare(a.dir, b.dir) })
+	want := claimPage(of["Claim"])
+	if *updateClaims {
+		g.Expect(os.WriteFile(filepath.Join(root, claimsPath), []byte(want), 0o644)).To(Succeed())
+	}
+	g.Expect(read(t, claimsPath)).To(Equal(want), "run go test ./test/layout -run TestClaimPages -update")
 }
 
 func errOr(err, other error) error {

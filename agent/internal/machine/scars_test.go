@@ -16,7 +16,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// TestScars has failures of other machine controllers; docs/contributing/edge-cases.md lists all of them.
+// TestScars has failures of other machine controllers.
 func TestScars(t *testing.T) {
 	// Edge case: MCM #81–#88, #718, #346: Pending machines time out after a freeze.
 	t.Run("MCM #81–#88, #718, #346: should not fail a pending machine right after a freeze", func(t *testing.T) {

@@ -20,8 +20,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-// TestScars has the failures of other machine controllers that a MachineSet must not repeat; docs/contributing/edge-cases.md lists
-// all of them.
+// TestScars has the failures of other machine controllers that a MachineSet must not repeat.
 // Claim: Freeze label and condition agree after a crash. Broken: the label written only when the condition turns. Also: "label and condition disagree"; hub/internal/machinedeployment TestLabelAndConditionAgreeAfterTheNextLook.
 // Claim: Far too many Machines freeze a set and its deployment. Broken: thaws below the high mark already; it is not recorded which Machines came. Also: hub TestHubFreezesASurplusAndThawsByItself.
 func TestScars(t *testing.T) {
