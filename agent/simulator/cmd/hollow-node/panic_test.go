@@ -70,16 +70,14 @@ func (w *warnings) String() string {
 
 func newLauncher(t *testing.T, told *warnings) *packs.Launcher {
 	t.Helper()
-	directory, err := poddir.Open(t.TempDir(), false)
+	directory, err := poddir.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	launcher := packs.New(packs.Options{Directory: directory, Nodes: 25, LogLimit: 8 << 20, Warn: told.add})
 	t.Cleanup(func() {
 		launcher.Close()
-		if err := directory.Close(); err != nil {
-			t.Error(err)
-		}
+		directory.Close()
 	})
 	return launcher
 }
