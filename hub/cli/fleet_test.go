@@ -279,7 +279,7 @@ func TestAGroupIsApproved(t *testing.T) {
 	user, err := f.user()
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(given[0].Spec).To(Equal(v1alpha1.FleetApprovalSpec{
-		Fleet: f.name, FleetUID: string(fleet.UID), Revision: read().Status.Revision, Rollout: fleet.Status.Rollout, Group: "canary", Approver: user,
+		Kind: v1alpha1.ApprovedFleet, Fleet: f.name, FleetUID: string(fleet.UID), Revision: read().Status.Revision, Rollout: fleet.Status.Rollout, Group: "canary", Approver: user,
 	}))
 	f.Expect(given[0].OwnerReferences).To(ConsistOf(HaveField("UID", fleet.UID)))
 	f.Expect(f.succeeds("rollout approve machinefleet NAME --group canary")).To(ContainSubstring("is already approved"))

@@ -194,7 +194,11 @@ func (s *Scope) adoptedDowngrade(d *v1alpha1.MachineDeployment, m *Member) []Pro
 		has = m.Cluster.Status.KubernetesVersion
 	}
 	wanted, err := version.ParseSemantic(m.template.kubeletVersion())
-	found, otherErr := version.ParseGeneric(has)
+	found, otherErr := version.ParseSemantic(has)
+	if otherErr != nil {
+		// A control plane may say its minor only.
+		found, otherErr = version.ParseGeneric(has)
+	}
 	if err != nil || otherErr != nil || !wanted.LessThan(found) {
 		return nil
 	}
