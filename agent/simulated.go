@@ -18,7 +18,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver/local"
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver/pods"
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver/pods/rendering"
-	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 )
 
@@ -137,7 +136,7 @@ func (w *worker) newClusterDriver(c clusters) (clusterdriver.Driver, error) {
 		return nil, fmt.Errorf("--simulated-clusters-storage-size: %w", err)
 	}
 	driver, err := pods.New(pods.Options{
-		Config: clients.Gated(w.host, w.gate.RoundTripper), Clock: w.clock, MaxClusters: w.SimulatedPods.Max, Certificates: pods.PKIChoice(w.SimulatedPods.Certificates),
+		Config: w.host, Gate: w.gate.RoundTripper, Clock: w.clock, MaxClusters: w.SimulatedPods.Max, Certificates: pods.PKIChoice(w.SimulatedPods.Certificates),
 		Settings: rendering.Settings{
 			Host: w.ClusterName, AgentNamespace: w.HostNamespace, AgentAccount: accountName,
 			SimclusterImage: w.SimulatedPods.Image, AgentImage: w.SimulatedPods.AgentImage, HollowNodeImage: w.HollowNodeImage,

@@ -87,7 +87,7 @@ type ClusterMetadata struct {
 // ControlPlaneVersions are the versions of a simulated cluster.
 type ControlPlaneVersions struct {
 	// controlPlane is the Kubernetes version that the control plane has, v1.34 or later, such as "v1.36" or "v1.36.2". It may be raised, by
-	// any number of minors: the host's agent upgrades one minor at a time, the API server first, and goes on when all is healthy. It refuses
+	// any number of minors: the host's agent upgrades one minor at a time, the API server first, and continues when all is healthy. It refuses
 	// by condition what it cannot run. Default: the version that the host's agent brings.
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^v1\\\\.(3[4-9]|[4-9][0-9])(\\\\.(0|[1-9][0-9]{0,2}))?$')",message="versions.controlPlane: not a Kubernetes version from v1.34 on: write it as v1.36 or v1.36.2"

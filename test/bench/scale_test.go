@@ -18,7 +18,7 @@ import (
 func scaleOptionsFor(change func(*scaleOptions)) scaleOptions {
 	opts := scaleOptions{
 		options: options{clusters: 50, machines: 20, output: "text"}, scaleTo: []int{200, 1000},
-		load: loadOptions{pods: 100, qps: 1, portion: 4, every: time.Second, readyWithin: readyWithin}, kwokNodes: 500, kubemarkNodes: 5,
+		load: loadOptions{pods: 100, qps: 1, portion: 4, every: time.Second, readyWithin: readyWithin}, kwokNodes: 500, kubemarkNodes: 5, atOnce: 4,
 	}
 	change(&opts)
 	return opts
@@ -72,7 +72,7 @@ func TestRowsAndModesAreChosen(t *testing.T) {
 		}
 		return rows
 	}
-	g.Expect(rowsOf(func(*scaleOptions) {})).To(Equal([]string{rowPlane, rowFleet, rowScale, rowLoad}), "peers need their programs")
+	g.Expect(rowsOf(func(*scaleOptions) {})).To(Equal([]string{rowPlane, rowFleet, rowScale, rowLoad, rowSets}), "peers need their programs")
 	g.Expect(rowsOf(func(o *scaleOptions) { o.kwok, o.kubemark = "/kwok", "/kubemark" })).To(Equal(scaleRows))
 	g.Expect(rowsOf(func(o *scaleOptions) { o.rows, o.kwok = []string{rowPlane}, "/kwok" })).To(Equal([]string{rowPlane}))
 	out := &bytes.Buffer{}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"sync"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -26,16 +27,19 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver"
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver/pods/rendering"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/config"
 )
 
 // fieldManager owns what the driver writes.
 const fieldManager = "hollowfleet-simulated-clusters"
 
-// Options of a Driver. Config, Settings.Host, AgentNamespace and the images are required.
+// Options of a Driver. Config, Gate, Settings.Host, AgentNamespace and the images are required.
 type Options struct {
-	// Config is for the cluster that hosts the pods. What it sends has to pass the freeze gate.
+	// Config is for the cluster that hosts the pods.
 	Config *rest.Config
+	// Gate is the freeze gate, which all requests there pass.
+	Gate func(http.RoundTripper) http.RoundTripper
 	// Settings are those of all simulated clusters. Manifests are filled in.
 	rendering.Settings
 	// Certificates say who makes those of new clusters. Default: PKIAuto.
@@ -80,9 +84,9 @@ type Driver struct {
 
 // New returns a Driver. It does not connect yet.
 func New(options Options) (*Driver, error) {
-	if options.Config == nil || options.Host == "" || options.AgentNamespace == "" || options.AgentAccount == "" ||
+	if options.Config == nil || options.Gate == nil || options.Host == "" || options.AgentNamespace == "" || options.AgentAccount == "" ||
 		options.SimclusterImage == "" || options.AgentImage == "" || options.HollowNodeImage == "" || options.Clock == nil {
-		return nil, errors.New("simulated clusters as pods need a cluster for them, its Cluster, the namespace and ServiceAccount of its agent, three images and a clock")
+		return nil, errors.New("simulated clusters as pods need a cluster for them, the freeze gate, its Cluster, the namespace and ServiceAccount of its agent, three images and a clock")
 	}
 	if options.Certificates == "" {
 		options.Certificates = PKIAuto
@@ -102,10 +106,10 @@ func New(options Options) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.client, err = client.New(options.Config, client.Options{Scheme: scheme, Mapper: newMapper()}); err != nil {
+	if d.client, err = clients.NewGatedClient(options.Config, options.Gate, scheme, newMapper()); err != nil {
 		return nil, fmt.Errorf("making a client for simulated clusters: %w", err)
 	}
-	if d.discovery, err = discovery.NewDiscoveryClientForConfig(options.Config); err != nil {
+	if d.discovery, err = discovery.NewDiscoveryClientForConfig(clients.Gated(options.Config, options.Gate)); err != nil {
 		return nil, fmt.Errorf("making a client for simulated clusters: %w", err)
 	}
 	return d, nil

@@ -2,6 +2,7 @@ package pods_test
 
 import (
 	"fmt"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func asAgent(t *testing.T) *rest.Config {
 func options(t *testing.T) pods.Options {
 	t.Helper()
 	return pods.Options{
-		Config: asAgent(t), Clock: clock.RealClock{}, MaxClusters: 100, Certificates: pods.PKISelfSigned,
+		Config: asAgent(t), Gate: func(inner http.RoundTripper) http.RoundTripper { return inner }, Clock: clock.RealClock{}, MaxClusters: 100, Certificates: pods.PKISelfSigned,
 		Settings: rendering.Settings{
 			Host: shortName("host"), AgentNamespace: "hollowfleet", AgentAccount: "hollowfleet-agent",
 			SimclusterImage: "hollowfleet/simcluster:v1", AgentImage: "hollowfleet/agent:v1", HollowNodeImage: "hollowfleet/hollow-node:v1",

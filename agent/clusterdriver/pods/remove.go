@@ -69,7 +69,7 @@ func wrapDelete(err error, what string) error {
 	return nil
 }
 
-// remaining reports whether the control plane's pod is still there. It refuses to go on while somebody else has pods or data in the
+// remaining reports whether the control plane's pod is still there. It fails while others have pods or data in the
 // namespace.
 func (d *Driver) remaining(ctx context.Context, name, uid string) (left bool, err error) {
 	in := client.InNamespace(rendering.NamespaceOf(name))

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -110,6 +111,18 @@ func NewMetadata(config *rest.Config, httpClient *http.Client) (metadata.Interfa
 	made, err := metadata.NewForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("making a client of metadata: %w", err)
+	}
+	return made, nil
+}
+
+// NewGatedClient returns a client without a cache for kinds that the agent has no other client for. Its requests pass gate.
+func NewGatedClient(config *rest.Config, gate func(http.RoundTripper) http.RoundTripper, scheme *runtime.Scheme, mapper meta.RESTMapper) (client.Client, error) {
+	if gate == nil {
+		return nil, errors.New("a client needs the freeze gate")
+	}
+	made, err := client.New(Gated(config, gate), client.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	return made, nil
 }

@@ -26,7 +26,7 @@ func (o *upOptions) resumeFleet(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	timeout := cmp.Or(o.timeout, defaultTimeout(len(state.Clusters)+len(state.Hosted), 0))
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, cmdutil.Timeout("the fleet was not up again after %s; its keeper goes on trying: see %s", timeout, writtenCommand("status", o.dir)))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, cmdutil.Timeout("the fleet was not up again after %s; its keeper still tries: see %s", timeout, writtenCommand("status", o.dir)))
 	defer cancel()
 	o.printf("The keeper of the fleet in %s has ended, and so have its programs. Starting them again, as they were", o.dir)
 	offset := int64(0)
@@ -47,7 +47,7 @@ func (o *upOptions) resumeFleet(ctx context.Context) (bool, error) {
 	return true, o.printResult(ctx)
 }
 
-// awaitHosted waits until the control planes of the clusters that the host has run are ready. The keeper goes on without this command.
+// awaitHosted waits until the control planes of the clusters that the host has run are ready. The keeper continues without this command.
 func (o *upOptions) awaitHosted(ctx context.Context) error {
 	seen := map[string]bool{}
 	ticker := time.NewTicker(followPoll)

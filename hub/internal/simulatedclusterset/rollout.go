@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// keptAfter is when a rollout goes on whose start has just been kept in the status, and restAfter when the rest of a decision does.
+	// keptAfter is when a rollout continues whose start has just been kept in the status, and restAfter when the rest of a decision does.
 	keptAfter, restAfter = 100 * time.Millisecond, time.Millisecond
 	// mostStarts is how many writes rest on one decision.
 	mostStarts = 50

@@ -28,7 +28,7 @@ type Drain struct {
 	Group string
 	Start time.Time
 	End   time.Time
-	// Outcome is Unfinished while it goes on.
+	// Outcome is Unfinished while it lasts.
 	Outcome Outcome
 	Message string
 	// Blocked is how long each budget has refused evictions from the Node.

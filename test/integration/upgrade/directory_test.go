@@ -43,7 +43,7 @@ var _ = Describe("The directory of an older local fleet", func() {
 		Expect(json.NewDecoder(strings.NewReader(output)).Decode(&report)).To(Succeed(), output)
 		Expect(report.Ready).To(BeTrue())
 		Expect(report.Hub).To(Equal(localfleet.ControlPlane{
-			Name: "hub", Server: "https://127.0.0.1:39653", Version: "v1.37.1", Kubeconfig: filepath.Join(dir, "hub/kubeconfigs/admin.conf"),
+			Name: "hub", Dir: filepath.Join(dir, "hub"), Server: "https://127.0.0.1:39653", Version: "v1.37.1", Kubeconfig: filepath.Join(dir, "hub/kubeconfigs/admin.conf"),
 		}))
 		Expect(report.Clusters).To(ConsistOf(HaveField("Server", "https://127.0.0.1:43485")))
 		alive := map[string]bool{}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A process at rest is collected when its heap has grown by a quarter, one with nodes when it has grown by three, and a busy one when it has doubled.
+// A process at rest is collected when its heap has grown by a quarter, one with nodes when it has grown by half, and a busy one when it has doubled.
 func TestTheHeapGrowsLessWhileLittleIsAllocated(t *testing.T) {
 	const live = 600 << 20
 	for _, c := range []struct {
@@ -15,7 +15,7 @@ func TestTheHeapGrowsLessWhileLittleIsAllocated(t *testing.T) {
 		allocated float64
 		want      int
 	}{
-		{OfGroup, 0, 25}, {OfGroup, live / 600, 25}, {OfGroup, live / 120, 50}, {OfGroup, live / 60, 75}, {OfGroup, live / 10, 75}, {OfGroup, live / 5.5, 90}, {OfGroup, live, 100},
+		{OfGroup, 0, 25}, {OfGroup, live / 600, 25}, {OfGroup, live / 120, 50}, {OfGroup, live / 60, 50}, {OfGroup, live / 10, 50}, {OfGroup, live / 5.5, 90}, {OfGroup, live, 100},
 		{OfComponent, 0, 30}, {OfComponent, live / 60, 30}, {OfComponent, live / 20, 30}, {OfComponent, live / 10, 50}, {OfComponent, live, 100},
 	} {
 		if got := c.growth.choosePercent(c.allocated, live); got != c.want {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 	_ "unsafe" // For go:linkname.
@@ -99,16 +100,20 @@ func callMembersDirectly() error {
 	if newETCD3Client == nil {
 		return errors.New("calling etcd without a connection: API servers make clients of etcd in another way")
 	}
-	newETCD3Client = newDirectClient
+	connect := newETCD3Client
+	newETCD3Client = func(transport storagebackend.TransportConfig) (*kubernetes.Client, error) {
+		// Only the member in this process listens on a socket of the file system. The flag etcd-servers may name another way there.
+		if len(transport.ServerList) != 1 || !strings.HasPrefix(transport.ServerList[0], "unix://") {
+			return connect(transport)
+		}
+		return newDirectClient(transport)
+	}
 	return nil
 }
 
 // newDirectClient returns a client of its own for each kind: progress is reported to all watches of a client, and when all of them have
 // caught up. It knows where the member listens, because an API server asks there what etcd can do, and compacts the history only if it knows.
 func newDirectClient(transport storagebackend.TransportConfig) (*kubernetes.Client, error) {
-	if len(transport.ServerList) != 1 {
-		return nil, fmt.Errorf("calling etcd without a connection: %d servers are given, not one", len(transport.ServerList))
-	}
 	client, err := clientv3.New(clientv3.Config{Endpoints: transport.ServerList, Logger: zap.NewNop()})
 	if err != nil {
 		return nil, fmt.Errorf("making a client of etcd: %w", err)

@@ -332,6 +332,6 @@ func (s *Scope) findProblem(m *Member) *rollout.Problem {
 		return nil
 	}
 	return &rollout.Problem{Reason: v1alpha1.ReasonControlPlaneDowngrade, Message: fmt.Sprintf(
-		"spec.template.spec.versions.controlPlane: a control plane cannot go back from %s to %s: raise it, or delete SimulatedCluster %s in namespace %s, which is then created anew",
+		"spec.template.spec.versions.controlPlane: a control plane cannot go back from %s to %s: raise it, or delete SimulatedCluster %s in namespace %s, which is then created again",
 		runs, wanted, m.One.Name, m.One.Namespace)}
 }

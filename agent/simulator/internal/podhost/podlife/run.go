@@ -87,7 +87,7 @@ func (p *Pod) runOnce() {
 	p.recordEnd(attempt, ended)
 }
 
-// supervise waits until the node has ended, and ends it when ordered to. A node whose pack is replaced goes on in another one.
+// supervise waits until the node has ended, and ends it when ordered to. A node whose pack is replaced continues in another one.
 func (p *Pod) supervise(running *packs.Node, spec packs.Spec) packs.Exit {
 	stopProbes := p.startProbes()
 	defer stopProbes()

@@ -103,7 +103,7 @@ func (p *Pod) warn(reason, message string) { p.record(corev1.EventTypeWarning, r
 
 func (p *Pod) inform(reason, message string) { p.record(corev1.EventTypeNormal, reason, message) }
 
-// record records an event, unless the podhost ends: its pods go on under the next one.
+// record records an event, unless the podhost ends: its pods continue under the next one.
 func (p *Pod) record(kind, reason, message string) {
 	select {
 	case <-p.runtime.Ending:
