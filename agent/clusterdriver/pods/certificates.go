@@ -25,7 +25,7 @@ func (d *Driver) choosePKI() (rendering.PKI, error) {
 	case !apierrors.IsNotFound(err):
 		return "", fmt.Errorf("asking the host whether it has cert-manager: %w", err)
 	case d.Certificates == PKICertManager:
-		return "", refuse(clusterdriver.Invalid, "--simulated-clusters-pki=cert-manager: the host does not have cert-manager: install it, or have its administrator set self-signed")
+		return "", refuseCluster(clusterdriver.Invalid, "--simulated-clusters-pki=cert-manager: the host does not have cert-manager: install it, or have its administrator set self-signed")
 	}
 	return rendering.SelfSigned, nil
 }
@@ -39,7 +39,7 @@ func explainPKI(err error, cluster rendering.Cluster) error {
 }
 
 // ensureCertificates makes the certificates of a cluster, and renews them when a third of their lifetime is left. The pod rereads them.
-// isRunning is that there is a StatefulSet: then a lost authority is not replaced, because nobody would trust another one.
+// isRunning is that there is a StatefulSet: then a lost authority is not replaced, because no client would trust another one.
 func (d *Driver) ensureCertificates(ctx context.Context, cluster rendering.Cluster, isRunning bool) error {
 	now := d.Clock.Now()
 	held, found, err := d.readPair(ctx, cluster, rendering.Authority)
@@ -48,7 +48,7 @@ func (d *Driver) ensureCertificates(ctx context.Context, cluster rendering.Clust
 	}
 	if !found {
 		if isRunning {
-			return refuse(clusterdriver.Invalid, "Secret %s/%s with the authority of the cluster is gone: restore it, or remove the SimulatedCluster", rendering.NamespaceOf(cluster.Name), rendering.SecretOf(rendering.Authority))
+			return refuseCluster(clusterdriver.Invalid, "Secret %s/%s with the authority of the cluster is gone: restore it, or remove the SimulatedCluster", rendering.NamespaceOf(cluster.Name), rendering.SecretOf(rendering.Authority))
 		}
 		if held, err = rendering.NewAuthority(cluster.Name, now); err != nil {
 			return err

@@ -23,7 +23,7 @@ func (d *Driver) storeCredential(ctx context.Context, cluster rendering.Cluster,
 	}
 	leaf, err := localclusters.ParseCredential(cluster.Name, given.Certificate, given.Key)
 	if err != nil {
-		return refuse(clusterdriver.Invalid, "certificate: %v", err)
+		return refuseCluster(clusterdriver.Invalid, "certificate: %v", err)
 	}
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: rendering.NamespaceOf(cluster.Name), Name: rendering.CredentialSecret}

@@ -82,11 +82,19 @@ type Driver struct {
 	judged   map[string]judgement
 }
 
+// checkOptions reports what is missing.
+func (o Options) checkOptions() error {
+	if o.Config == nil || o.Gate == nil || o.Host == "" || o.AgentNamespace == "" || o.AgentAccount == "" ||
+		o.SimclusterImage == "" || o.AgentImage == "" || o.HollowNodeImage == "" || o.Clock == nil {
+		return errors.New("simulated clusters as pods need a cluster for them, the freeze gate, its Cluster, the namespace and ServiceAccount of its agent, three images and a clock")
+	}
+	return nil
+}
+
 // New returns a Driver. It does not connect yet.
 func New(options Options) (*Driver, error) {
-	if options.Config == nil || options.Gate == nil || options.Host == "" || options.AgentNamespace == "" || options.AgentAccount == "" ||
-		options.SimclusterImage == "" || options.AgentImage == "" || options.HollowNodeImage == "" || options.Clock == nil {
-		return nil, errors.New("simulated clusters as pods need a cluster for them, the freeze gate, its Cluster, the namespace and ServiceAccount of its agent, three images and a clock")
+	if err := options.checkOptions(); err != nil {
+		return nil, err
 	}
 	if options.Certificates == "" {
 		options.Certificates = PKIAuto
@@ -165,7 +173,7 @@ type keyedMutex struct {
 	held map[string]*sync.Mutex
 }
 
-// lock waits until nobody else holds the name, and returns what gives it free.
+// lock waits until no other call holds the name, and returns what gives it free.
 func (k *keyedMutex) lock(name string) (unlock func()) {
 	k.mu.Lock()
 	one := k.held[name]
@@ -178,6 +186,6 @@ func (k *keyedMutex) lock(name string) (unlock func()) {
 	return one.Unlock
 }
 
-func refuse(refusal clusterdriver.Refusal, format string, arguments ...any) error {
+func refuseCluster(refusal clusterdriver.Refusal, format string, arguments ...any) error {
 	return &clusterdriver.RefusedError{Refusal: refusal, Problem: fmt.Sprintf(format, arguments...)}
 }

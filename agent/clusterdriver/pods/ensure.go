@@ -28,21 +28,21 @@ func (d *Driver) Ensure(ctx context.Context, desired clusterdriver.Desired) erro
 	}
 	unlock := d.turns.lock(desired.Name)
 	defer unlock()
-	if err := d.ensure(ctx, desired, true); err != nil {
+	if err := d.ensureObjects(ctx, desired, true); err != nil {
 		return fmt.Errorf("asking for simulated cluster %s: %w", desired.Name, err)
 	}
 	return nil
 }
 
-func (d *Driver) ensure(ctx context.Context, desired clusterdriver.Desired, isNewAllowed bool) error {
-	cluster, err := d.check(desired)
+func (d *Driver) ensureObjects(ctx context.Context, desired clusterdriver.Desired, isNewAllowed bool) error {
+	cluster, err := d.checkDesired(desired)
 	if err != nil {
 		return err
 	}
 	namespace, err := d.readNamespace(ctx, desired.Name, desired.UID)
 	switch {
 	case namespace != nil && (namespace.DeletionTimestamp != nil || d.isRemoving(desired.UID)):
-		return refuse(clusterdriver.BeingRemoved, "Namespace %s is being removed", namespace.Name)
+		return refuseCluster(clusterdriver.BeingRemoved, "Namespace %s is being removed", namespace.Name)
 	case err != nil:
 		return err
 	case namespace == nil && !isNewAllowed:
@@ -54,7 +54,7 @@ func (d *Driver) ensure(ctx context.Context, desired clusterdriver.Desired, isNe
 	}
 	cluster.Certificates = rendering.PKI(namespace.Annotations[rendering.CertificatesAnnotation])
 	if cluster.Certificates != rendering.CertManager && cluster.Certificates != rendering.SelfSigned {
-		return refuse(clusterdriver.Invalid, "annotation %s of namespace %s: want %s or %s, got %q", rendering.CertificatesAnnotation, namespace.Name, rendering.CertManager, rendering.SelfSigned, cluster.Certificates)
+		return refuseCluster(clusterdriver.Invalid, "annotation %s of namespace %s: want %s or %s, got %q", rendering.CertificatesAnnotation, namespace.Name, rendering.CertManager, rendering.SelfSigned, cluster.Certificates)
 	}
 	if err := d.enterNamespace(ctx, cluster); err != nil {
 		return err
@@ -69,8 +69,8 @@ func (d *Driver) ensure(ctx context.Context, desired clusterdriver.Desired, isNe
 	return nil
 }
 
-// check refuses what cannot be right, before anything is read.
-func (d *Driver) check(desired clusterdriver.Desired) (rendering.Cluster, error) {
+// checkDesired refuses what cannot be right, before anything is read.
+func (d *Driver) checkDesired(desired clusterdriver.Desired) (rendering.Cluster, error) {
 	asked := localclusters.Desired{
 		UID: desired.UID, ControlPlaneVersion: desired.ControlPlaneVersion,
 		Hub: localclusters.HubAccess{Server: desired.Hub.Server, CA: desired.Hub.CA},
@@ -79,10 +79,10 @@ func (d *Driver) check(desired clusterdriver.Desired) (rendering.Cluster, error)
 		asked.Certificate, asked.Key = desired.Credential.Certificate, desired.Credential.Key
 	}
 	if err := asked.Validate(desired.Name, d.Clock.Now()); err != nil {
-		return rendering.Cluster{}, refuse(clusterdriver.Invalid, "%v", err)
+		return rendering.Cluster{}, refuseCluster(clusterdriver.Invalid, "%v", err)
 	}
 	if len(desired.Name) > rendering.MaxName {
-		return rendering.Cluster{}, refuse(clusterdriver.Invalid, "metadata.name: want at most %d characters for a simulated cluster as a pod, got %d: choose a shorter name", rendering.MaxName, len(desired.Name))
+		return rendering.Cluster{}, refuseCluster(clusterdriver.Invalid, "metadata.name: want at most %d characters for a simulated cluster as a pod, got %d: choose a shorter name", rendering.MaxName, len(desired.Name))
 	}
 	emulated, err := emulatedMinor(desired.ControlPlaneVersion)
 	if err != nil {
@@ -90,7 +90,7 @@ func (d *Driver) check(desired clusterdriver.Desired) (rendering.Cluster, error)
 	}
 	kubeconfig, err := joining.Server{URL: desired.Hub.Server, CA: desired.Hub.CA}.Kubeconfig(desired.Name, "")
 	if err != nil {
-		return rendering.Cluster{}, refuse(clusterdriver.Invalid, "%v", err)
+		return rendering.Cluster{}, refuseCluster(clusterdriver.Invalid, "%v", err)
 	}
 	return rendering.Cluster{
 		Name: desired.Name, UID: desired.UID, Version: cmp.Or(desired.ControlPlaneVersion, programVersion), EmulatedVersion: emulated,
@@ -101,7 +101,7 @@ func (d *Driver) check(desired clusterdriver.Desired) (rendering.Cluster, error)
 // createNamespace records a new cluster.
 func (d *Driver) createNamespace(ctx context.Context, cluster rendering.Cluster, credential *clusterdriver.Credential) (*corev1.Namespace, error) {
 	if credential == nil {
-		return nil, refuse(clusterdriver.Invalid, "certificate: a new cluster needs one")
+		return nil, refuseCluster(clusterdriver.Invalid, "certificate: a new cluster needs one")
 	}
 	var err error
 	if cluster.Certificates, err = d.choosePKI(); err != nil {
@@ -114,13 +114,13 @@ func (d *Driver) createNamespace(ctx context.Context, cluster rendering.Cluster,
 		return nil, err
 	}
 	if len(namespaces) >= d.MaxClusters {
-		return nil, refuse(clusterdriver.NoRoom, "the host has %d simulated clusters, and --simulated-clusters-max=%d allows no more: remove some, or have its administrator raise that", len(namespaces), d.MaxClusters)
+		return nil, refuseCluster(clusterdriver.NoRoom, "the host has %d simulated clusters, and --simulated-clusters-max=%d allows no more: remove some, or have its administrator raise that", len(namespaces), d.MaxClusters)
 	}
 	namespace := d.Namespace(cluster)
 	// Create fails if there is one: it is another's.
 	err = d.client.Create(ctx, namespace, client.FieldOwner(fieldManager))
 	if apierrors.IsAlreadyExists(err) {
-		return nil, refuse(clusterdriver.NameTaken, "Namespace %s has just been created by another: remove it, or choose another name for the SimulatedCluster", namespace.Name)
+		return nil, refuseCluster(clusterdriver.NameTaken, "Namespace %s has just been created by another: remove it, or choose another name for the SimulatedCluster", namespace.Name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("creating namespace %s: %w", namespace.Name, err)
@@ -132,7 +132,7 @@ func (d *Driver) createNamespace(ctx context.Context, cluster rendering.Cluster,
 func (d *Driver) enterNamespace(ctx context.Context, cluster rendering.Cluster) error {
 	binding := d.HostBinding(cluster)
 	if err := d.client.Create(ctx, binding, client.FieldOwner(fieldManager)); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating %s: %w", describe("RoleBinding", binding), err)
+		return fmt.Errorf("creating %s: %w", describeObject("RoleBinding", binding), err)
 	}
 	var refused error
 	err := wait.PollUntilContextTimeout(ctx, rightsInterval, rightsTimeout, true, func(ctx context.Context) (done bool, err error) {
@@ -156,7 +156,7 @@ func (d *Driver) applyCluster(ctx context.Context, cluster rendering.Cluster, de
 	}
 	if set != nil {
 		if set.DeletionTimestamp != nil {
-			return refuse(clusterdriver.BeingRemoved, "%s is being removed", describe("StatefulSet", set))
+			return refuseCluster(clusterdriver.BeingRemoved, "%s is being removed", describeObject("StatefulSet", set))
 		}
 		if err := checkUpgrade(set.Annotations[rendering.VersionAnnotation], desired.ControlPlaneVersion); err != nil {
 			return err

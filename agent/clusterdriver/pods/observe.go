@@ -63,7 +63,7 @@ func (d *Driver) observe(ctx context.Context, namespace *corev1.Namespace) (clus
 		observed.Phase, observed.Message = clusterdriver.Removing, describeTermination(namespace)
 		return observed, nil
 	}
-	seen, err := d.look(ctx, name, uid)
+	seen, err := d.lookAtPods(ctx, name, uid)
 	switch {
 	case apierrors.IsForbidden(err):
 		observed.Message = "the host's agent has no rights in its namespace yet: " + err.Error()
@@ -79,7 +79,7 @@ func (d *Driver) observe(ctx context.Context, namespace *corev1.Namespace) (clus
 	state := describePod(seen.pod)
 	certificates, isBroken := d.judgeCertificates(ctx, namespace)
 	if state.runsControlPlane {
-		observed.Version, err = d.prove(ctx, name, uid, seen.authority)
+		observed.Version, err = d.proveVersion(ctx, name, uid, seen.authority)
 		if err == nil {
 			observed.Checked = d.Clock.Now()
 		} else {
@@ -96,12 +96,12 @@ func (d *Driver) observe(ctx context.Context, namespace *corev1.Namespace) (clus
 	return observed, nil
 }
 
-func (d *Driver) prove(ctx context.Context, name, uid string, authority corev1.Secret) (string, error) {
+func (d *Driver) proveVersion(ctx context.Context, name, uid string, authority corev1.Secret) (string, error) {
 	asks, err := d.proofOf(name, uid, authority.Data[corev1.TLSCertKey])
 	if err != nil {
 		return "", err
 	}
-	return asks.ask(ctx)
+	return asks.askVersion(ctx)
 }
 
 // sight is what there is of a cluster in its namespace. pod is nil if there is none.
@@ -111,8 +111,8 @@ type sight struct {
 	credential, authority corev1.Secret
 }
 
-// look reads it from the API server. What is not there is empty, and what is another's is not there.
-func (d *Driver) look(ctx context.Context, name, uid string) (sight, error) {
+// lookAtPods reads it from the API server. What is not there is empty, and what is another's is not there.
+func (d *Driver) lookAtPods(ctx context.Context, name, uid string) (sight, error) {
 	var seen sight
 	in, pod := rendering.NamespaceOf(name), &corev1.Pod{}
 	set, err := d.readStatefulSet(ctx, name, uid)

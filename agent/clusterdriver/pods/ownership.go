@@ -21,11 +21,11 @@ func checkOwned(object client.Object, kind, uid string) error {
 	if object.GetLabels()[rendering.UIDLabel] == uid && object.GetAnnotations()[rendering.NameAnnotation] != "" {
 		return nil
 	}
-	return refuse(clusterdriver.NameTaken, "%s exists and was not made for this SimulatedCluster: it has no label %s=%s and annotation %s: remove it, or choose another name for the SimulatedCluster",
-		describe(kind, object), rendering.UIDLabel, uid, rendering.NameAnnotation)
+	return refuseCluster(clusterdriver.NameTaken, "%s exists and was not made for this SimulatedCluster: it has no label %s=%s and annotation %s: remove it, or choose another name for the SimulatedCluster",
+		describeObject(kind, object), rendering.UIDLabel, uid, rendering.NameAnnotation)
 }
 
-func describe(kind string, object client.Object) string {
+func describeObject(kind string, object client.Object) string {
 	if object.GetNamespace() == "" {
 		return kind + " " + object.GetName()
 	}
@@ -46,7 +46,7 @@ func (d *Driver) readNamespace(ctx context.Context, name, uid string) (*corev1.N
 		return namespace, err
 	}
 	if host := namespace.Labels[rendering.HostLabel]; host != d.Host {
-		return namespace, refuse(clusterdriver.Invalid, "label %s of Namespace %s: want %s, got %q: correct it", rendering.HostLabel, namespace.Name, d.Host, host)
+		return namespace, refuseCluster(clusterdriver.Invalid, "label %s of Namespace %s: want %s, got %q: correct it", rendering.HostLabel, namespace.Name, d.Host, host)
 	}
 	return namespace, nil
 }
@@ -71,7 +71,7 @@ func (d *Driver) applyOwned(ctx context.Context, object client.Object, uid strin
 	found.SetGroupVersionKind(kind)
 	err := d.client.Get(ctx, client.ObjectKeyFromObject(object), found)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("reading %s: %w", describe(kind.Kind, object), err)
+		return fmt.Errorf("reading %s: %w", describeObject(kind.Kind, object), err)
 	}
 	if err == nil {
 		if err := checkOwned(found, kind.Kind, uid); err != nil {
@@ -85,7 +85,7 @@ func (d *Driver) applyOwned(ctx context.Context, object client.Object, uid strin
 	// The object that was checked, and no other one of its name.
 	wanted.SetUID(found.UID)
 	if err := d.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
-		return fmt.Errorf("applying %s: %w", describe(kind.Kind, object), err)
+		return fmt.Errorf("applying %s: %w", describeObject(kind.Kind, object), err)
 	}
 	return nil
 }

@@ -48,15 +48,15 @@ func describePod(pod *corev1.Pod) podState {
 		switch waiting, ended := each.State.Waiting, each.State.Terminated; {
 		case waiting != nil:
 			state.isFailing = state.isFailing || slices.Contains(failures, waiting.Reason)
-			state.add("container %s waits: %s%s", each.Name, waiting.Reason, detail(waiting.Message))
+			state.add("container %s waits: %s%s", each.Name, waiting.Reason, formatDetail(waiting.Message))
 		case ended != nil:
-			state.add("container %s has ended with status %d: %s%s", each.Name, ended.ExitCode, ended.Reason, detail(ended.Message))
+			state.add("container %s has ended with status %d: %s%s", each.Name, ended.ExitCode, ended.Reason, formatDetail(ended.Message))
 		}
 	}
 	return state
 }
 
-func detail(message string) string {
+func formatDetail(message string) string {
 	if message == "" {
 		return ""
 	}

@@ -64,8 +64,8 @@ func (d *Driver) proofOf(name, uid string, ca []byte) (*proof, error) {
 
 func (p *proof) close() { p.client.CloseIdleConnections() }
 
-// ask returns the version of an API server that says that it is ready.
-func (p *proof) ask(ctx context.Context) (string, error) {
+// askVersion returns the version of an API server that says that it is ready.
+func (p *proof) askVersion(ctx context.Context) (string, error) {
 	if _, err := p.get(ctx, "/readyz"); err != nil {
 		return "", err
 	}

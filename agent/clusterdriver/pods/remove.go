@@ -53,13 +53,13 @@ func (d *Driver) removeContents(ctx context.Context, name, uid string, namespace
 		}
 		// It stays until its pod is gone.
 		err := d.client.Delete(ctx, set, client.Preconditions{UID: &set.UID}, client.PropagationPolicy(metav1.DeletePropagationForeground))
-		return wrapDelete(err, describe("StatefulSet", set))
+		return wrapDelete(err, describeObject("StatefulSet", set))
 	}
 	left, err := d.remaining(ctx, name, uid)
 	if err != nil || left {
 		return err
 	}
-	return wrapDelete(d.client.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID}), describe("Namespace", namespace))
+	return wrapDelete(d.client.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID}), describeObject("Namespace", namespace))
 }
 
 func wrapDelete(err error, what string) error {
@@ -99,7 +99,7 @@ func (d *Driver) remaining(ctx context.Context, name, uid string) (left bool, er
 }
 
 func foreignError(kind string, object client.Object) error {
-	return fmt.Errorf("%s was not made for the simulated cluster, and would be removed with its namespace: remove it, or move it elsewhere", describe(kind, object))
+	return fmt.Errorf("%s was not made for the simulated cluster, and would be removed with its namespace: remove it, or move it elsewhere", describeObject(kind, object))
 }
 
 // noteRemoval remembers in this process that a cluster is to be removed. After a restart, the agent asks again.

@@ -11,7 +11,7 @@ import (
 )
 
 // Repair brings what was asked for since the start back to what it is to be, and renews certificates: the objects of a cluster may have
-// been changed, and nobody asks again. It does not make a cluster again whose namespace is gone. A cluster that fails stops no other one.
+// been changed, and no request comes again. It does not make a cluster again whose namespace is gone. A cluster that fails stops no other one.
 func (d *Driver) Repair(ctx context.Context) error {
 	d.mu.Lock()
 	all := slices.Collect(maps.Values(d.ensured))
@@ -25,7 +25,7 @@ func (d *Driver) Repair(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// repairCluster does it for one, if nobody has asked for its removal in between.
+// repairCluster does it for one, unless its removal has been asked for in between.
 func (d *Driver) repairCluster(ctx context.Context, desired clusterdriver.Desired) error {
 	unlock := d.turns.lock(desired.Name)
 	defer unlock()
@@ -35,5 +35,5 @@ func (d *Driver) repairCluster(ctx context.Context, desired clusterdriver.Desire
 	if !is {
 		return nil
 	}
-	return d.ensure(ctx, current, false)
+	return d.ensureObjects(ctx, current, false)
 }

@@ -48,14 +48,14 @@ func checkUpgrade(before, wanted string) error {
 	before, wanted = cmp.Or(before, programVersion), cmp.Or(wanted, programVersion)
 	from, err := version.ParseGeneric(before)
 	if err != nil {
-		return refuse(clusterdriver.Invalid, "its StatefulSet has version %q, which cannot be read: %v", before, err)
+		return refuseCluster(clusterdriver.Invalid, "its StatefulSet has version %q, which cannot be read: %v", before, err)
 	}
 	to, err := version.ParseGeneric(wanted)
 	if err != nil {
-		return refuse(clusterdriver.Invalid, "spec.versions.controlPlane: %v", err)
+		return refuseCluster(clusterdriver.Invalid, "spec.versions.controlPlane: %v", err)
 	}
 	if to.Major() < from.Major() || to.Major() == from.Major() && to.Minor() < from.Minor() {
-		return refuse(clusterdriver.VersionNotSupported, "spec.versions.controlPlane: a control plane cannot go back from %s to %s: create another SimulatedCluster", before, wanted)
+		return refuseCluster(clusterdriver.VersionNotSupported, "spec.versions.controlPlane: a control plane cannot go back from %s to %s: create another SimulatedCluster", before, wanted)
 	}
 	return nil
 }

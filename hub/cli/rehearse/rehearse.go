@@ -115,7 +115,7 @@ func (r *command) addSourceFlags(c *cobra.Command) {
 	c.Flags().StringVar(&r.sourceFlags.context, "from-context", "", "context in that kubeconfig (default: its current one)")
 	c.Flags().StringVar(&r.inventory, "from-inventory", "", "inventory that --save-inventory wrote, instead of a cluster; - is standard input")
 	c.Flags().StringVar(&r.save, "save-inventory", "", "write the inventory here, replaced if it exists")
-	c.Flags().BoolVar(&r.hash, "hash-names", false, "replace names, and values of pod labels, by hashes that nobody can try out")
+	c.Flags().BoolVar(&r.hash, "hash-names", false, "replace names, and values of pod labels, by hashes with a key that is thrown away")
 }
 
 func (r *command) addTargetFlags(c *cobra.Command) {

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// goneGrace bounds the time that a node may take to end after its pod's object has gone: nobody waits for it any more.
+	// goneGrace bounds the time that a node may take to end after its pod's object has gone: no request waits for it.
 	goneGrace = 2 * time.Second
 	// statusWriters is how many statuses are written at once.
 	statusWriters = 8
