@@ -66,24 +66,26 @@ func TestKindsHaveTheirNamesAndSubresources(t *testing.T) {
 // Claim: Conditions and reasons are documented. Broken: a reason loses its comment.
 func TestConditionsAndReasonsAreDocumented(t *testing.T) {
 	g := NewWithT(t)
-	file, err := parser.ParseFile(token.NewFileSet(), "../../apis/v1alpha1/conditions.go", nil, parser.ParseComments)
-	g.Expect(err).NotTo(HaveOccurred())
-	var comments strings.Builder
-	for _, group := range file.Comments {
-		comments.WriteString(group.Text())
-	}
 	count := 0
-	for _, declaration := range file.Decls {
-		group, ok := declaration.(*ast.GenDecl)
-		if !ok || group.Tok != token.CONST {
-			continue
+	for _, path := range []string{"../../apis/v1alpha1/conditions.go", "../../apis/v1alpha1/reasons.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		g.Expect(err).NotTo(HaveOccurred())
+		var comments strings.Builder
+		for _, group := range file.Comments {
+			comments.WriteString(group.Text())
 		}
-		for _, spec := range group.Specs {
-			count++
-			name := spec.(*ast.ValueSpec).Names[0].Name
-			// That of a deployment or set has the meaning of apps/v1, as the comment of its group says.
-			if name != "AvailableCondition" {
-				g.Expect(comments.String()).To(MatchRegexp(`\b`+name+`\b`), "a comment says what it means")
+		for _, declaration := range file.Decls {
+			group, ok := declaration.(*ast.GenDecl)
+			if !ok || group.Tok != token.CONST {
+				continue
+			}
+			for _, spec := range group.Specs {
+				count++
+				name := spec.(*ast.ValueSpec).Names[0].Name
+				// That of a deployment or set has the meaning of apps/v1, as the comment of its group says.
+				if name != "AvailableCondition" {
+					g.Expect(comments.String()).To(MatchRegexp(`\b`+name+`\b`), "a comment says what it means")
+				}
 			}
 		}
 	}

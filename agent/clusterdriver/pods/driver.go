@@ -173,8 +173,8 @@ type keyedMutex struct {
 	held map[string]*sync.Mutex
 }
 
-// lock waits until no other call holds the name, and returns what gives it free.
-func (k *keyedMutex) lock(name string) (unlock func()) {
+// lockName waits until no other call holds the name, and returns what gives it free.
+func (k *keyedMutex) lockName(name string) (unlock func()) {
 	k.mu.Lock()
 	one := k.held[name]
 	if one == nil {

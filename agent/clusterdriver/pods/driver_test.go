@@ -108,7 +108,7 @@ func TestANamespaceOfOthersIsLeftAlone(t *testing.T) {
 	g.Expect(inventory.Clusters).To(BeEmpty())
 }
 
-// A record that somebody has changed does not say that nothing is left.
+// A record that was changed by hand does not say that nothing is left.
 func TestAChangedRecordIsNotTakenForARemoval(t *testing.T) {
 	for what, change := range map[string]func(*corev1.Namespace){
 		"label hollowfleet.io/simulated-cluster-host":      func(n *corev1.Namespace) { delete(n.Labels, rendering.HostLabel) },
@@ -131,7 +131,7 @@ func TestAChangedRecordIsNotTakenForARemoval(t *testing.T) {
 	}
 }
 
-// What somebody else keeps in the namespace would go with it.
+// What others keep in the namespace would go with it.
 func TestARemovalWaitsForWhatOthersHaveInTheNamespace(t *testing.T) {
 	g, driver, desired := NewWithT(t), newDriver(t), newDesired(t)
 	g.Expect(driver.Ensure(t.Context(), desired)).To(Succeed())

@@ -26,7 +26,7 @@ func (d *Driver) Ensure(ctx context.Context, desired clusterdriver.Desired) erro
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("asking for simulated cluster %s: %w", desired.Name, err)
 	}
-	unlock := d.turns.lock(desired.Name)
+	unlock := d.turns.lockName(desired.Name)
 	defer unlock()
 	if err := d.ensureObjects(ctx, desired, true); err != nil {
 		return fmt.Errorf("asking for simulated cluster %s: %w", desired.Name, err)

@@ -83,7 +83,7 @@ func (d *Driver) observe(ctx context.Context, namespace *corev1.Namespace) (clus
 		if err == nil {
 			observed.Checked = d.Clock.Now()
 		} else {
-			state.add("%v", err)
+			state.addProblem("%v", err)
 		}
 	}
 	observed.Message = strings.Join(append(state.problems, certificates), "; ")

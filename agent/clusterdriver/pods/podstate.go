@@ -15,7 +15,7 @@ type podState struct {
 	problems                               []string
 }
 
-func (s *podState) add(format string, arguments ...any) {
+func (s *podState) addProblem(format string, arguments ...any) {
 	s.problems = append(s.problems, fmt.Sprintf(format, arguments...))
 }
 
@@ -25,16 +25,16 @@ var failures = []string{"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", 
 func describePod(pod *corev1.Pod) podState {
 	var state podState
 	if pod == nil {
-		state.add("there is no pod yet: kubectl describe statefulset says why")
+		state.addProblem("its pod is missing: kubectl describe statefulset says why")
 		return state
 	}
 	if pod.DeletionTimestamp != nil {
-		state.add("pod %s is ending", pod.Name)
+		state.addProblem("pod %s is ending", pod.Name)
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
 			state.isFailing = condition.Reason == corev1.PodReasonUnschedulable
-			state.add("pod %s is not scheduled: %s", pod.Name, condition.Message)
+			state.addProblem("pod %s is not scheduled: %s", pod.Name, condition.Message)
 		}
 	}
 	for _, each := range append(slices.Clone(pod.Status.InitContainerStatuses), pod.Status.ContainerStatuses...) {
@@ -48,9 +48,9 @@ func describePod(pod *corev1.Pod) podState {
 		switch waiting, ended := each.State.Waiting, each.State.Terminated; {
 		case waiting != nil:
 			state.isFailing = state.isFailing || slices.Contains(failures, waiting.Reason)
-			state.add("container %s waits: %s%s", each.Name, waiting.Reason, formatDetail(waiting.Message))
+			state.addProblem("container %s waits: %s%s", each.Name, waiting.Reason, formatDetail(waiting.Message))
 		case ended != nil:
-			state.add("container %s has ended with status %d: %s%s", each.Name, ended.ExitCode, ended.Reason, formatDetail(ended.Message))
+			state.addProblem("container %s has ended with status %d: %s%s", each.Name, ended.ExitCode, ended.Reason, formatDetail(ended.Message))
 		}
 	}
 	return state

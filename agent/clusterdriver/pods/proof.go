@@ -40,11 +40,11 @@ func (d *Driver) proofOf(name, uid string, ca []byte) (*proof, error) {
 		return known, nil
 	}
 	if known != nil {
-		known.close()
+		known.closeConnections()
 	}
 	trusted := x509.NewCertPool()
 	if !trusted.AppendCertsFromPEM(ca) {
-		return nil, fmt.Errorf("there is no certificate of the cluster's authority in Secret %s/%s", rendering.NamespaceOf(name), rendering.SecretOf(rendering.Authority))
+		return nil, fmt.Errorf("Secret %s/%s has no certificate of the cluster's authority", rendering.NamespaceOf(name), rendering.SecretOf(rendering.Authority))
 	}
 	server := rendering.ServerName(name)
 	made := &proof{
@@ -62,14 +62,14 @@ func (d *Driver) proofOf(name, uid string, ca []byte) (*proof, error) {
 	return made, nil
 }
 
-func (p *proof) close() { p.client.CloseIdleConnections() }
+func (p *proof) closeConnections() { p.client.CloseIdleConnections() }
 
 // askVersion returns the version of an API server that says that it is ready.
 func (p *proof) askVersion(ctx context.Context) (string, error) {
-	if _, err := p.get(ctx, "/readyz"); err != nil {
+	if _, err := p.readPath(ctx, "/readyz"); err != nil {
 		return "", err
 	}
-	content, err := p.get(ctx, "/version")
+	content, err := p.readPath(ctx, "/version")
 	if err != nil {
 		return "", err
 	}
@@ -87,7 +87,7 @@ func (p *proof) askVersion(ctx context.Context) (string, error) {
 	return told.GitVersion, nil
 }
 
-func (p *proof) get(ctx context.Context, path string) ([]byte, error) {
+func (p *proof) readPath(ctx context.Context, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.server+path, nil)
 	if err != nil {
 		return nil, fmt.Errorf("asking its API server: %w", err)

@@ -18,12 +18,12 @@ func (d *Driver) Remove(ctx context.Context, name, uid string) (gone bool, err e
 	if err := ctx.Err(); err != nil {
 		return false, fmt.Errorf("removing simulated cluster %s: %w", name, err)
 	}
-	unlock := d.turns.lock(name)
+	unlock := d.turns.lockName(name)
 	defer unlock()
 	namespace, err := d.readNamespace(ctx, name, uid)
 	switch {
 	case err == nil && namespace == nil, namespace != nil && namespace.Labels[rendering.UIDLabel] != uid: // What is another's is not what is left.
-		d.forget(uid)
+		d.forgetCluster(uid)
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("removing simulated cluster %s: %w", name, err)
@@ -55,7 +55,7 @@ func (d *Driver) removeContents(ctx context.Context, name, uid string, namespace
 		err := d.client.Delete(ctx, set, client.Preconditions{UID: &set.UID}, client.PropagationPolicy(metav1.DeletePropagationForeground))
 		return wrapDelete(err, describeObject("StatefulSet", set))
 	}
-	left, err := d.remaining(ctx, name, uid)
+	left, err := d.hasPod(ctx, name, uid)
 	if err != nil || left {
 		return err
 	}
@@ -69,9 +69,9 @@ func wrapDelete(err error, what string) error {
 	return nil
 }
 
-// remaining reports whether the control plane's pod is still there. It fails while others have pods or data in the
+// hasPod reports whether the control plane's pod is still there. It fails while others have pods or data in the
 // namespace.
-func (d *Driver) remaining(ctx context.Context, name, uid string) (left bool, err error) {
+func (d *Driver) hasPod(ctx context.Context, name, uid string) (left bool, err error) {
 	in := client.InNamespace(rendering.NamespaceOf(name))
 	pods := &corev1.PodList{}
 	if err := d.client.List(ctx, pods, in); err != nil {
@@ -110,15 +110,15 @@ func (d *Driver) noteRemoval(uid string) {
 	delete(d.ensured, uid)
 }
 
-// forget drops what is known of a cluster of which nothing is left.
-func (d *Driver) forget(uid string) {
+// forgetCluster drops what is known of a cluster of which nothing is left.
+func (d *Driver) forgetCluster(uid string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.removing, uid)
 	delete(d.ensured, uid)
 	delete(d.judged, uid)
 	if known := d.proofs[uid]; known != nil {
-		known.close()
+		known.closeConnections()
 		delete(d.proofs, uid)
 	}
 }

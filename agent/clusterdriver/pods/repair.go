@@ -27,7 +27,7 @@ func (d *Driver) Repair(ctx context.Context) error {
 
 // repairCluster does it for one, unless its removal has been asked for in between.
 func (d *Driver) repairCluster(ctx context.Context, desired clusterdriver.Desired) error {
-	unlock := d.turns.lock(desired.Name)
+	unlock := d.turns.lockName(desired.Name)
 	defer unlock()
 	d.mu.Lock()
 	current, is := d.ensured[desired.UID]

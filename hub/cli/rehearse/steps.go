@@ -34,7 +34,7 @@ func (o *rehearsal) awaitControlPlane(minor string) func(context.Context) error 
 		return cmdutil.Until(ctx, o.client, &v1alpha1.SimulatedClusterList{}, client.ObjectKeyFromObject(o.shape.Cluster), o.shape.Cluster,
 			func(one *v1alpha1.SimulatedCluster) (bool, error) {
 				if one.UID != o.shape.Cluster.UID || one.DeletionTimestamp != nil {
-					return false, fmt.Errorf("SimulatedCluster %s was deleted by somebody else", one.Name)
+					return false, fmt.Errorf("SimulatedCluster %s was deleted by another", one.Name)
 				}
 				stalled := currentCondition(one.Status.Conditions, v1alpha1.StalledCondition, one.Generation)
 				if stalled != nil && stalled.Status == metav1.ConditionTrue {

@@ -143,7 +143,7 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// reconnect connects again if there is no connection, or the kubeconfig names another server.
+// reconnect connects again if the connection has ended, or the kubeconfig names another server.
 func (w *watcher) reconnect(ctx context.Context) {
 	path := w.kubeconfig()
 	if path == "" {

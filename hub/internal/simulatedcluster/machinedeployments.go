@@ -76,7 +76,7 @@ func (s *scope) explainWait() metav1.Condition {
 	case len(s.missingDeployments()) == 0:
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCreated, Message: "Changes of them are made in namespace " + s.one.Name}
 	case !s.owns() || s.cluster.DeletionTimestamp != nil:
-		return pendingCondition("There is no Cluster yet")
+		return pendingCondition("The Cluster does not exist yet")
 	case frozen.Frozen:
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: frozen.Reason, Message: "They are created when nothing holds them any more: " + frozen.Message}
 	case s.cluster.Status.Namespace == "":

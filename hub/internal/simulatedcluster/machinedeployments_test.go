@@ -129,7 +129,7 @@ func TestMachineDeploymentsAreNotCreated(t *testing.T) {
 			copied.ObjectMeta = metav1.ObjectMeta{Namespace: f.newHost().Name, Name: f.one.Name}
 			f.ExpectApplied(copied)
 			f.one = copied
-		}, "There is no Cluster yet"},
+		}, "The Cluster does not exist yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := starting(t, startsWith("workers")...)

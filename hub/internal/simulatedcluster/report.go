@@ -43,7 +43,7 @@ func (c *Controller) report(s *scope) {
 // clusterReady repeats the Ready condition of the Cluster.
 func (s *scope) clusterReady() metav1.Condition {
 	if !s.owns() {
-		return pendingCondition("There is no Cluster yet")
+		return pendingCondition("The Cluster does not exist yet")
 	}
 	ready := meta.FindStatusCondition(s.cluster.Status.Conditions, v1alpha1.ReadyCondition)
 	if ready == nil {

@@ -154,7 +154,7 @@ func (c *Controller) mayWrite(ctx context.Context, s *scope, w waves.Write) (boo
 	return c.isApproved(ctx, s, w.Member)
 }
 
-// isSameCluster reports whether the Cluster of a member still has the labels by which it was chosen, and nobody has frozen it.
+// isSameCluster reports whether the Cluster of a member still has the labels by which it was chosen, and is not frozen.
 func (c *Controller) isSameCluster(ctx context.Context, m *waves.Member) (bool, error) {
 	if m.Cluster == nil {
 		return true, nil

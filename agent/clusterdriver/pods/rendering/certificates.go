@@ -58,17 +58,17 @@ func SecretOf(certificate string) string { return Name + "-" + certificate }
 // it has signed stays valid.
 func (c Cluster) certManagerObjects() []client.Object {
 	selfSigned := Name + "-selfsigned"
-	authority := c.certificate(Authority, selfSigned)
+	authority := c.newCertificate(Authority, selfSigned)
 	authority.Spec.IsCA, authority.Spec.CommonName = true, c.Name+"-ca"
 	authority.Spec.Duration, authority.Spec.RenewBefore = &metav1.Duration{Duration: authorityLifetime}, &metav1.Duration{Duration: authorityLifetime / 2}
 	authority.Spec.PrivateKey.RotationPolicy = certmanagerv1.RotationPolicyNever
 	objects := []client.Object{
-		c.issuer(selfSigned, certmanagerv1.IssuerConfig{SelfSigned: &certmanagerv1.SelfSignedIssuer{}}),
+		c.newIssuer(selfSigned, certmanagerv1.IssuerConfig{SelfSigned: &certmanagerv1.SelfSignedIssuer{}}),
 		authority,
-		c.issuer(SecretOf(Authority), certmanagerv1.IssuerConfig{CA: &certmanagerv1.CAIssuer{SecretName: SecretOf(Authority)}}),
+		c.newIssuer(SecretOf(Authority), certmanagerv1.IssuerConfig{CA: &certmanagerv1.CAIssuer{SecretName: SecretOf(Authority)}}),
 	}
 	for _, each := range Certificates(c.Name) {
-		made := c.certificate(each.Name, SecretOf(Authority))
+		made := c.newCertificate(each.Name, SecretOf(Authority))
 		made.Spec.CommonName, made.Spec.DNSNames, made.Spec.IPAddresses = each.User, each.Names, each.Addresses
 		made.Spec.Usages = []certmanagerv1.KeyUsage{certmanagerv1.UsageDigitalSignature}
 		if each.Group != "" {
@@ -85,14 +85,14 @@ func (c Cluster) certManagerObjects() []client.Object {
 	return objects
 }
 
-func (c Cluster) issuer(name string, config certmanagerv1.IssuerConfig) *certmanagerv1.Issuer {
+func (c Cluster) newIssuer(name string, config certmanagerv1.IssuerConfig) *certmanagerv1.Issuer {
 	return &certmanagerv1.Issuer{
 		TypeMeta: typeOf(certmanagerv1.SchemeGroupVersion.String(), certmanagerv1.IssuerKind), ObjectMeta: c.meta(name),
 		Spec: certmanagerv1.IssuerSpec{IssuerConfig: config},
 	}
 }
 
-func (c Cluster) certificate(name, issuer string) *certmanagerv1.Certificate {
+func (c Cluster) newCertificate(name, issuer string) *certmanagerv1.Certificate {
 	return &certmanagerv1.Certificate{
 		TypeMeta: typeOf(certmanagerv1.SchemeGroupVersion.String(), certmanagerv1.CertificateKind), ObjectMeta: c.meta(SecretOf(name)),
 		Spec: certmanagerv1.CertificateSpec{

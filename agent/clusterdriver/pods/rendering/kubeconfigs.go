@@ -9,8 +9,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// kubeconfigs are those of the agent. They name files, which are read again when they change.
-func (s Settings) kubeconfigs(c Cluster) (map[string]string, error) {
+// newKubeconfigs are those of the agent. They name files, which are read again when they change.
+func (s Settings) newKubeconfigs(c Cluster) (map[string]string, error) {
 	host, err := writeKubeconfig("host",
 		clientcmdapi.Cluster{Server: "https://kubernetes.default.svc", CertificateAuthority: path.Join(tokenDir, "ca.crt")},
 		clientcmdapi.AuthInfo{TokenFile: path.Join(tokenDir, "token")})

@@ -29,13 +29,13 @@ const (
 	tokenDir    = "/var/run/secrets/kubernetes.io/serviceaccount"
 )
 
-// requests are those of the chart simcluster.
+// Requests are those of the chart simcluster.
 var (
-	controlPlaneRequests = requests("100m", "320Mi")
-	agentRequests        = requests("50m", "64Mi")
+	controlPlaneRequests = newRequests("100m", "320Mi")
+	agentRequests        = newRequests("50m", "64Mi")
 )
 
-func requests(cpu, memory string) corev1.ResourceRequirements {
+func newRequests(cpu, memory string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
 	}}
@@ -46,7 +46,7 @@ func (s Settings) statefulSet(c Cluster) *appsv1.StatefulSet {
 	made.Annotations[VersionAnnotation] = c.Version
 	claims := c.Claims
 	if claims == nil {
-		claims = []corev1.PersistentVolumeClaim{s.claim(c)}
+		claims = []corev1.PersistentVolumeClaim{s.newClaim(c)}
 	}
 	return &appsv1.StatefulSet{
 		TypeMeta: typeOf("apps/v1", "StatefulSet"), ObjectMeta: made,
@@ -57,14 +57,14 @@ func (s Settings) statefulSet(c Cluster) *appsv1.StatefulSet {
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: c.labels(), Annotations: map[string]string{NameAnnotation: c.Name}},
-				Spec:       s.pod(c),
+				Spec:       s.newPod(c),
 			},
 			VolumeClaimTemplates: claims,
 		},
 	}
 }
 
-func (s Settings) claim(c Cluster) corev1.PersistentVolumeClaim {
+func (s Settings) newClaim(c Cluster) corev1.PersistentVolumeClaim {
 	claim := corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "data", Labels: c.labels(), Annotations: map[string]string{NameAnnotation: c.Name}},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -78,7 +78,7 @@ func (s Settings) claim(c Cluster) corev1.PersistentVolumeClaim {
 	return claim
 }
 
-func (s Settings) pod(c Cluster) corev1.PodSpec {
+func (s Settings) newPod(c Cluster) corev1.PodSpec {
 	return corev1.PodSpec{
 		ServiceAccountName: Name, AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
 		TerminationGracePeriodSeconds: ptr.To[int64](graceSeconds),

@@ -152,7 +152,7 @@ func (s Settings) binding(c Cluster, name, role string, subject rbacv1.Subject) 
 
 // Objects are all others in the order in which they are applied, but for Secrets. The StatefulSet is the last.
 func (s Settings) Objects(c Cluster) ([]client.Object, error) {
-	kubeconfigs, err := s.kubeconfigs(c)
+	kubeconfigs, err := s.newKubeconfigs(c)
 	if err != nil {
 		return nil, err
 	}

@@ -190,7 +190,7 @@ func TestStoppedPodhostLeavesPodsToItsSuccessor(t *testing.T) {
 	_ = os.Remove(notes[0])
 }
 
-// Claim: A node whose pack has had all its nodes continues in another one, which is no restart of its pod. Broken: the node stays; it counts as ended.
+// Claim: A node whose pack has had all its nodes continues in another one, and its pod is not restarted. Broken: the node stays; it counts as ended.
 func TestANodeMovesWithItsPack(t *testing.T) {
 	h := startHost(t, func(o *podhost.Options) { o.FirstBackoff, o.LastBackoff = time.Millisecond, time.Millisecond })
 	h.runs("stays", "")

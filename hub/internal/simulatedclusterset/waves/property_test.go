@@ -134,18 +134,18 @@ func TestAnyRolloutKeepsItsBudgetAndEnds(t *testing.T) {
 				w.s.Set.Spec.Rollout.RolloutStrategy.Progressive.MaxConcurrency = intstr.FromInt32(int32(rapid.IntRange(limit, 9).Draw(t, "raised")))
 				w.s.Set.Generation++
 			}
-			begun := w.s.Set.Status.Rollout.Started != nil
+			underWay := w.s.Set.Status.Rollout.Started != nil
 			started, _ := w.step()
 			for _, name := range started {
 				m := w.s.memberOf(name)
 				if m.Host.Frozen {
 					t.Fatalf("%s was started although its host is silent", name)
 				}
-				if !begun {
+				if !underWay {
 					t.Fatalf("%s was started before its gates were kept", name)
 				}
 			}
-			if busy := w.inProgress(); begun && busy > 9 || len(started) > 9 {
+			if busy := w.inProgress(); underWay && busy > 9 || len(started) > 9 {
 				t.Fatalf("%d are in progress", busy)
 			}
 			if promised := w.promisedLimit(t); promised > 0 && w.inProgress() > promised {

@@ -136,7 +136,7 @@ func (p *Pod) Update(pod *corev1.Pod) {
 }
 
 // Run takes the pod through its life, until the node has ended for good after Terminate. A pod that cannot run stays pending until then: if
-// it failed, whoever made it would make another one, without end.
+// it failed, its owner would make another one, without end.
 func (p *Pod) Run() {
 	p.change(func() {})
 	if p.reason == "" {
