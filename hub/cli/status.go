@@ -197,12 +197,12 @@ func (f *fleet) printFleet(hub *cmdutil.Hub, output documentOutput) error {
 		}
 		return f.verdictError()
 	}
-	hub.Say("%-19s%s", "Hub:", f.hubLine())
+	hub.Say("%-21s%s", "Hub:", f.hubLine())
 	if len(f.removed) > 0 {
-		hub.Say("%-19s%s: %s", "Being removed:", strings.Join(f.removed, ", "), cmdutil.RemovedKind)
+		hub.Say("%-21s%s: %s", "Being removed:", strings.Join(f.removed, ", "), cmdutil.RemovedKind)
 	}
 	for _, count := range f.report.Counts {
-		hub.Say("%-19s%s", count.Kind+":", countLine(count))
+		hub.Say("%-21s%s", count.Kind+":", countLine(count))
 	}
 	rows, more := f.report.Rows(mostRows)
 	if len(rows) > 0 {
