@@ -44,7 +44,7 @@ func (d *Driver) proofOf(name, uid string, ca []byte) (*proof, error) {
 	}
 	trusted := x509.NewCertPool()
 	if !trusted.AppendCertsFromPEM(ca) {
-		return nil, fmt.Errorf("Secret %s/%s has no certificate of the cluster's authority", rendering.NamespaceOf(name), rendering.SecretOf(rendering.Authority))
+		return nil, fmt.Errorf("secret %s/%s has no certificate of the cluster's authority", rendering.NamespaceOf(name), rendering.SecretOf(rendering.Authority))
 	}
 	server := rendering.ServerName(name)
 	made := &proof{
