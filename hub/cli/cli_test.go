@@ -21,7 +21,7 @@ func TestHelpAndBadUsage(t *testing.T) {
 	}{
 		"--help":                {0, "130  interrupted"},
 		"cluster join --help":   {0, "Examples:"},
-		"rollout undo --help":   {0, "kubectl hollow rollout undo machinefleet|machinedeployment NAME"},
+		"rollout undo --help":   {0, "kubectl hollow rollout undo machinefleet|machinedeployment|simulatedclusterset NAME"},
 		"--version":             {0, "kubectl hollow version dev"},
 		"options":               {0, "--kubeconfig"},
 		"completion bash":       {0, "kubectl-hollow"},
@@ -31,7 +31,7 @@ func TestHelpAndBadUsage(t *testing.T) {
 		"cluster fly":           {2, `unknown command "fly"`},
 		"cluster list --colour": {2, "unknown flag: --colour"},
 		"rollout undo":          {2, "want a kind and a name"},
-		"rollout abort --help":  {0, "kubectl hollow rollout abort machinefleet NAME"},
+		"rollout abort --help":  {0, "kubectl hollow rollout abort machinefleet|simulatedclusterset NAME"},
 		"rollout abort machinefleet x --rollback some": {2, "want one of none, failed, all"},
 		"rollout retry machinedeployment/x":            {2, "unknown kind"},
 		"rollout status machineset x":                  {2, "Name the MachineDeployment that owns it"},

@@ -23,20 +23,26 @@ var policies = map[string]v1alpha1.RollbackPolicy{
 func newAbort(hub *cmdutil.Hub) *cobra.Command {
 	var rollback string
 	c := newChangingCommand(hub, &cobra.Command{
-		Use: "abort", Short: "Abort the rollout of a MachineFleet's current template, and roll clusters back",
+		Use: "abort", Short: "Abort the rollout of a MachineFleet or a SimulatedClusterSet, and roll clusters of a fleet back",
 		Long: `Abort the rollout of a MachineFleet's current template: it starts in no further cluster, and clusters in which it has started
 finish it, unless they are rolled back. --rollback says which clusters get their previous template back: "failed" those that have
 failed, "all" every cluster in which the rollout has started. Without the flag the fleet's own policy applies. The command writes
 spec.abortedRevision and spec.rollbackPolicy in one request.
 
+For a SimulatedClusterSet the command does the same with the version of the control plane, and spec.rollout.abortedRevision. Clusters
+that have the version keep it: a control plane cannot go back, so --rollback is refused.
+
 The exit code is 4 if the template has reached every cluster, or is not being rolled out. "kubectl hollow rollout retry" reverts
 the abort; so does another template.`,
 		Example: `  kubectl hollow rollout abort machinefleet workers
   kubectl hollow rollout abort machinefleet workers --rollback all`,
-	}, []cmdutil.Kind{cmdutil.FleetKind}, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+	}, waving, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+		if s.set != nil {
+			return nil, s.abortSet(ctx, rollback)
+		}
 		return nil, s.abortRollout(ctx, rollback)
 	})
-	cmdutil.Choice(c, &rollback, "rollback", "which clusters get their previous template back; sets spec.rollbackPolicy", rollbackNone, rollbackFailed, rollbackAll)
+	cmdutil.Choice(c, &rollback, "rollback", "for a machinefleet: which clusters get their previous template back; sets spec.rollbackPolicy", rollbackNone, rollbackFailed, rollbackAll)
 	return c
 }
 

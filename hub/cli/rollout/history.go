@@ -21,22 +21,29 @@ func newHistory(hub *cmdutil.Hub) *cobra.Command {
 		output *cmdutil.Output
 	)
 	c := newCommand(hub, &cobra.Command{
-		Use: "history", Short: "List the revisions that a MachineFleet or a MachineDeployment can be rolled back to",
+		Use: "history", Short: "List the revisions that a MachineFleet or a MachineDeployment can be rolled back to, or the rollouts of a SimulatedClusterSet",
 		Long: `List the revisions of a MachineFleet or a MachineDeployment: its current and earlier templates. A MachineDeployment keeps
 spec.revisionHistoryLimit of them, as MachineSets. A MachineFleet keeps the last ten, and those that a cluster still has, as
 ControllerRevisions in the hub's namespace. --revision shows the template, and for a MachineFleet the result of its rollout in each
-cluster, including those that have left. -o yaml and -o json print these objects.`,
+cluster, including those that have left. -o yaml and -o json print these objects.
+
+For a SimulatedClusterSet the command lists the last ten rollouts of a version of the control plane, from status.rollout.history. It
+cannot be rolled back to one. --revision shows that rollout with its approvals, and the clusters that had no other since.`,
 		Example: `  kubectl hollow rollout history machinefleet workers
   kubectl hollow rollout history machinedeployment workers -n c1
+  kubectl hollow rollout history simulatedclusterset sim
 
   # The template of one revision
   kubectl hollow rollout history machinedeployment workers -n c1 --revision 2`,
-	}, both, hub.Client, func(ctx context.Context, s *subject) error {
+	}, all, hub.Client, func(ctx context.Context, s *subject) error {
 		if err := output.Check(); err != nil {
 			return err
 		}
-		if s.fleet != nil {
+		switch {
+		case s.fleet != nil:
 			return s.fleetHistory(ctx, output, number)
+		case s.set != nil:
+			return s.setHistory(ctx, output, number)
 		}
 		return s.showHistory(ctx, output, number)
 	})

@@ -73,12 +73,17 @@ func completeRevisions(hub *cmdutil.Hub, c *cobra.Command, flag string) {
 	err := c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := cmdutil.Quick(c)
 		defer cancel()
-		s, err := findSubject(ctx, hub, both, hub.Client, c, args)
+		s, err := findSubject(ctx, hub, all, hub.Client, c, args)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		if s.fleet != nil {
+		switch {
+		case s.fleet != nil:
 			return s.completeTemplates(ctx), cobra.ShellCompDirectiveNoFileComp
+		case s.set != nil && flag == "revision":
+			return s.completeRollouts(), cobra.ShellCompDirectiveNoFileComp
+		case s.set != nil:
+			return nil, cobra.ShellCompDirectiveNoFileComp // It cannot be rolled back.
 		}
 		found, err := s.listRevisions(ctx)
 		if err != nil {
@@ -93,6 +98,15 @@ func completeRevisions(hub *cmdutil.Hub, c *cobra.Command, flag string) {
 	if err != nil {
 		panic(err)
 	}
+}
+
+// completeRollouts offers the rollouts of a set.
+func (s *subject) completeRollouts() []cobra.Completion {
+	var offered []cobra.Completion
+	for _, r := range s.set.Status.Rollout.History {
+		offered = append(offered, cobra.CompletionWithDesc(fmt.Sprint(r.Rollout), r.Revision))
+	}
+	return offered
 }
 
 // completeTemplates offers the revisions of a fleet; none if the hub cannot be asked.

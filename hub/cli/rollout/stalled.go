@@ -37,9 +37,12 @@ func refuseMachineSets(command *cobra.Command, args []string) error {
 // withReason adds to how a rollout is why the object is not Ready, if it says so.
 func (s *subject) withReason(text string) string {
 	var conditions []metav1.Condition
-	if s.fleet != nil {
+	switch {
+	case s.fleet != nil:
 		conditions = s.fleet.Status.Conditions
-	} else {
+	case s.set != nil:
+		conditions = s.set.Status.Conditions
+	default:
 		conditions = s.deployment.Status.Conditions
 	}
 	ready := meta.FindStatusCondition(conditions, v1alpha1.ReadyCondition)

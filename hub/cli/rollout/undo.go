@@ -26,14 +26,19 @@ like any other change, by the object's strategy and within its bounds. Clusters 
 were rolled back to it, are unchanged. A MachineFleet goes back to an older kubelet than a cluster has only with
 --allow-downgrade, or if its spec.allowDowngrade is set.
 
-A paused object gets the template too, but replaces nothing until it is resumed.`,
+A paused object gets the template too, but replaces nothing until it is resumed.
+
+A SimulatedClusterSet is refused with exit code 4: a control plane cannot go back to an earlier minor.`,
 		Example: `  # Back to the previous revision
   kubectl hollow rollout undo machinedeployment workers -n c1
   kubectl hollow rollout undo machinefleet workers --allow-downgrade
 
   # Back to a revision of "kubectl hollow rollout history"
   kubectl hollow rollout undo machinedeployment workers -n c1 --to-revision 2`,
-	}, both, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+	}, all, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+		if s.set != nil {
+			return nil, s.refuseUndoOfSet()
+		}
 		if number < 0 {
 			return nil, cmdutil.Usage("--to-revision: want a revision, got %d", number)
 		}

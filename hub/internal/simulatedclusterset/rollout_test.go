@@ -93,6 +93,21 @@ func TestASetRollsAVersionOut(t *testing.T) {
 	f.Expect(f.Writes.Total()).To(BeZero(), "what changes nothing writes nothing")
 }
 
+// Claim: An aborted version starts in no further cluster, and what has it keeps it. Broken: the aborted revision ignored; a cluster given its earlier version back.
+func TestAnAbortedVersionStartsNowhereElse(t *testing.T) {
+	f := newRollout(t, 3, "")
+	f.raise("v1.37")
+	f.expectVersions("v1.37", 1)
+	f.patch(f.set, `{"spec":{"rollout":{"abortedRevision":"v1.37"}}}`)
+	f.answer()
+	f.expectVersions("v1.37", 1)
+	f.answer()
+	f.expectVersions("v1.37", 1)
+	f.expectSaid(v1alpha1.ProgressingCondition, v1alpha1.ReasonAborted, "1 of 3 clusters have v1.37")
+	f.patch(f.set, `{"spec":{"rollout":{"abortedRevision":null}}}`)
+	f.expectVersions("v1.37", 2)
+}
+
 // Claim: A host that is frozen or silent gets no version and passes none. Broken: holds of hosts not asked for.
 func TestAHeldHostStartsNoUpgradeAndPassesNone(t *testing.T) {
 	f := newRollout(t, 2, "")
