@@ -184,8 +184,8 @@ const (
 	// ReasonClustersBlocked: what is left of the fleet's rollout waits for clusters in which nothing can be started until a user
 	// changes something.
 	ReasonClustersBlocked = "ClustersBlocked"
-	// ReasonAwaitingControlPlane: what is left of the fleet's rollout waits for simulated clusters whose control planes are to get a version
-	// that supports the kubelet.
+	// ReasonAwaitingControlPlane: what is left of the rollout, of a fleet or a MachineDeployment, waits for simulated clusters whose control
+	// planes are to get a version that supports the kubelet. No deadline runs.
 	ReasonAwaitingControlPlane = "AwaitingControlPlane"
 	// ReasonInvalidFleet: a field of the fleet's spec cannot be used as it is, so that nothing is started.
 	ReasonInvalidFleet = "InvalidFleet"

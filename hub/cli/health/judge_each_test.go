@@ -92,7 +92,8 @@ func TestEachReasonForWhichAnObjectMayNotBeReadyIsJudged(t *testing.T) {
 		v1alpha1.ReasonScalingUp: InProgress, v1alpha1.ReasonScalingDown: InProgress, v1alpha1.ReasonMinimumReplicasUnavailable: InProgress,
 		v1alpha1.ReasonRollingOut: InProgress, v1alpha1.ReasonRollingBack: InProgress, v1alpha1.ReasonDeleting: InProgress,
 		v1alpha1.ReasonAwaitingApproval: Waiting, v1alpha1.ReasonOutsideMaintenanceWindow: Waiting, v1alpha1.ReasonAwaitingRequest: Waiting, v1alpha1.ReasonAwaitingSurge: Waiting,
-		v1alpha1.ReasonClustersBlocked: Problem, v1alpha1.ReasonGroupWithoutCluster: Problem, v1alpha1.ReasonFieldsContested: Problem, v1alpha1.ReasonTooManyFailures: Problem, "": Problem,
+		v1alpha1.ReasonAwaitingControlPlane: Waiting,
+		v1alpha1.ReasonClustersBlocked:      Problem, v1alpha1.ReasonGroupWithoutCluster: Problem, v1alpha1.ReasonFieldsContested: Problem, v1alpha1.ReasonTooManyFailures: Problem, "": Problem,
 	} {
 		g.Expect(judged(deployment(notReady(reason), available)).state).To(Equal(want), reason)
 		late := notReady(reason)

@@ -21,6 +21,7 @@ var (
 	unbounded = []string{v1alpha1.ReasonRollingOut, v1alpha1.ReasonRollingBack, v1alpha1.ReasonDeleting}
 	waiting   = []string{
 		v1alpha1.ReasonAwaitingApproval, v1alpha1.ReasonOutsideMaintenanceWindow, v1alpha1.ReasonAwaitingRequest, v1alpha1.ReasonAwaitingSurge,
+		v1alpha1.ReasonAwaitingControlPlane,
 	}
 )
 

@@ -194,6 +194,7 @@ func explainWaiting(deployment *v1alpha1.MachineDeployment, updated string) (tex
 // awaited are the reasons for which a rollout waits for somebody, by their condition Progressing.
 var awaited = []string{
 	v1alpha1.ReasonAwaitingSurge, v1alpha1.ReasonAwaitingRequest, v1alpha1.ReasonAwaitingApproval, v1alpha1.ReasonOutsideMaintenanceWindow,
+	v1alpha1.ReasonAwaitingControlPlane,
 }
 
 // unknownNow says why the status, which is what was known last, may not be how the Machines are; empty if it is.

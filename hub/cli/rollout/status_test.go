@@ -70,6 +70,10 @@ func TestProgress(t *testing.T) {
 			d.Status.UpdatedReplicas = 1
 			set(d, v1alpha1.ProgressingCondition, metav1.ConditionTrue, v1alpha1.ReasonAwaitingSurge)
 		}, "waits (AwaitingSurge), 1 of 3 machines updated: a message", false, 0},
+		"upgraded together with its control plane": {func(d *v1alpha1.MachineDeployment) {
+			d.Status.UpdatedReplicas = 0
+			set(d, v1alpha1.ProgressingCondition, metav1.ConditionTrue, v1alpha1.ReasonAwaitingControlPlane)
+		}, "waits (AwaitingControlPlane), 0 of 3 machines updated: a message", false, 0},
 		"refused": {func(d *v1alpha1.MachineDeployment) {
 			d.Status.UpdatedReplicas = 0
 			set(d, v1alpha1.ProgressingCondition, metav1.ConditionFalse, v1alpha1.ReasonUnsupportedKubeletVersion)

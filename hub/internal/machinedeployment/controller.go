@@ -34,6 +34,7 @@ import (
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinedeployments/status,verbs=patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinedeployments/finalizers,verbs=update
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinesets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=simulatedclusters;simulatedclustersets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Deps is what the controller needs. All but Sets, Snapshots, Safety and Tracing is required.
@@ -114,6 +115,9 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 		return reconciler.Next{}, err
 	}
 	c.countMachines(s)
+	if err := c.addUpcoming(ctx, s, around.cluster); err != nil {
+		return reconciler.Next{}, err
+	}
 	next := reconciler.Next{After: s.counts.NextAvailable}
 	var actErr error
 	retry, refused := c.refused.Wait(deployment.UID, now)

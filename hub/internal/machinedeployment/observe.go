@@ -19,6 +19,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	machinesets "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/upcoming"
 )
 
 // scope is all that one reconciliation knows.
@@ -29,6 +30,8 @@ type scope struct {
 	clock *freeze.Clock
 	// kubernetes is the version of the cluster's API server; empty if it is not known.
 	kubernetes string
+	// upcoming is the version that the API server is about to have, if the current template waits for that; empty if it does not.
+	upcoming string
 	// sets are those that the deployment owns, oldest first; current is the one of its template, if there is.
 	sets    []*v1alpha1.MachineSet
 	current *v1alpha1.MachineSet
@@ -293,6 +296,22 @@ func (c *Controller) addCluster(s *scope, cluster *v1alpha1.Cluster) {
 	if cluster != nil {
 		s.kubernetes = cluster.Status.KubernetesVersion
 	}
+}
+
+// addUpcoming finds out whether a template that the cluster's API server does not support waits for a later one, which that is about to have.
+func (c *Controller) addUpcoming(ctx context.Context, s *scope, cluster *v1alpha1.Cluster) error {
+	if cluster == nil || s.describeRefusal(s.deployment.Spec.Template) == "" {
+		return nil
+	}
+	soon, err := upcoming.ReadVersion(ctx, c.Client, cluster)
+	if err != nil {
+		return err
+	}
+	template := &s.deployment.Spec.Template
+	if soon != "" && v1alpha1.UnsupportedKubelet(template.Spec.Versions.Kubelet, soon, template.Metadata.Annotations) == "" {
+		s.upcoming = soon
+	}
+	return nil
 }
 
 // describeRefusal says why the agent would refuse new Machines of template; empty if it would not, or if that is not known.

@@ -111,6 +111,10 @@ func currentProgress(s *scope, before *v1alpha1.MachineDeploymentStatus) metav1.
 		if refused := s.describeRefused(); refused != "" {
 			condition.Message += ". After that it would not continue either: " + refused
 		}
+	case s.heldBack() && s.upcoming != "":
+		condition.Reason = v1alpha1.ReasonAwaitingControlPlane
+		condition.Message = fmt.Sprintf("%s, and others get it when the control plane of the cluster, which is to have %s, has reported it: %s",
+			describeStanding(s), s.upcoming, s.describeRefusal(s.deployment.Spec.Template))
 	case s.heldBack():
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonUnsupportedKubeletVersion
 		condition.Message = describeStanding(s) + ", and no others will get it: " + s.describeRefused()
@@ -131,8 +135,11 @@ func currentProgress(s *scope, before *v1alpha1.MachineDeploymentStatus) metav1.
 // describeRefused says why no Machine gets the current template, and what a user can do; empty if Machines get it.
 func (s *scope) describeRefused() string {
 	problem := s.describeRefusal(s.deployment.Spec.Template)
-	if problem == "" {
+	switch {
+	case problem == "":
 		return ""
+	case s.upcoming != "":
+		return fmt.Sprintf("spec.template.spec.versions.kubelet: %s until its control plane has %s, which it is to have", problem, s.upcoming)
 	}
 	return fmt.Sprintf("spec.template.spec.versions.kubelet: %s: use another version, or allow it with the annotation %s=true in spec.template.metadata.annotations",
 		problem, v1alpha1.AllowKubeletVersionSkewAnnotation)

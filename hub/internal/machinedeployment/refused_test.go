@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -158,4 +160,52 @@ func TestMachinesThatRunStayWhenTheClusterMovesOn(t *testing.T) {
 	f.rest()
 	f.Expect(f.Machines(f.cluster.Name)).To(HaveLen(1))
 	f.Expect(f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+}
+
+// Claim: Machines that are upgraded together with their control plane wait for it, and say so. Broken: the wait reported as a refusal; the SimulatedCluster of another cluster believed.
+func TestAKubeletWaitsForTheControlPlaneThatIsToSupportIt(t *testing.T) {
+	f := newEnv(t, 2, nil)
+	f.serves("v1.36.2")
+	f.rest()
+	before := f.kubelets()
+	host := testenv.Name()
+	f.ExpectApplied(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: host}})
+	one := &v1alpha1.SimulatedCluster{ObjectMeta: metav1.ObjectMeta{Namespace: host, Name: f.cluster.Name}}
+	one.Spec.Versions.ControlPlane = "v1.37"
+	f.ExpectApplied(one)
+	f.upgrade("v1.37.0")
+	reason := func() string {
+		f.T.Helper()
+		f.rest()
+		f.Expect(f.kubelets()).To(Equal(before), "nothing is replaced before the API server has the version")
+		return f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Reason
+	}
+	f.Expect(reason()).To(Equal(v1alpha1.ReasonUnsupportedKubeletVersion), "the cluster is no simulated one")
+	prove := func(proof string) {
+		f.T.Helper()
+		f.ExpectExists(f.cluster)
+		metav1.SetMetaDataAnnotation(&f.cluster.ObjectMeta, v1alpha1.SimulatedClusterAnnotation, proof)
+		f.Expect(f.Client.Update(t.Context(), f.cluster)).To(Succeed())
+	}
+	prove(host + "/another")
+	f.Expect(reason()).To(Equal(v1alpha1.ReasonUnsupportedKubeletVersion), "it is another's")
+	prove(one.ProofOfSimulation())
+	f.Events()
+	f.Expect(reason()).To(Equal(v1alpha1.ReasonAwaitingControlPlane))
+	condition := f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition)
+	f.Expect(condition.Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(condition.Message).To(And(ContainSubstring("0 of 2 machines have the current template"), ContainSubstring("is to have v1.37")))
+	f.Expect(f.Events()).To(ContainElement(ContainSubstring("Normal RolloutAwaitsControlPlane")))
+	f.ExpectExists(f.deployment)
+	f.Expect(meta.FindStatusCondition(f.deployment.Status.Conditions, v1alpha1.StalledCondition)).To(BeNil())
+	f.ExpectExists(one)
+	one.Spec.Versions.ControlPlane = "v1.36"
+	f.Expect(f.Client.Update(t.Context(), one)).To(Succeed())
+	f.Expect(reason()).To(Equal(v1alpha1.ReasonUnsupportedKubeletVersion), "nobody upgrades it")
+	one.Spec.Versions.ControlPlane = "v1.37"
+	f.Expect(f.Client.Update(t.Context(), one)).To(Succeed())
+	f.Expect(reason()).To(Equal(v1alpha1.ReasonAwaitingControlPlane))
+	f.serves("v1.37.1")
+	f.rest()
+	f.Expect(f.kubelets()).To(And(HaveLen(2), HaveEach("v1.37.0")))
 }

@@ -32,6 +32,9 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 		Watches(&v1alpha1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(c.ofSet)).
 		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(machines.Changed())).
 		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicate.Or(freeze.ClusterChanged(), versionChanged()))).
+		// What a kubelet waits for that is newer than its cluster's control plane.
+		Watches(&v1alpha1.SimulatedCluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.SimulatedClusterSet{}, handler.EnqueueRequestsFromMapFunc(c.ofSimulatedSet), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(c.Agents.News(), handler.EnqueueRequestsFromMapFunc(c.ofCluster))).
 		WatchesRawSource(source.Channel(c.Sets.News(), handler.EnqueueRequestsFromMapFunc(c.ofSet))).
 		WithOptions(options).
@@ -120,6 +123,20 @@ func (c *Controller) ofMachine(ctx context.Context, machine client.Object) []rec
 
 func (c *Controller) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
 	return c.deploymentsIn(ctx, cluster.GetName(), func(*v1alpha1.MachineDeployment) bool { return true })
+}
+
+// ofSimulatedSet are those in the clusters of a set.
+func (c *Controller) ofSimulatedSet(ctx context.Context, set client.Object) []reconcile.Request {
+	list := &v1alpha1.SimulatedClusterList{}
+	if err := c.Client.List(ctx, list, client.MatchingLabels{v1alpha1.SimulatedClusterSetNameLabel: set.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
+		klog.FromContext(ctx).Error(err, "Listing simulated clusters to wake their machine deployments", "set", set.GetName())
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, c.ofCluster(ctx, &list.Items[i])...)
+	}
+	return requests
 }
 
 // deploymentsIn returns the deployments of namespace that wanted picks.

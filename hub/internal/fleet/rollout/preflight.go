@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/undecodable"
+	"github.com/hollowfleet/hollowfleet/hub/internal/upcoming"
 )
 
 // preflightProblems finds all that keeps the current revision from being started in a cluster. What has started is not held up by it.
@@ -65,54 +64,17 @@ func (s *Scope) skewProblems(ctx context.Context, reader client.Reader, m *Membe
 	if refused == "" {
 		return nil, nil
 	}
-	upcoming, err := upcomingVersion(ctx, reader, m.Cluster)
+	soon, err := upcoming.ReadVersion(ctx, reader, m.Cluster)
 	if err != nil {
 		return nil, err
 	}
-	if upcoming != "" && v1alpha1.UnsupportedKubelet(kubelet, upcoming, annotations) == "" {
+	if soon != "" && v1alpha1.UnsupportedKubelet(kubelet, soon, annotations) == "" {
 		return []Problem{{v1alpha1.ReasonAwaitingControlPlane, fmt.Sprintf(
-			"%s.spec.template.spec.versions.kubelet: %s yet: its control plane is to get %s first", m.template.field, refused, upcoming)}}, nil
+			"%s.spec.template.spec.versions.kubelet: %s yet: its control plane is to get %s first", m.template.field, refused, soon)}}, nil
 	}
 	return []Problem{{v1alpha1.ReasonUnsupportedKubeletVersion, fmt.Sprintf(
 		"%s.spec.template.spec.versions.kubelet: %s: upgrade the cluster's API server, choose another version, or allow it with the annotation %s=true in %s.spec.template.metadata.annotations",
 		m.template.field, refused, v1alpha1.AllowKubeletVersionSkewAnnotation, m.template.field)}}, nil
-}
-
-// upcomingVersion is what the control plane of a simulated cluster is to have, by its SimulatedCluster or the set of that; empty if that is not
-// known, or it is another's.
-func upcomingVersion(ctx context.Context, reader client.Reader, cluster *v1alpha1.Cluster) (string, error) {
-	namespace, _, simulated := strings.Cut(cluster.Annotations[v1alpha1.SimulatedClusterAnnotation], "/")
-	if !simulated {
-		return "", nil
-	}
-	one := &v1alpha1.SimulatedCluster{}
-	switch err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: cluster.Name}, one); {
-	case isHidden(err):
-		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("reading simulated cluster %s/%s: %w", namespace, cluster.Name, err)
-	case one.ProofOfSimulation() != cluster.Annotations[v1alpha1.SimulatedClusterAnnotation]:
-		return "", nil
-	}
-	version, owner := one.Spec.Versions.ControlPlane, metav1.GetControllerOfNoCopy(one)
-	if owner == nil || owner.Kind != "SimulatedClusterSet" {
-		return version, nil
-	}
-	set := &v1alpha1.SimulatedClusterSet{}
-	switch err := reader.Get(ctx, client.ObjectKey{Name: owner.Name}, set); {
-	case isHidden(err):
-		return version, nil
-	case err != nil:
-		return "", fmt.Errorf("reading simulated cluster set %s: %w", owner.Name, err)
-	case set.UID == owner.UID && (version == "" || v1alpha1.IsEarlierMinor(version, set.Spec.Template.Spec.Versions.ControlPlane)):
-		return set.Spec.Template.Spec.Versions.ControlPlane, nil
-	}
-	return version, nil
-}
-
-// isHidden reports whether an object does not exist, or may not be seen by a user who looks at a fleet, or cannot be read.
-func isHidden(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || meta.IsNoMatchError(err) || undecodable.Is(err)
 }
 
 // disruptionProblems is the problem of budgets that allow no eviction from the cluster's Nodes, as its agent reports them.
