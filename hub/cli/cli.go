@@ -4,6 +4,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -76,6 +77,7 @@ func Execute(ctx context.Context, args []string, streams genericiooptions.IOStre
 	defer errOut.Close()
 	streams.Out, streams.ErrOut = out, errOut
 	hub := cmdutil.NewHub(streams)
+	hub.DescribeKeeper = local.DescribeKeeper
 	command := newCommand(hub) //nolint:contextcheck // Commands get ctx when they run.
 	command.SetArgs(args)
 	command.SetIn(streams.In)
@@ -88,6 +90,9 @@ func Execute(ctx context.Context, args []string, streams genericiooptions.IOStre
 	if ctx.Err() != nil {
 		fmt.Fprintln(streams.ErrOut, "interrupted")
 		return cmdutil.Interrupted
+	}
+	if strings.HasPrefix(failed.CommandPath(), "kubectl hollow local ") {
+		hub.DescribeKeeper = nil // They say it of the fleet that they are about.
 	}
 	err = hub.Explain(err)
 	fmt.Fprintln(streams.ErrOut, "error:", err)

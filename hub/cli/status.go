@@ -60,6 +60,7 @@ could not be checked is named, and does not count as healthy.`,
 			if err != nil {
 				return err
 			}
+			seen.keeper = hub.DescribeLocalHub()
 			return seen.printFleet(hub, output)
 		},
 	}
@@ -80,6 +81,8 @@ type fleet struct {
 	report  health.Report
 	// failed is why nothing was looked at.
 	failed error
+	// keeper is what is wrong with the keeper of a local fleet; empty if nothing is, or the fleet is no local one.
+	keeper string
 	// took is how long it took to look, if that is so long that what was read first is old.
 	took time.Duration
 }
@@ -269,6 +272,9 @@ func (f *fleet) verdictError() error {
 	}
 	if f.hub.Problem != "" {
 		problems = append(problems, "the hub does not work")
+	}
+	if f.keeper != "" {
+		problems = append(problems, f.keeper)
 	}
 	if len(f.removed) > 0 {
 		problems = append(problems, "the hub is being removed: "+strings.Join(f.removed, ", "))

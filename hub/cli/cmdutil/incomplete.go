@@ -25,7 +25,8 @@ const MissingKind = "the API server does not have this kind: its CustomResourceD
 const RemovedKind = "this kind is being deleted with all its objects. Finalizers that nobody removes keep it: " +
 	"kubectl hollow cluster remove-finalizers NAME for each cluster; \"hub install\" brings it back after that"
 
-// Explain makes an error of the hub's API server something that a user can act on. The exit code stays.
+// Explain makes an error of the hub's API server something that a user can act on. Where nothing runs any more of a fleet on this machine,
+// that is the cause. The exit code stays.
 func (h *Hub) Explain(err error) error {
 	missing, found := missingKind(err)
 	switch {
@@ -40,6 +41,12 @@ func (h *Hub) Explain(err error) error {
 		return fmt.Errorf("%w: %s", err, RemovedKind)
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot "):
 		return fmt.Errorf("%w. Ask an administrator of the hub for this right; kubectl auth can-i --list shows those that you have", err)
+	}
+	if code := Code(err); code != Failed && code != TimedOut {
+		return err
+	}
+	if problem := h.DescribeLocalHub(); problem != "" && !strings.Contains(err.Error(), problem) {
+		return fmt.Errorf("%s (%w)", problem, err)
 	}
 	return err
 }

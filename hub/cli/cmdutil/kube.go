@@ -32,6 +32,9 @@ type Hub struct {
 	genericiooptions.IOStreams
 	// Flags are kubectl's own: --kubeconfig, --context, --namespace and so on.
 	Flags *genericclioptions.ConfigFlags
+	// DescribeKeeper, if not nil, says what is wrong with the keeper of a fleet on this machine whose hub is at server; empty if nothing is,
+	// or if there is no such fleet. kubeconfigs are the files by which the hub was found.
+	DescribeKeeper func(server string, kubeconfigs []string) string
 	// mark is added to each result: that of a dry run is none.
 	mark string
 }
@@ -70,6 +73,18 @@ func (h *Hub) checkNamed(config *rest.Config) error {
 	}
 	return fmt.Errorf("no kubeconfig names the hub: set KUBECONFIG or --kubeconfig to the hub's, and its current context (looked for %s)",
 		strings.Join(loader.ConfigAccess().GetLoadingPrecedence(), ", "))
+}
+
+// DescribeLocalHub says why the hub of a fleet on this machine does not work; empty if it does, or is elsewhere.
+func (h *Hub) DescribeLocalHub() string {
+	if h.DescribeKeeper == nil {
+		return ""
+	}
+	config, err := h.Flags.ToRESTConfig()
+	if err != nil {
+		return ""
+	}
+	return h.DescribeKeeper(config.Host, h.Flags.ToRawKubeConfigLoader().ConfigAccess().GetLoadingPrecedence())
 }
 
 // Client returns a client for the hub.

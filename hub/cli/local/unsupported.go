@@ -11,6 +11,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 )
 
+// DescribeKeeper says nothing: there is no local fleet.
+func DescribeKeeper(string, []string) string { return "" }
+
 // NewCommand returns "local", which says that it needs Linux.
 func NewCommand(*cmdutil.Hub) *cobra.Command {
 	return &cobra.Command{

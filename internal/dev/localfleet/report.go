@@ -157,6 +157,11 @@ func findRunning(dir string, identity process.Identity, name string) Running {
 	return running
 }
 
+// HubKubeconfig is the administrator's kubeconfig of the hub of the fleet in dir.
+func HubKubeconfig(dir string) string {
+	return filepath.Join(dir, hubName, "kubeconfigs", "admin.conf")
+}
+
 // LogFile is where the output of the process of that name goes.
 func LogFile(dir, name string) string {
 	return filepath.Join(dir, "logs", strings.ReplaceAll(name, " ", "-")+".log")
