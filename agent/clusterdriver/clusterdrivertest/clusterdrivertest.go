@@ -10,6 +10,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
@@ -19,8 +20,8 @@ import (
 type Subject struct {
 	// Driver of a host with no simulated clusters but those of other tests.
 	Driver clusterdriver.Driver
-	// Version and Other are two versions that it can run, and Unsupported is none of them.
-	Version, Other, Unsupported string
+	// Version, Other and Later are versions that it can run, of three minors in their order. Unsupported is none of them.
+	Version, Other, Later, Unsupported string
 	// Hub is a hub as the clusters' agents are to find it. Default: one that does not answer.
 	Hub clusterdriver.HubAccess
 	// Timeout bounds what a driver does behind a call.
@@ -33,17 +34,17 @@ type Subject struct {
 func Run(t *testing.T, subject func(t *testing.T) Subject) {
 	t.Helper()
 	for name, test := range map[string]func(g *WithT, s Subject, desired clusterdriver.Desired){
-		"should list a cluster as soon as it was asked for, and only once":  createsOnce,
-		"should run what was asked for, and prove it":                       runs,
-		"should bring a cluster to another version and keep its credential": changesVersion,
-		"should take a new credential":                                      takesCredential,
-		"should refuse a version that it cannot run, and make nothing":      refusesVersion,
-		"should refuse a new cluster without a credential":                  refusesWithoutCredential,
-		"should leave a cluster with another UID alone":                     leavesOthersAlone,
-		"should remove, and then know nothing of it":                        removes,
-		"should take a removal of nothing for done":                         removesNothing,
-		"should give a name free again":                                     createsAgain,
-		"should return when its context has ended":                          endsWithContext,
+		"should list a cluster as soon as it was asked for, and only once": createsOnce,
+		"should run what was asked for, and prove it":                      runs,
+		"should upgrade component by component and keep the credential":    upgrades,
+		"should take a new credential":                                     takesCredential,
+		"should refuse a version that it cannot run, and make nothing":     refusesVersion,
+		"should refuse a new cluster without a credential":                 refusesWithoutCredential,
+		"should leave a cluster with another UID alone":                    leavesOthersAlone,
+		"should remove, and then know nothing of it":                       removes,
+		"should take a removal of nothing for done":                        removesNothing,
+		"should give a name free again":                                    createsAgain,
+		"should return when its context has ended":                         endsWithContext,
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, s := NewWithT(t), subject(t)
@@ -86,12 +87,13 @@ func (s Subject) find(g Gomega, name string) (found []clusterdriver.Observed) {
 	return found
 }
 
-// expectRunning waits until a cluster runs in a version.
+// expectRunning waits until a cluster runs in a version, with all of its components.
 func (s Subject) expectRunning(g *WithT, desired clusterdriver.Desired, version string) {
 	g.THelper()
 	g.Eventually(func(g Gomega) {
 		g.Expect(s.find(g, desired.Name)).To(ConsistOf(And(
 			HaveField("UID", desired.UID), HaveField("Phase", clusterdriver.Running), HaveField("Version", HavePrefix(version)),
+			HaveField("ControllerManager", HavePrefix(version)), HaveField("Scheduler", HavePrefix(version)),
 			HaveField("Checked", BeTemporally("~", time.Now(), time.Minute)),
 		)))
 	}).WithTimeout(s.Timeout).Should(Succeed())
@@ -120,13 +122,46 @@ func runs(g *WithT, s Subject, desired clusterdriver.Desired) {
 	g.Expect(found.CredentialExpires).To(BeTemporally("~", time.Now().Add(time.Hour), time.Minute))
 }
 
-func changesVersion(g *WithT, s Subject, desired clusterdriver.Desired) {
+func upgrades(g *WithT, s Subject, desired clusterdriver.Desired) {
 	g.Expect(s.Driver.Ensure(context.Background(), desired)).To(Succeed())
 	s.expectRunning(g, desired, s.Version)
-	desired.Credential, desired.ControlPlaneVersion = nil, s.Other
+	desired.Credential, desired.ControlPlaneVersion = nil, s.Later
+	refused := expectRefused(g, s.Driver.Ensure(context.Background(), desired), clusterdriver.Changing)
+	g.Expect(refused.Problem).To(ContainSubstring("skips no minor"))
+	g.Expect(refused.Versions).To(BeEmpty())
+	s.expectRunning(g, desired, s.Version)
+
+	desired.ControlPlaneVersion = s.Other
 	g.Expect(s.Driver.Ensure(context.Background(), desired)).To(Succeed())
-	s.expectRunning(g, desired, s.Other)
+	g.Eventually(func(g Gomega) {
+		found := s.find(g, desired.Name)
+		g.Expect(found).To(HaveLen(1))
+		if problem := newerThanServer(found[0]); problem != "" {
+			StopTrying(problem).Now()
+		}
+		g.Expect(found[0]).To(And(HaveField("Phase", clusterdriver.Running), HaveField("Version", HavePrefix(s.Other)),
+			HaveField("ControllerManager", HavePrefix(s.Other)), HaveField("Scheduler", HavePrefix(s.Other))))
+	}).WithTimeout(s.Timeout).WithPolling(100 * time.Millisecond).Should(Succeed())
 	g.Expect(s.find(g, desired.Name)[0].CredentialExpires).To(BeTemporally("~", time.Now().Add(time.Hour), time.Minute))
+
+	desired.ControlPlaneVersion = s.Version
+	refused = expectRefused(g, s.Driver.Ensure(context.Background(), desired), clusterdriver.Downgrade)
+	g.Expect(refused.Problem).To(ContainSubstring("cannot go back"))
+	s.expectRunning(g, desired, s.Other)
+}
+
+// newerThanServer says which component of a cluster is of a later minor than its API server.
+func newerThanServer(found clusterdriver.Observed) string {
+	server, err := version.ParseGeneric(found.Version)
+	if err != nil {
+		return "" // It does not answer.
+	}
+	for _, component := range []string{found.ControllerManager, found.Scheduler} {
+		if runs, err := version.ParseGeneric(component); err == nil && runs.Minor() > server.Minor() {
+			return fmt.Sprintf("a component runs %s, and the API server %s", component, found.Version)
+		}
+	}
+	return ""
 }
 
 func takesCredential(g *WithT, s Subject, desired clusterdriver.Desired) {
@@ -141,7 +176,7 @@ func takesCredential(g *WithT, s Subject, desired clusterdriver.Desired) {
 func refusesVersion(g *WithT, s Subject, desired clusterdriver.Desired) {
 	desired.ControlPlaneVersion = s.Unsupported
 	refused := expectRefused(g, s.Driver.Ensure(context.Background(), desired), clusterdriver.VersionNotSupported)
-	g.Expect(refused.Versions).To(ContainElements(s.Version, s.Other))
+	g.Expect(refused.Versions).To(ContainElements(s.Version, s.Other, s.Later))
 	g.Expect(s.find(g, desired.Name)).To(BeEmpty(), "something was made of a version that cannot be run")
 	inventory, err := s.Driver.List(context.Background())
 	g.Expect(err).NotTo(HaveOccurred())

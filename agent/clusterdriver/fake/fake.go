@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 
@@ -108,6 +109,10 @@ func (d *Driver) Ensure(ctx context.Context, desired clusterdriver.Desired) erro
 		return &clusterdriver.RefusedError{
 			Refusal: clusterdriver.VersionNotSupported, Problem: "choose one of " + strings.Join(d.versions, ", "), Versions: slices.Clone(d.versions),
 		}
+	case exists && isEarlier(version, found.Version, 0):
+		return &clusterdriver.RefusedError{Refusal: clusterdriver.Downgrade, Problem: "a control plane cannot go back from " + found.Version + " to " + version}
+	case exists && isEarlier(found.Version, version, 1):
+		return &clusterdriver.RefusedError{Refusal: clusterdriver.Changing, Problem: "an upgrade skips no minor: from " + found.Version + " ask for the next one first"}
 	case !exists && desired.Credential == nil:
 		return &clusterdriver.RefusedError{Refusal: clusterdriver.Invalid, Problem: "certificate: a new cluster needs one"}
 	case !exists:
@@ -123,10 +128,17 @@ func (d *Driver) Ensure(ctx context.Context, desired clusterdriver.Desired) erro
 		desired.Credential = d.desired[desired.Name].Credential
 	}
 	if !d.idle {
-		found.Phase, found.Version = clusterdriver.Running, version
+		found.Phase, found.Version, found.ControllerManager, found.Scheduler = clusterdriver.Running, version, version, version
 	}
 	d.clusters[desired.Name], d.desired[desired.Name] = found, desired
 	return nil
+}
+
+// isEarlier reports whether a version is more than some minors before another. One that is not known is not.
+func isEarlier(a, b string, minors uint) bool {
+	first, errFirst := version.ParseGeneric(a)
+	second, errSecond := version.ParseGeneric(b)
+	return errFirst == nil && errSecond == nil && first.Minor()+minors < second.Minor()
 }
 
 // Remove implements clusterdriver.Driver.

@@ -13,7 +13,7 @@ import (
 func TestConformance(t *testing.T) {
 	clusterdrivertest.Run(t, func(*testing.T) clusterdrivertest.Subject {
 		return clusterdrivertest.Subject{
-			Driver: fake.New(clock.RealClock{}, "v1.37", "v1.36"), Version: "v1.37", Other: "v1.36", Unsupported: "v1.20", Timeout: time.Second,
+			Driver: fake.New(clock.RealClock{}, "v1.37", "v1.36", "v1.35"), Version: "v1.35", Other: "v1.36", Later: "v1.37", Unsupported: "v1.20", Timeout: time.Second,
 		}
 	})
 }

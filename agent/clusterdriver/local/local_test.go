@@ -26,7 +26,8 @@ func (k keeper) List(ctx context.Context) (localclusters.ClusterList, error) {
 	inventory, err := k.Driver.List(ctx)
 	list := localclusters.ClusterList{Versions: inventory.Versions}
 	for _, one := range inventory.Clusters {
-		shown := localclusters.Cluster{Name: one.Name, UID: one.UID, Phase: localclusters.Phase(one.Phase), Version: one.Version, Message: one.Message}
+		shown := localclusters.Cluster{Name: one.Name, UID: one.UID, Phase: localclusters.Phase(one.Phase), Version: one.Version, Message: one.Message,
+			ControllerManager: one.ControllerManager, Scheduler: one.Scheduler}
 		if !one.Checked.IsZero() {
 			shown.Checked = &one.Checked
 		}
@@ -99,8 +100,8 @@ func serve(t *testing.T, handler http.Handler) (socket string) {
 
 func TestConformance(t *testing.T) {
 	clusterdrivertest.Run(t, func(t *testing.T) clusterdrivertest.Subject {
-		socket := serve(t, localclusters.NewHandler(keeper{fake.New(clock.RealClock{}, "v1.37", "v1.36")}))
-		return clusterdrivertest.Subject{Driver: local.New(socket), Version: "v1.37", Other: "v1.36", Unsupported: "v1.20", Timeout: time.Minute}
+		socket := serve(t, localclusters.NewHandler(keeper{fake.New(clock.RealClock{}, "v1.37", "v1.36", "v1.35")}))
+		return clusterdrivertest.Subject{Driver: local.New(socket), Version: "v1.35", Other: "v1.36", Later: "v1.37", Unsupported: "v1.20", Timeout: time.Minute}
 	})
 }
 

@@ -219,9 +219,43 @@ func TestADowngradeIsRefusedAndNothingChanges(t *testing.T) {
 	g.Expect(admin().Get(t.Context(), client.ObjectKeyFromObject(set), set)).To(Succeed())
 	before := set.Generation
 	desired.ControlPlaneVersion = "v1.35"
-	expectRefusal(g, driver.Ensure(t.Context(), desired), clusterdriver.VersionNotSupported, "cannot go back from v1.36 to v1.35")
+	expectRefusal(g, driver.Ensure(t.Context(), desired), clusterdriver.Downgrade, "cannot go back from v1.36 to v1.35")
 	g.Expect(admin().Get(t.Context(), client.ObjectKeyFromObject(set), set)).To(Succeed())
 	g.Expect(set.Generation).To(Equal(before))
+}
+
+// Claim: No step of an upgrade is taken before the control plane is healthy, and all else is repaired all the same. Broken: the check of what runs; a refusal before the objects are written.
+func TestAVersionWaitsForAHealthyControlPlane(t *testing.T) {
+	g, driver, desired := NewWithT(t), newDriver(t), newDesired(t)
+	desired.ControlPlaneVersion = "v1.35"
+	g.Expect(driver.Ensure(t.Context(), desired)).To(Succeed())
+	asked := &corev1.ConfigMap{ObjectMeta: named(desired, rendering.VersionMap)}
+	expectAsked := func(version, minor string) {
+		g.THelper()
+		g.Expect(admin().Get(t.Context(), client.ObjectKeyFromObject(asked), asked)).To(Succeed())
+		g.Expect(asked.Data).To(Equal(map[string]string{"version": version, "emulated-version": minor}))
+	}
+	expectAsked("v1.35", "1.35")
+	service := &corev1.Service{ObjectMeta: named(desired, rendering.Name)}
+	g.Expect(admin().Delete(t.Context(), service)).To(Succeed())
+	desired.ControlPlaneVersion = "v1.36"
+	expectRefusal(g, driver.Ensure(t.Context(), desired), clusterdriver.Changing, "it gets v1.36 when all of its components are healthy in v1.35")
+	expectAsked("v1.35", "1.35")
+	g.Expect(admin().Get(t.Context(), client.ObjectKeyFromObject(service), service)).To(Succeed(), "it was not repaired")
+	desired.ControlPlaneVersion = "v1.37"
+	expectRefusal(g, driver.Ensure(t.Context(), desired), clusterdriver.Changing, "an upgrade skips no minor: from v1.35 ask for v1.36 first")
+
+	// A cluster of an earlier release has its version on the StatefulSet alone.
+	desired.ControlPlaneVersion = "v1.34"
+	g.Expect(admin().Delete(t.Context(), asked)).To(Succeed())
+	expectRefusal(g, driver.Ensure(t.Context(), desired), clusterdriver.Downgrade, "cannot go back from v1.35 to v1.34")
+	desired.ControlPlaneVersion = "v1.35"
+	g.Expect(driver.Ensure(t.Context(), desired)).To(Succeed())
+	expectAsked("v1.35", "1.35")
+	asked.Data["emulated-version"] = "1.37"
+	g.Expect(admin().Update(t.Context(), asked)).To(Succeed())
+	g.Expect(driver.Repair(t.Context())).To(Succeed())
+	expectAsked("v1.35", "1.35")
 }
 
 // Claim: A stolen agent that runs simulated clusters reaches no other namespace. Broken: the policy's rule for RoleBindings; that for namespaces; a ClusterRole that reads Secrets.

@@ -148,7 +148,7 @@ func (d *Driver) enterNamespace(ctx context.Context, cluster rendering.Cluster) 
 	return nil
 }
 
-// applyCluster writes all that is in the namespace.
+// applyCluster writes all that is in the namespace. A version that the control plane cannot get yet is refused; all else is written.
 func (d *Driver) applyCluster(ctx context.Context, cluster rendering.Cluster, desired clusterdriver.Desired) error {
 	set, err := d.readStatefulSet(ctx, cluster.Name, cluster.UID)
 	if err != nil {
@@ -158,10 +158,11 @@ func (d *Driver) applyCluster(ctx context.Context, cluster rendering.Cluster, de
 		if set.DeletionTimestamp != nil {
 			return refuseCluster(clusterdriver.BeingRemoved, "%s is being removed", describeObject("StatefulSet", set))
 		}
-		if err := checkUpgrade(set.Annotations[rendering.VersionAnnotation], desired.ControlPlaneVersion); err != nil {
-			return err
-		}
 		cluster.Claims = claimsOf(set.Spec.VolumeClaimTemplates)
+	}
+	cluster, waiting, err := d.admitVersion(ctx, cluster, set)
+	if err != nil {
+		return err
 	}
 	if err := d.storeCredential(ctx, cluster, desired.Credential); err != nil {
 		return err
@@ -180,7 +181,7 @@ func (d *Driver) applyCluster(ctx context.Context, cluster rendering.Cluster, de
 			return explainPKI(err, cluster)
 		}
 	}
-	return nil
+	return waiting
 }
 
 // claimsOf are the templates of claims as they were made.

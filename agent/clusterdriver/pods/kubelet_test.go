@@ -44,6 +44,8 @@ type kubelet struct {
 
 	mu   sync.Mutex
 	pods map[string]*kubeletPod
+	// starts counts the control planes that were started, by the UID of their SimulatedCluster.
+	starts map[string]int
 }
 
 // kubeletPod is what runs of a pod.
@@ -66,7 +68,7 @@ func startKubelet(t *testing.T) *kubelet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kubelet{t: t, client: testenv.Server().Client, binary: binary, volumes: t.TempDir(), started: time.Now().Truncate(time.Second), pods: map[string]*kubeletPod{}}
+	k := &kubelet{t: t, client: testenv.Server().Client, binary: binary, volumes: t.TempDir(), started: time.Now().Truncate(time.Second), pods: map[string]*kubeletPod{}, starts: map[string]int{}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: kubeletNode}}
 	if err := k.client.Create(t.Context(), node); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)
@@ -151,6 +153,7 @@ func (k *kubelet) sync(ctx context.Context, pod *corev1.Pod) error {
 			return err
 		}
 		k.pods[pod.Namespace] = running
+		k.starts[pod.Labels[rendering.UIDLabel]]++
 	}
 	controlPlane, agent := running.state(), waiting("PodInitializing", "")
 	if k.isReady(running, pod) {

@@ -88,12 +88,17 @@ func newDesired(t *testing.T) clusterdriver.Desired {
 	}
 }
 
-// Claim: A simulated cluster as a pod is made, upgraded, checked and removed with the rights of the chart alone. Broken: a right left out; a volume missing.
+// Claim: A simulated cluster as a pod is made, upgraded in the pod that runs, checked and removed with the rights of the chart alone. Broken: a right left out; a volume missing; the version in the pod's template.
 func TestConformance(t *testing.T) {
 	testenv.Long(t)
 	kubelet := startKubelet(t)
 	clusterdrivertest.Run(t, func(t *testing.T) clusterdrivertest.Subject {
 		driver := newDriver(t, func(o *pods.Options) { o.Dial = kubelet.Dial })
-		return clusterdrivertest.Subject{Driver: driver, Version: "v1.36", Other: "v1.37", Unsupported: "v1.20", Timeout: 4 * time.Minute}
+		return clusterdrivertest.Subject{Driver: driver, Version: "v1.35", Other: "v1.36", Later: "v1.37", Unsupported: "v1.20", Timeout: 4 * time.Minute}
 	})
+	kubelet.mu.Lock()
+	defer kubelet.mu.Unlock()
+	for uid, starts := range kubelet.starts {
+		NewWithT(t).Expect(starts).To(Equal(1), "the control plane of SimulatedCluster %s was started again", uid)
+	}
 }

@@ -2,6 +2,7 @@ package pods
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -79,16 +80,11 @@ func (d *Driver) observe(ctx context.Context, namespace *corev1.Namespace) (clus
 	state := describePod(seen.pod)
 	certificates, isBroken := d.judgeCertificates(ctx, namespace)
 	if state.runsControlPlane {
-		observed.Version, err = d.proveVersion(ctx, name, uid, seen.authority)
-		if err == nil {
-			observed.Checked = d.Clock.Now()
-		} else {
-			state.addProblem("%v", err)
-		}
+		d.proveComponents(ctx, &observed, &state, seen.authority)
 	}
 	observed.Message = strings.Join(append(state.problems, certificates), "; ")
 	switch {
-	case !observed.Checked.IsZero() && state.runsAgent:
+	case !observed.Checked.IsZero() && state.runsAgent && !state.isIncomplete:
 		observed.Phase = clusterdriver.Running
 	case state.isFailing || isBroken:
 		observed.Phase = clusterdriver.Failed
@@ -96,12 +92,37 @@ func (d *Driver) observe(ctx context.Context, namespace *corev1.Namespace) (clus
 	return observed, nil
 }
 
-func (d *Driver) proveVersion(ctx context.Context, name, uid string, authority corev1.Secret) (string, error) {
-	asks, err := d.proofOf(name, uid, authority.Data[corev1.TLSCertKey])
-	if err != nil {
-		return "", err
+// proveComponents asks the API server whether it is ready and what runs, and adds it to what is observed.
+func (d *Driver) proveComponents(ctx context.Context, observed *clusterdriver.Observed, state *podState, authority corev1.Secret) {
+	asks, err := d.proofOf(observed.Name, observed.UID, authority.Data[corev1.TLSCertKey])
+	if err == nil {
+		observed.Version, err = asks.askVersion(ctx)
 	}
-	return asks.askVersion(ctx)
+	if err != nil {
+		state.addProblem("%v", err)
+		return
+	}
+	report, err := asks.askReport(ctx)
+	if err != nil && !errors.Is(err, errNoReport) {
+		state.addProblem("%v", err)
+		return
+	}
+	observed.Checked = d.Clock.Now()
+	if err != nil {
+		state.addProblem("%v", err)
+		return
+	}
+	observed.ControllerManager, observed.Scheduler = report.ControllerManager, report.Scheduler
+	for _, component := range []struct{ name, runs string }{{"kube-controller-manager", report.ControllerManager}, {"kube-scheduler", report.Scheduler}} {
+		if component.runs == "" {
+			state.isIncomplete = true
+			state.addProblem("%s is not healthy", component.name)
+		}
+	}
+	if report.Problem != "" {
+		state.isIncomplete, state.isFailing = true, true
+		state.addProblem("%s", report.Problem)
+	}
 }
 
 // sight is what there is of a cluster in its namespace. pod is nil if there is none.

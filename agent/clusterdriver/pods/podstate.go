@@ -12,7 +12,9 @@ import (
 // podState is what the kubelet says of a pod: whether it is worth asking its API server, and what is wrong. It proves nothing.
 type podState struct {
 	runsControlPlane, runsAgent, isFailing bool
-	problems                               []string
+	// isIncomplete is that the API server answers, but another component is not healthy, or has not got what was asked for.
+	isIncomplete bool
+	problems     []string
 }
 
 func (s *podState) addProblem(format string, arguments ...any) {

@@ -13,9 +13,11 @@ import (
 	"net/http"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver/pods/rendering"
+	"github.com/hollowfleet/hollowfleet/apis/versionreport"
 )
 
 const (
@@ -87,6 +89,35 @@ func (p *proof) askVersion(ctx context.Context) (string, error) {
 	return told.GitVersion, nil
 }
 
+// errNoReport says that a control plane does not say what its components run. One of an earlier release never does.
+var errNoReport = errors.New("its control plane does not say yet what its components run")
+
+// askReport returns what the control plane says of its components.
+func (p *proof) askReport(ctx context.Context) (versionreport.Report, error) {
+	content, err := p.readPath(ctx, "/api/v1/namespaces/"+versionreport.Namespace+"/configmaps/"+versionreport.Name)
+	if answer := (*answerError)(nil); errors.As(err, &answer) && (answer.code == http.StatusNotFound || answer.code == http.StatusForbidden) {
+		return versionreport.Report{}, errNoReport
+	}
+	if err != nil {
+		return versionreport.Report{}, err
+	}
+	var told corev1.ConfigMap
+	if err := json.Unmarshal(content, &told); err != nil {
+		return versionreport.Report{}, fmt.Errorf("reading the versions of its components: %w", err)
+	}
+	return versionreport.Parse(told.Data), nil
+}
+
+// answerError is an answer that is not OK.
+type answerError struct {
+	code         int
+	status, path string
+}
+
+func (e *answerError) Error() string {
+	return fmt.Sprintf("its API server answers %s to %s", e.status, e.path)
+}
+
 func (p *proof) readPath(ctx context.Context, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.server+path, nil)
 	if err != nil {
@@ -102,7 +133,7 @@ func (p *proof) readPath(ctx context.Context, path string) ([]byte, error) {
 		return nil, fmt.Errorf("reading the answer of its API server: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("its API server answers %s to %s", response.Status, path)
+		return nil, &answerError{code: response.StatusCode, status: response.Status, path: path}
 	}
 	return content, nil
 }

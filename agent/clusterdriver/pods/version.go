@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver"
+	"github.com/hollowfleet/hollowfleet/agent/clusterdriver/pods/rendering"
 )
 
 const (
@@ -28,7 +29,7 @@ func supportedVersions() []string {
 	return append(all, programVersion)
 }
 
-// emulatedMinor is what --emulated-version gets for a version that is asked for; empty for the program's own.
+// emulatedMinor is the minor that the components get for a version that is asked for, such as 1.36. Empty is the program's own.
 func emulatedMinor(wanted string) (string, error) {
 	supported := supportedVersions()
 	if wanted != "" && !slices.Contains(supported, wanted) {
@@ -37,25 +38,34 @@ func emulatedMinor(wanted string) (string, error) {
 			Problem: fmt.Sprintf("spec.versions.controlPlane: %s cannot be run: choose one of %s", wanted, strings.Join(supported, ", ")),
 		}
 	}
-	if wanted == "" || slices.Contains(supported[len(supported)-2:], wanted) {
-		return "", nil
-	}
-	return strings.TrimPrefix(wanted, "v"), nil
+	parsed := version.MustParseGeneric(cmp.Or(wanted, programVersion))
+	return fmt.Sprintf("%d.%d", parsed.Major(), parsed.Minor()), nil
 }
 
-// checkUpgrade refuses a version of an earlier minor than what the control plane has had. Empty is the program's own.
+// checkUpgrade refuses a version of an earlier minor than what the control plane was asked for before, and one that skips a minor. Empty is
+// the program's own.
 func checkUpgrade(before, wanted string) error {
 	before, wanted = cmp.Or(before, programVersion), cmp.Or(wanted, programVersion)
 	from, err := version.ParseGeneric(before)
 	if err != nil {
-		return refuseCluster(clusterdriver.Invalid, "its StatefulSet has version %q, which cannot be read: %v", before, err)
+		return refuseCluster(clusterdriver.Invalid, "ConfigMap %s in its namespace has version %q, which cannot be read: %v: correct it", rendering.VersionMap, before, err)
 	}
 	to, err := version.ParseGeneric(wanted)
 	if err != nil {
 		return refuseCluster(clusterdriver.Invalid, "spec.versions.controlPlane: %v", err)
 	}
-	if to.Major() < from.Major() || to.Major() == from.Major() && to.Minor() < from.Minor() {
-		return refuseCluster(clusterdriver.VersionNotSupported, "spec.versions.controlPlane: a control plane cannot go back from %s to %s: create another SimulatedCluster", before, wanted)
+	switch {
+	case to.Minor() < from.Minor():
+		return refuseCluster(clusterdriver.Downgrade, "spec.versions.controlPlane: a control plane cannot go back from %s to %s: create another SimulatedCluster", before, wanted)
+	case to.Minor() > from.Minor()+1:
+		return refuseCluster(clusterdriver.Changing, "spec.versions.controlPlane: an upgrade skips no minor: from %s ask for v%d.%d first", before, from.Major(), from.Minor()+1)
 	}
 	return nil
+}
+
+// isEarlier reports whether a version is of an earlier minor than another. One that cannot be read is.
+func isEarlier(a, b string) bool {
+	first, errFirst := version.ParseGeneric(a)
+	second, errSecond := version.ParseGeneric(cmp.Or(b, programVersion))
+	return errFirst != nil || errSecond != nil || first.Minor() < second.Minor()
 }

@@ -24,7 +24,7 @@ func TestTheVersionIsThatOfTheSimulator(t *testing.T) {
 func TestVersionsAreThoseThatTheProgramEmulates(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(supportedVersions()).To(Equal([]string{"v1.34", "v1.35", "v1.36", "v1.37", programVersion}))
-	for wanted, minor := range map[string]string{"": "", "v1.37": "", programVersion: "", "v1.36": "1.36", "v1.34": "1.34"} {
+	for wanted, minor := range map[string]string{"": "1.37", "v1.37": "1.37", programVersion: "1.37", "v1.36": "1.36", "v1.34": "1.34"} {
 		g.Expect(emulatedMinor(wanted)).To(Equal(minor), wanted)
 	}
 	for _, wanted := range []string{"v1.33", "v1.38", "v1.36.2"} {
@@ -36,16 +36,23 @@ func TestVersionsAreThoseThatTheProgramEmulates(t *testing.T) {
 	}
 }
 
-// Claim: The control plane of a pod is never downgraded. Broken: versions compared as texts.
-func TestDowngradesAreRefused(t *testing.T) {
+// Claim: The control plane of a pod is never downgraded, and skips no minor. Broken: versions compared as texts.
+func TestDowngradesAndSkippedMinorsAreRefused(t *testing.T) {
 	for _, test := range []struct {
 		before, wanted string
-		isAllowed      bool
+		refusal        clusterdriver.Refusal
 	}{
-		{"v1.36", "v1.36", true}, {"v1.36", "v1.37", true}, {"v1.36", "", true}, {"", "v1.37", true}, {"", "", true}, {"v1.37", programVersion, true}, {programVersion, "v1.37", true},
-		{"v1.9", "v1.34", true}, {"v1.36", "v1.35", false}, {"", "v1.36", false}, {"v1.100", "v1.37", false}, {"broken", "v1.37", false},
+		{"v1.36", "v1.36", ""}, {"v1.36", "v1.37", ""}, {"v1.36", "", ""}, {"", "v1.37", ""}, {"", "", ""}, {"v1.37", programVersion, ""}, {programVersion, "v1.37", ""},
+		{"v1.9", "v1.10", ""},
+		{"v1.9", "v1.34", clusterdriver.Changing}, {"v1.35", "v1.37", clusterdriver.Changing}, {"v1.35", "", clusterdriver.Changing},
+		{"v1.36", "v1.35", clusterdriver.Downgrade}, {"", "v1.36", clusterdriver.Downgrade}, {"v1.100", "v1.37", clusterdriver.Downgrade},
+		{"broken", "v1.37", clusterdriver.Invalid},
 	} {
-		err := checkUpgrade(test.before, test.wanted)
-		NewWithT(t).Expect(err == nil).To(Equal(test.isAllowed), "%q to %q: %v", test.before, test.wanted, err)
+		g, err := NewWithT(t), checkUpgrade(test.before, test.wanted)
+		var refused *clusterdriver.RefusedError
+		g.Expect(errors.As(err, &refused)).To(Equal(test.refusal != ""), "%q to %q: %v", test.before, test.wanted, err)
+		if refused != nil {
+			g.Expect(refused.Refusal).To(Equal(test.refusal), "%q to %q: %v", test.before, test.wanted, err)
+		}
 	}
 }

@@ -24,6 +24,7 @@ const (
 	dataDir     = "/var/lib/simcluster"
 	manifestDir = "/etc/simcluster/manifests"
 	pkiDir      = "/etc/simcluster/pki"
+	versionDir  = "/etc/simcluster/version"
 	agentDir    = "/etc/hollowfleet/agent"
 	configDir   = "/etc/hollowfleet/kubeconfigs"
 	tokenDir    = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -106,9 +107,8 @@ func (s Settings) controlPlane(c Cluster) corev1.Container {
 		"--components=etcd,kube-apiserver,kube-controller-manager,kube-scheduler",
 		"--listen=0.0.0.0", fmt.Sprintf("--apiserver-port=%d", APIServerPort), "--exit-with-parent=false", "--fsync=true",
 		"--manifest=" + manifestDir, "--pki-dir=" + pkiDir,
-	}
-	if c.EmulatedVersion != "" {
-		arguments = append(arguments, "--emulated-version="+c.EmulatedVersion)
+		// A version is not in the template: it reaches the components one after the other, in the pod that runs.
+		"--emulated-version-file=" + path.Join(versionDir, emulatedVersionKey),
 	}
 	return corev1.Container{
 		Name: ControlPlaneContainer, Image: s.SimclusterImage, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Args: arguments,
@@ -118,6 +118,7 @@ func (s Settings) controlPlane(c Cluster) corev1.Container {
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "data", MountPath: dataDir}, {Name: "tmp", MountPath: "/tmp"},
 			{Name: "manifests", MountPath: manifestDir, ReadOnly: true}, {Name: "pki", MountPath: pkiDir, ReadOnly: true},
+			{Name: "version", MountPath: versionDir, ReadOnly: true},
 		},
 	}
 }
@@ -176,6 +177,7 @@ func volumes(c Cluster) []corev1.Volume {
 		{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		{Name: "manifests", VolumeSource: configMap(ManifestsMap)},
 		{Name: "kubeconfigs", VolumeSource: configMap(KubeconfigsMap)},
+		{Name: "version", VolumeSource: configMap(VersionMap)},
 		{Name: "agent", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: SecretOf(agentCertificate)}}},
 		{Name: "pki", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: pki}}},
 		// The token is for the agent alone. It is what the kubelet mounts into all containers of a pod unless it is told not to.

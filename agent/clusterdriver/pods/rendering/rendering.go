@@ -40,7 +40,8 @@ const (
 	NameAnnotation = "hollowfleet.io/simulated-cluster-name"
 	// CertificatesAnnotation on the namespace says who makes the certificates. It stays as it is: clients trust one authority.
 	CertificatesAnnotation = "hollowfleet.io/certificates"
-	// VersionAnnotation on the StatefulSet has the control plane's version that was asked for last, in full.
+	// VersionAnnotation on the StatefulSet has the control plane's version that was asked for last, in full. It is what VersionKey has, and
+	// alone in clusters that were made before there was a VersionMap.
 	VersionAnnotation = "hollowfleet.io/control-plane-version"
 
 	// ControlPlaneContainer and AgentContainer are the containers of the pod.
@@ -52,6 +53,9 @@ const (
 	CredentialSecret = "hub-credential"
 	// KubeconfigsMap has where the agent finds hub, target and host, and ManifestsMap its rights in the simulated cluster.
 	KubeconfigsMap, ManifestsMap = Name + "-kubeconfigs", Name + "-manifests"
+	// VersionMap has the version of the control plane under VersionKey, and its minor, which simcluster reads, under emulatedVersionKey. The
+	// pod stays when it changes.
+	VersionMap, VersionKey, emulatedVersionKey = Name + "-version", "version", "emulated-version"
 
 	// HostRole is the ClusterRole that the host's agent has in the namespace, and AgentRole that of the cluster's own agent.
 	HostRole, AgentRole = "hollowfleet-simulated-cluster", "hollowfleet-simulated-cluster-agent"
@@ -80,7 +84,7 @@ type Settings struct {
 type Cluster struct {
 	// Name and UID are the SimulatedCluster's.
 	Name, UID string
-	// Version is that of its control plane, such as v1.36; EmulatedVersion is what simcluster gets for it, such as 1.36, or nothing.
+	// Version is that of its control plane, such as v1.36; EmulatedVersion is the minor that simcluster gets for it, such as 1.36.
 	Version, EmulatedVersion string
 	// Certificates say who makes them.
 	Certificates PKI
@@ -172,6 +176,10 @@ func (s Settings) Objects(c Cluster) ([]client.Object, error) {
 		s.binding(c, Name, AgentRole, rbacv1.Subject{Kind: "ServiceAccount", Namespace: NamespaceOf(c.Name), Name: Name}),
 		&corev1.ConfigMap{TypeMeta: typeOf("v1", "ConfigMap"), ObjectMeta: c.meta(ManifestsMap), Data: s.Manifests},
 		&corev1.ConfigMap{TypeMeta: typeOf("v1", "ConfigMap"), ObjectMeta: c.meta(KubeconfigsMap), Data: kubeconfigs},
+		&corev1.ConfigMap{
+			TypeMeta: typeOf("v1", "ConfigMap"), ObjectMeta: c.meta(VersionMap),
+			Data: map[string]string{VersionKey: c.Version, emulatedVersionKey: c.EmulatedVersion},
+		},
 		s.service(c),
 	)
 	if c.Certificates == CertManager {

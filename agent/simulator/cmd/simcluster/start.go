@@ -101,6 +101,7 @@ func (f *startFlags) registerFlags(command *cobra.Command) {
 	set.StringArrayVar(&options.Manifests, "manifest", nil, "a file or directory of objects that are applied at each start, before the cluster is ready (repeatable)")
 	set.StringVar(&f.group, "group", "", "the directory of a group, see \"simcluster group\": all components but the podhost run there, and the command returns once the cluster is ready. \"simcluster stop\" ends the cluster")
 	set.StringVar(&options.EmulatedVersion, "emulated-version", "", "the Kubernetes minor that the cluster emulates, such as 1.36 (default: that of the components)")
+	set.StringVar(&options.EmulatedVersionFile, "emulated-version-file", "", "a file with the minor, instead of --emulated-version. When it changes, the components are upgraded as by \"simcluster upgrade\", and a start continues with what they have run last. What they run is in ConfigMap simcluster-versions of namespace kube-public")
 	set.IntVar(&f.port, "apiserver-port", 0, "the port of the API server; 0 chooses a free one, without the flag the port of the earlier start is kept")
 	set.BoolVar(&options.Fsync, "fsync", false, "make etcd write through to the disk; safer when the machine crashes, and much slower")
 	set.BoolVar(&options.ExitWithParent, "exit-with-parent", true, "end the cluster when the process that started it ends")

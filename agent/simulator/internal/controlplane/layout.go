@@ -88,6 +88,8 @@ type state struct {
 	PodCIDR string `json:"podCIDR,omitempty"`
 	// PKIDir has the certificates if another program makes them.
 	PKIDir string `json:"pkiDir,omitempty"`
+	// EmulatedVersions are the Kubernetes minors that the components have run last, by component.
+	EmulatedVersions map[string]string `json:"emulatedVersions,omitempty"`
 }
 
 // isNew reports whether no start has recorded anything in the data directory.

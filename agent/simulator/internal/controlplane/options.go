@@ -78,6 +78,8 @@ type Options struct {
 	// EmulatedVersion is the Kubernetes minor that API server, controller manager and scheduler emulate, such as 1.36. Empty means
 	// that of the code.
 	EmulatedVersion string
+	// EmulatedVersionFile has the minor instead. The components are upgraded to it while they run, one after the other, when it changes.
+	EmulatedVersionFile string
 	// Fsync makes etcd write through to the disk.
 	Fsync bool
 	// ExtraArgs are key=value flags by component, which win over the built-in.
@@ -145,13 +147,25 @@ func (o *Options) Validate() error {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	if err := ValidateMinor(o.EmulatedVersion); err != nil {
+	if err := o.validateVersion(); err != nil {
 		return err
 	}
 	if err := validateExtraArgs(o.ExtraArgs); err != nil {
 		return err
 	}
 	return o.validateComponents()
+}
+
+func (o *Options) validateVersion() error {
+	switch {
+	case o.EmulatedVersionFile == "":
+		return ValidateMinor(o.EmulatedVersion)
+	case o.EmulatedVersion != "":
+		return fmt.Errorf("%w: --emulated-version and --emulated-version-file say the same thing: leave one of them out", ErrInvalid)
+	case o.Shared != nil:
+		return fmt.Errorf("%w: --emulated-version-file is of no use with --group: all clusters of a group emulate the same minor", ErrInvalid)
+	}
+	return nil
 }
 
 // minorVersion is how the flag of that name wants it.

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -38,6 +39,7 @@ func TestValidate(t *testing.T) {
 		"flag without value":     {Options{DataDir: "d", ExtraArgs: map[string][]string{Etcd: {"debug"}}}, "key=value"},
 		"flag without a name":    {Options{DataDir: "d", ExtraArgs: map[string][]string{Etcd: {"=1"}}}, "key=value"},
 		"flag with empty value":  {Options{DataDir: "d", ExtraArgs: map[string][]string{Etcd: {"a="}}}, ""},
+		"two versions":           {Options{DataDir: "d", EmulatedVersion: "1.36", EmulatedVersionFile: "f"}, "leave one of them out"},
 		"address with interface": {Options{DataDir: "d", Listen: netip.MustParseAddr("fe80::1%eth0")}, "--listen"},
 	} {
 		err := test.options.Validate()
@@ -46,6 +48,40 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		case test.want != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), test.want)):
 			t.Errorf("%s: got %v, want ErrInvalid with %q", name, err, test.want)
+		}
+	}
+}
+
+// Claim: A control plane starts with what it has run last, and never with an earlier version. Broken: the file read at each start; a record of a later program ignored.
+func TestAStartContinuesWithTheRecordedVersions(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "version")
+	if err := os.WriteFile(file, []byte("1.36\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	of := func(server, controllerManager, scheduler string) map[string]string {
+		return map[string]string{APIServer: server, ControllerManager: controllerManager, Scheduler: scheduler}
+	}
+	for name, test := range map[string]struct {
+		options  Options
+		recorded map[string]string
+		want     map[string]string
+		problem  string
+	}{
+		"first start":        {Options{EmulatedVersionFile: file}, nil, of("1.36", "1.36", "1.36"), ""},
+		"without a file":     {Options{EmulatedVersion: "1.35"}, of("1.36", "1.36", "1.36"), of("1.35", "1.35", "1.35"), ""},
+		"an earlier record":  {Options{EmulatedVersionFile: file}, of("1.35", "1.35", "1.35"), of("1.35", "1.35", "1.35"), ""},
+		"a later record":     {Options{EmulatedVersionFile: file}, of(codeMinor(), "1.36", "1.36"), of("", "1.36", "1.36"), ""},
+		"the file is gone":   {Options{EmulatedVersionFile: file + ".gone"}, of("1.35", "1.35", "1.35"), of("1.35", "1.35", "1.35"), ""},
+		"gone at first":      {Options{EmulatedVersionFile: file + ".gone"}, nil, nil, "--emulated-version-file"},
+		"of a later program": {Options{EmulatedVersionFile: file}, of("1.99", "1.36", "1.36"), nil, "start it with the later program"},
+		"a broken record":    {Options{EmulatedVersionFile: file}, of("1.36", "", "1.36"), nil, "kube-controller-manager"},
+	} {
+		got, err := test.options.chooseMinors(test.recorded)
+		switch {
+		case test.problem != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), test.problem)):
+			t.Errorf("%s: got %v, want ErrInvalid with %q", name, err, test.problem)
+		case test.problem == "" && (err != nil || !maps.Equal(got, test.want)):
+			t.Errorf("%s: got %v, %v, want %v", name, got, err, test.want)
 		}
 	}
 }

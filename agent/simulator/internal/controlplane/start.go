@@ -41,7 +41,7 @@ func (s *supervisor) run(ctx context.Context) error {
 		if s.options.Ready != nil {
 			s.options.Ready()
 		}
-		<-ctx.Done()
+		s.serveUntilDone(ctx)
 	}
 	if ctx.Err() != nil {
 		// A stop during the start is an ordered stop as well.
@@ -62,6 +62,18 @@ func (s *supervisor) run(ctx context.Context) error {
 		// A process may be left that the kernel cannot end, and its loop would wait for it.
 	}
 	return errors.Join(err, stopErr)
+}
+
+// serveUntilDone waits for the end of the context, and upgrades the components meanwhile if a file says so. It returns when nothing starts
+// a component any more.
+func (s *supervisor) serveUntilDone(ctx context.Context) {
+	var following sync.WaitGroup
+	if s.options.EmulatedVersionFile != "" {
+		following.Go(func() { s.followVersion(ctx) })
+		following.Go(func() { s.reportVersions(ctx) })
+	}
+	<-ctx.Done()
+	following.Wait()
 }
 
 func stopReason(ctx context.Context) string {

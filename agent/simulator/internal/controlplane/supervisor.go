@@ -66,6 +66,8 @@ type supervisor struct {
 	begun time.Time
 	// space is why etcd refuses writes, as last looked at; nil or empty if it does not.
 	space atomic.Pointer[string]
+	// versionProblem is why the components do not get the version of the file; nil or empty if they do.
+	versionProblem atomic.Pointer[string]
 	// started is set from the moment that ready.json may be written until the stop.
 	started atomic.Bool
 
@@ -142,11 +144,20 @@ func newSupervisor(ctx context.Context, options Options, layout Layout) (*superv
 	if err != nil {
 		return nil, err
 	}
+	starting, err := options.chooseMinors(cluster.EmulatedVersions)
+	if err != nil {
+		return nil, err
+	}
+	cluster.EmulatedVersions = map[string]string{}
+	for component, minor := range starting {
+		cluster.EmulatedVersions[component] = writtenMinor(minor)
+	}
 	manifests, err := readManifests(options.Manifests)
 	if err != nil {
 		return nil, err
 	}
 	s := &supervisor{options: options, layout: layout, cluster: cluster, manifests: manifests, begun: time.Now()}
+	s.minors.of = starting
 	if s.runDir, err = layout.prepareRunDir(); err != nil {
 		return nil, err
 	}
@@ -244,10 +255,6 @@ func (s *supervisor) makeUnits() error {
 	flags := flagSource{
 		layout: s.layout, cluster: s.cluster, identities: s.identities, runDir: s.runDir, ports: ports,
 		fsync: s.options.Fsync, podhostNode: s.options.PodhostNode,
-	}
-	s.minors.of = map[string]string{}
-	for _, component := range upgradeOrder {
-		s.minors.of[component] = s.options.EmulatedVersion
 	}
 	for _, component := range s.options.Components {
 		if s.logs[component], err = process.OpenLog(s.layout.LogFile(component), logLimit); err != nil {

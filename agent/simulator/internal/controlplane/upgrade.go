@@ -13,6 +13,8 @@ import (
 	"sync"
 
 	"k8s.io/apiserver/pkg/util/compatibility"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/process"
 )
 
 // upgradeOrder is that of the version skew policy: no component is ever newer than the API server that it uses.
@@ -46,17 +48,31 @@ func codeMinor() string {
 	return fmt.Sprintf("%d.%d", binary.Major(), binary.Minor())
 }
 
+// writtenMinor is a minor written out.
+func writtenMinor(minor string) string { return cmp.Or(minor, codeMinor()) }
+
 // emulatedMinor is what a component emulates, written out; empty for one that has no such version.
 func (s *supervisor) emulatedMinor(component string) string {
 	if !slices.Contains(upgradeOrder, component) {
 		return ""
 	}
-	return cmp.Or(s.minors.get(component), codeMinor())
+	return writtenMinor(s.minors.get(component))
+}
+
+// oldestComponent is one with the earliest minor.
+func (s *supervisor) oldestComponent() string {
+	oldest := APIServer
+	for _, component := range upgradeOrder {
+		if s.options.hasComponent(component) && minorNumber(s.minors.get(component)) < minorNumber(s.minors.get(oldest)) {
+			oldest = component
+		}
+	}
+	return oldest
 }
 
 // minorNumber is 36 for 1.36; an empty minor is that of the code.
 func minorNumber(minor string) int {
-	_, digits, _ := strings.Cut(cmp.Or(minor, codeMinor()), ".")
+	_, digits, _ := strings.Cut(writtenMinor(minor), ".")
 	number, _ := strconv.Atoi(digits) // ValidateMinor has seen it.
 	return number
 }
@@ -98,20 +114,27 @@ func (s *supervisor) upgrade(ctx context.Context, minor string) error {
 		if err := s.checkHealthy(ctx); err != nil {
 			return fmt.Errorf("%s stays at %s, because the control plane is not healthy: %w", component, s.emulatedMinor(component), err)
 		}
-		limited, cancel := context.WithTimeout(ctx, actionTimeout)
-		err := unit.Stop(limited)
-		if err == nil {
-			s.minors.set(component, minor)
-			err = s.bringUp(limited, component)
-		}
-		cancel()
-		if err != nil {
-			return fmt.Errorf("upgrading %s to %s: %w", component, cmp.Or(minor, codeMinor()), err)
+		if err := s.restartWith(ctx, unit, minor); err != nil {
+			return fmt.Errorf("upgrading %s to %s: %w", component, writtenMinor(minor), err)
 		}
 		s.printStep("%s upgraded to %s", component, s.emulatedMinor(component))
 	}
 	s.writeReady()
 	return nil
+}
+
+// restartWith ends a component and starts it with another minor, which is recorded before.
+func (s *supervisor) restartWith(ctx context.Context, unit *process.Unit, minor string) error {
+	ctx, cancel := context.WithTimeout(ctx, actionTimeout)
+	defer cancel()
+	if err := s.recordMinor(unit.Name(), minor); err != nil {
+		return err
+	}
+	if err := unit.Stop(ctx); err != nil {
+		return err
+	}
+	s.minors.set(unit.Name(), minor)
+	return s.bringUp(ctx, unit.Name())
 }
 
 // checkUpgrade refuses what upstream's policy does not allow.
@@ -123,13 +146,15 @@ func (s *supervisor) checkUpgrade(minor string) error {
 		return err
 	}
 	wanted, runs := minorNumber(minor), minorNumber(s.minors.get(APIServer))
+	last := s.oldestComponent()
+	oldest := minorNumber(s.minors.get(last))
 	switch {
 	case wanted > minorNumber(""):
 		return fmt.Errorf("%w: the components are of Kubernetes %s and cannot emulate the later %s", ErrInvalid, codeMinor(), minor)
 	case wanted < runs:
 		return fmt.Errorf("%w: the API server runs %s, and a control plane cannot go back to %s", ErrInvalid, s.emulatedMinor(APIServer), minor)
-	case wanted > runs+1:
-		return fmt.Errorf("%w: the API server runs %s, and an upgrade may not skip a minor: upgrade to 1.%d first", ErrInvalid, s.emulatedMinor(APIServer), runs+1)
+	case wanted > oldest+1:
+		return fmt.Errorf("%w: %s runs %s, and an upgrade may not skip a minor: upgrade to 1.%d first", ErrInvalid, last, s.emulatedMinor(last), oldest+1)
 	}
 	return nil
 }
