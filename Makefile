@@ -80,6 +80,7 @@ SIMULATOR_PACKAGES := ./cmd/simcluster ./cmd/hollow-node
 
 # What may be set on the command line.
 KEEP ?=
+HOSTED ?=
 CLUSTERS ?= 3
 MACHINES ?= 20
 NODES ?= 20
@@ -107,7 +108,7 @@ help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: KEEP=1 (demo, e2e), KIND_NODE_IMAGE= CERT_MANAGER_SOURCE= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), NODES=20 ROWS= MODES= SCALE_TO=200 PODS=100 OUTPUT=json PEERS=1 (bench-scale), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts), KIND=kind ONLY= (images-load), TESTFLAGS= for go test (test*).\n'
+	@printf '\nSettings: KEEP=1 (demo, e2e), KIND_NODE_IMAGE= CERT_MANAGER_SOURCE= HOSTED= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), NODES=20 ROWS= MODES= SCALE_TO=200 PODS=100 OUTPUT=json PEERS=1 (bench-scale), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts), KIND=kind ONLY= (images-load), TESTFLAGS= for go test (test*).\n'
 
 .PHONY: demo
 demo: build ## Build everything, start a fleet on this machine, show that it works. KEEP=1 leaves it running.
@@ -236,8 +237,8 @@ test-autoscaler: build $(CLUSTER_AUTOSCALER) ## Let an unmodified cluster-autosc
 		-args -ginkgo.focus='cluster-autoscaler itself'
 
 .PHONY: e2e
-e2e: ## Run Hollowfleet on three real kind clusters, as docs/install.md says. It needs Docker; KIND_NODE_IMAGE= names another node, CERT_MANAGER_SOURCE= adds cert-manager. KEEP=1 leaves them.
-	@KEEP='$(KEEP)' CERT_MANAGER='$(CERT_MANAGER)' CERT_MANAGER_SOURCE='$(CERT_MANAGER_SOURCE)' test/e2e/run.sh
+e2e: ## Run Hollowfleet on three real kind clusters, as docs/install.md says. It needs Docker; KIND_NODE_IMAGE= names another node, CERT_MANAGER_SOURCE= adds cert-manager, HOSTED=10 only measures so many simulated clusters as pods. KEEP=1 leaves them.
+	@KEEP='$(KEEP)' HOSTED='$(HOSTED)' CERT_MANAGER='$(CERT_MANAGER)' CERT_MANAGER_SOURCE='$(CERT_MANAGER_SOURCE)' test/e2e/run.sh
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run golangci-lint over every module.

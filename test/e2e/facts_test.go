@@ -100,8 +100,14 @@ func condition(ctx context.Context, cluster, kind string) func() (string, error)
 	}
 }
 
-// usage is what the containers of a pod take.
+// usage is memory that the containers of a pod take.
 type usage struct{ WorkingSetBytes, RSSBytes int64 }
+
+// podUsage is what a pod takes, as the kubelet counts it.
+type podUsage struct {
+	Memory usage
+	CPU    struct{ UsageCoreNanoSeconds int64 }
+}
 
 const mebibyte = 1 << 20
 
@@ -114,8 +120,8 @@ func memory(ctx context.Context, in *kindCluster, namespace string, labels clien
 	return text
 }
 
-// memoryOf is what pods take, as the kubelet of their node has it.
-func memoryOf(ctx context.Context, in *kindCluster, namespace string, labels client.ListOption) []usage {
+// usageOf is what the pods of the node with the control plane take, as its kubelet has it, by "namespace/name".
+func usageOf(ctx context.Context, in *kindCluster) map[string]podUsage {
 	clients, err := kubernetes.NewForConfig(in.config)
 	Expect(err).NotTo(HaveOccurred())
 	raw, err := clients.CoreV1().RESTClient().Get().Resource("nodes").Name(in.nodeName()).SubResource("proxy").Suffix("stats/summary").DoRaw(ctx)
@@ -123,18 +129,25 @@ func memoryOf(ctx context.Context, in *kindCluster, namespace string, labels cli
 	var summary struct {
 		Pods []struct {
 			PodRef struct{ Name, Namespace string }
-			Memory usage
+			podUsage
 		}
 	}
 	Expect(json.Unmarshal(raw, &summary)).To(Succeed())
+	all := map[string]podUsage{}
+	for _, measured := range summary.Pods {
+		all[measured.PodRef.Namespace+"/"+measured.PodRef.Name] = measured.podUsage
+	}
+	return all
+}
+
+// memoryOf is what pods take.
+func memoryOf(ctx context.Context, in *kindCluster, namespace string, labels client.ListOption) (all []usage) {
+	measured := usageOf(ctx, in)
 	pods := &corev1.PodList{}
 	Expect(in.client.List(ctx, pods, client.InNamespace(namespace), labels)).To(Succeed())
-	var all []usage
 	for _, pod := range pods.Items {
-		for _, measured := range summary.Pods {
-			if measured.PodRef.Name == pod.Name && measured.PodRef.Namespace == pod.Namespace {
-				all = append(all, measured.Memory)
-			}
+		if used, has := measured[pod.Namespace+"/"+pod.Name]; has {
+			all = append(all, used.Memory)
 		}
 	}
 	return all

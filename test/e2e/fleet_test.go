@@ -29,7 +29,9 @@ const (
 var _ = Describe("A fleet on kind", Ordered, func() {
 	begins()
 	holdsASimulatedCluster()
+	measuresManySimulatedClusters()
 	hostsSimulatedClusters()
+	isRehearsed()
 	standsPartitions()
 	outlivesReleases()
 	standsADrain()
@@ -38,7 +40,7 @@ var _ = Describe("A fleet on kind", Ordered, func() {
 
 func begins() {
 	// Claim: The documented commands make Ready nodes on kind. Broken: not broken alone.
-	It("should be installed by the README's commands, under PodSecurity restricted", func(ctx SpecContext) {
+	It("should be installed by the README's commands, under PodSecurity restricted", Label("hosted"), func(ctx SpecContext) {
 		restricted(ctx, hub, hubNamespace)
 		readme(ctx, installHub, "KIND=hub", "KIND="+hub.name)
 		took := untilAvailable(ctx, hub, hubNamespace, "hollowfleet-hub")

@@ -3,6 +3,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,61 +17,202 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// hosted are the SimulatedClusters of c1.
-var hosted = []string{"s1", "s2"}
+const (
+	// hostedSet is the SimulatedClusterSet of config/samples/simulatedclusterset.yaml, and sampleSize how many it asks for.
+	hostedSet  = "simulated"
+	sampleSize = 20
+	// volumeClaim is the claim of each control plane.
+	volumeClaim = "data-simcluster-0"
+)
 
 // hostsSimulatedClusters has the agent of c1 run simulated clusters that are asked for by objects, and takes them away again.
 func hostsSimulatedClusters() {
-	// Claim: A host on kind runs simulated clusters as pods, upgrades one in place, and leaves nothing of them. Broken: not broken alone.
-	It("should host simulated clusters as pods once its administrator allows it", func(ctx SpecContext) {
-		run(ctx, "helm --kubeconfig c1.kubeconfig upgrade agent bin/charts/agent.tgz --namespace "+agentNamespace+
-			" --reuse-values --set simulatedClusters.enabled=true --wait\n")
-		Eventually(condition(ctx, "c1", v1alpha1.ClusterSimulatedClustersAllowedCondition)).Should(HavePrefix("True"))
-		for _, name := range hosted {
-			makeVolume(ctx, name, "simulated-"+name, "data-simcluster-0")
-		}
+	// Claim: A host on kind runs the sample's set as pods under PodSecurity restricted, upgrades, shrinks and removes it, and leaves nothing. Broken: seen red without the right to list claims: removal never ended.
+	It("should host the sample's simulated clusters as pods once its administrator allows it", func(ctx SpecContext) {
+		allowSimulatedClusters(ctx, sampleSize)
 		started := time.Now()
-		for _, name := range hosted {
-			run(ctx, strings.ReplaceAll(`kubectl apply -f - <<END
-apiVersion: hollowfleet.io/v1alpha1
-kind: SimulatedCluster
-metadata: {namespace: c1, name: NAME}
-spec: {versions: {controlPlane: v1.36}}
-END
-`, "NAME", name))
-		}
-		working(ctx, hosted...)
+		makeHostedVolumes(ctx, 2)
+		run(ctx, applySample+"kubectl scale simulatedclusterset "+hostedSet+" --replicas 2\n")
+		awaitHosted(ctx, 2)
 		figure("2 simulated clusters as pods of one host, from kubectl apply to Ready", seconds(started))
-		for _, name := range hosted {
+		for _, name := range hostedNames(2) {
+			working(ctx, name)
 			Expect(controlPlaneVersion(ctx, name)()).To(HavePrefix("v1.36"))
-			for _, used := range memoryOf(ctx, c1, "simulated-"+name, client.MatchingLabels{"app.kubernetes.io/name": "hollowfleet-simcluster"}) {
-				figure("memory of the pod of "+name+", agent included, at rest",
-					fmt.Sprintf("%.0f MiB (RSS %.0f)", float64(used.WorkingSetBytes)/mebibyte, float64(used.RSSBytes)/mebibyte))
-			}
+			in := &corev1.Namespace{}
+			Expect(c1.client.Get(ctx, client.ObjectKey{Name: hostedNamespace(name)}, in)).To(Succeed())
+			Expect(in.Labels).To(HaveKeyWithValue("pod-security.kubernetes.io/enforce", "restricted"))
+			Expect(in.Annotations).To(HaveKeyWithValue("hollowfleet.io/certificates", "selfSigned"), "there is no cert-manager yet")
 		}
+		By("giving one machines, whose pods run in its namespace")
+		readme(ctx, firstMachines, "c1", hostedNames(1)[0], "kubectl --kubeconfig c1.kubeconfig get nodes", "true")
+		Expect(hollowNodePodsIn(ctx, c1, hostedNamespace(hostedNames(1)[0]))).To(HaveLen(2))
 	})
 
-	It("should upgrade the control plane of one in place", func(ctx SpecContext) {
+	It("should upgrade their control planes in place, one after the other", func(ctx SpecContext) {
+		nodes := uids(hollowNodePodsIn(ctx, c1, hostedNamespace(hostedNames(1)[0])))
 		started := time.Now()
-		run(ctx, `kubectl --namespace c1 patch simulatedcluster s1 --type merge --patch '{"spec":{"versions":{"controlPlane":"v1.37"}}}'`+"\n")
-		Eventually(controlPlaneVersion(ctx, "s1")).Should(HavePrefix("v1.37"))
-		working(ctx, hosted...)
-		figure("upgrade of a simulated cluster as a pod, until it is Ready", seconds(started))
-		Expect(controlPlaneVersion(ctx, "s2")()).To(HavePrefix("v1.36"))
+		run(ctx, `kubectl patch simulatedclusterset simulated --type merge --patch '{"spec":{"template":{"spec":{"versions":{"controlPlane":"v1.37"}}}}}'`+"\n"+
+			"kubectl hollow rollout status simulatedclusterset simulated --timeout 5m\n")
+		for _, name := range hostedNames(2) {
+			Eventually(controlPlaneVersion(ctx, name)).Should(HavePrefix("v1.37"))
+			working(ctx, name)
+		}
+		figure("upgrade of 2 simulated clusters as pods, one after the other", seconds(started))
+		Expect(uids(hollowNodePodsIn(ctx, c1, hostedNamespace(hostedNames(1)[0])))).To(Equal(nodes), "its machines stay")
 	})
 
-	It("should leave nothing of them", func(ctx SpecContext) {
-		run(ctx, "kubectl --namespace c1 delete simulatedclusters --all --wait\n")
-		for _, name := range hosted {
-			err := c1.client.Get(ctx, client.ObjectKey{Name: "simulated-" + name}, &corev1.Namespace{})
-			Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
-			Expect(apierrors.IsNotFound(hub.client.Get(ctx, client.ObjectKey{Name: name}, &v1alpha1.Cluster{}))).To(BeTrue())
-			run(ctx, "kubectl --kubeconfig c1.kubeconfig delete persistentvolume "+name+"\n")
-		}
-		run(ctx, "helm --kubeconfig c1.kubeconfig upgrade agent bin/charts/agent.tgz --namespace "+agentNamespace+
-			" --reuse-values --set simulatedClusters.enabled=false --wait\n")
+	It("should remove the highest of them first, and leave nothing of the set", func(ctx SpecContext) {
+		run(ctx, "kubectl scale simulatedclusterset "+hostedSet+" --replicas 1\n")
+		Eventually(leftOf(ctx, hostedNames(2)[1])).Should(BeEmpty())
+		working(ctx, hostedNames(1)...)
+		removeHosted(ctx, 2)
+		forbidSimulatedClusters(ctx)
 		working(ctx, "c1", "c2")
 	})
+}
+
+// measuresManySimulatedClusters runs where HOSTED= says how many there are to be: make e2e HOSTED=10 runs it, and no other spec.
+func measuresManySimulatedClusters() {
+	It("should host as many simulated clusters as are asked for", Label("hosted"), func(ctx SpecContext) {
+		many, err := strconv.Atoi(os.Getenv("HOSTED"))
+		if err != nil || many <= 0 {
+			Skip("make e2e HOSTED=10 measures so many")
+		}
+		allowSimulatedClusters(ctx, max(many, sampleSize))
+		makeHostedVolumes(ctx, many)
+		started := time.Now()
+		script := applySample
+		if many != sampleSize {
+			script += fmt.Sprintf("kubectl scale simulatedclusterset %s --replicas %d\n", hostedSet, many)
+		}
+		run(ctx, script)
+		awaitHosted(ctx, many)
+		figure(fmt.Sprintf("%d simulated clusters as pods of one host, from kubectl apply to all Ready", many), seconds(started))
+		measureHosted(ctx, many)
+		started = time.Now()
+		removeHosted(ctx, many)
+		figure(fmt.Sprintf("%d of them removed, with namespaces and Clusters", many), seconds(started))
+	})
+}
+
+const (
+	// settling is after which the pods are at rest, and measured for how long their processor time is counted.
+	settling, measured = time.Minute, time.Minute
+)
+
+// measureHosted has the kubelet say what the control planes take, their agents included.
+func measureHosted(ctx context.Context, many int) {
+	GinkgoHelper()
+	wait(ctx, settling)
+	before, began := usageOf(ctx, c1), time.Now()
+	wait(ctx, measured)
+	after, took := usageOf(ctx, c1), time.Since(began)
+	least, most, sum, resident, processor := int64(0), int64(0), int64(0), int64(0), 0.0
+	for _, name := range hostedNames(many) {
+		pod := hostedNamespace(name) + "/simcluster-0"
+		used, had := after[pod], before[pod]
+		Expect(used.Memory.WorkingSetBytes).To(BeNumerically(">", 0), "the kubelet knows nothing of %s", pod)
+		if least == 0 || used.Memory.WorkingSetBytes < least {
+			least = used.Memory.WorkingSetBytes
+		}
+		most = max(most, used.Memory.WorkingSetBytes)
+		sum += used.Memory.WorkingSetBytes
+		resident += used.Memory.RSSBytes
+		processor += float64(used.CPU.UsageCoreNanoSeconds-had.CPU.UsageCoreNanoSeconds) / float64(took.Nanoseconds())
+	}
+	count := int64(many)
+	figure("memory of each pod, agent included, at rest: working set", fmt.Sprintf("%d MiB (%d to %d), RSS %d", sum/count/mebibyte, least/mebibyte, most/mebibyte, resident/count/mebibyte))
+	figure("processor time of each pod at rest", fmt.Sprintf("%.1f %% of a core", 100*processor/float64(many)))
+}
+
+// wait waits, unless the spec ends.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// applySample chooses c1 as the host and applies the sample as it stands.
+const applySample = "kubectl label clusters.hollowfleet.io c1 hosts=simulated-clusters --overwrite\nkubectl apply -f config/samples/simulatedclusterset.yaml\n"
+
+// allowSimulatedClusters has c1 host so many.
+func allowSimulatedClusters(ctx context.Context, most int) {
+	GinkgoHelper()
+	run(ctx, "make images-load KIND="+c1.name+" ONLY=simcluster\n"+
+		"helm --kubeconfig c1.kubeconfig upgrade agent bin/charts/agent.tgz --namespace "+agentNamespace+
+		fmt.Sprintf(" --reuse-values --set simulatedClusters.enabled=true --set simulatedClusters.max=%d --wait\n", most))
+	Eventually(condition(ctx, "c1", v1alpha1.ClusterSimulatedClustersAllowedCondition)).Should(HavePrefix("True"))
+}
+
+// forbidSimulatedClusters takes the rights back.
+func forbidSimulatedClusters(ctx context.Context) {
+	GinkgoHelper()
+	run(ctx, "helm --kubeconfig c1.kubeconfig upgrade agent bin/charts/agent.tgz --namespace "+agentNamespace+
+		" --reuse-values --set simulatedClusters.enabled=false --wait\n")
+}
+
+// hostedNames are those of the first clusters of the set.
+func hostedNames(count int) (names []string) {
+	for ordinal := range count {
+		names = append(names, fmt.Sprintf("%s-%d", hostedSet, ordinal))
+	}
+	return names
+}
+
+func hostedNamespace(name string) string { return "simulated-" + name }
+
+func makeHostedVolumes(ctx context.Context, count int) {
+	GinkgoHelper()
+	for _, name := range hostedNames(count) {
+		makeVolume(ctx, name, hostedNamespace(name), volumeClaim)
+	}
+}
+
+// awaitHosted waits until the set has so many, all of them Ready, and nothing else.
+func awaitHosted(ctx context.Context, count int) {
+	GinkgoHelper()
+	Eventually(func() (string, error) {
+		set := &v1alpha1.SimulatedClusterSet{}
+		err := hub.client.Get(ctx, client.ObjectKey{Name: hostedSet}, set)
+		return fmt.Sprintf("%d of %d Ready", set.Status.ReadyReplicas, set.Status.Replicas), err
+	}, patience+time.Duration(count)*15*time.Second).Should(Equal(fmt.Sprintf("%d of %d Ready", count, count)))
+}
+
+// leftOf is what is left of a simulated cluster on the hub and its host.
+func leftOf(ctx context.Context, name string) func() ([]string, error) {
+	return func() (left []string, err error) {
+		for what, get := range map[string]func() error{
+			"SimulatedCluster": func() error {
+				return hub.client.Get(ctx, client.ObjectKey{Namespace: "c1", Name: name}, &v1alpha1.SimulatedCluster{})
+			},
+			"Cluster":   func() error { return hub.client.Get(ctx, client.ObjectKey{Name: name}, &v1alpha1.Cluster{}) },
+			"namespace": func() error { return hub.client.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}) },
+			"the host's namespace": func() error {
+				return c1.client.Get(ctx, client.ObjectKey{Name: hostedNamespace(name)}, &corev1.Namespace{})
+			},
+		} {
+			switch err := get(); {
+			case err == nil:
+				left = append(left, what)
+			case !apierrors.IsNotFound(err):
+				return nil, err
+			}
+		}
+		return left, nil
+	}
+}
+
+// removeHosted removes the set, and its volumes, which are the test's.
+func removeHosted(ctx context.Context, count int) {
+	GinkgoHelper()
+	run(ctx, "kubectl delete simulatedclusterset "+hostedSet+" --wait --timeout 5m\n")
+	for _, name := range hostedNames(count) {
+		Eventually(leftOf(ctx, name)).Should(BeEmpty())
+	}
+	shellIn(ctx, c1.kubeconfig, "kubectl delete persistentvolume "+strings.Join(hostedNames(count), " ")+"\n")
 }
 
 // controlPlaneVersion is what a simulated cluster of c1 runs.

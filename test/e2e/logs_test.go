@@ -29,7 +29,7 @@ func collect(clusters map[string]*kindCluster) {
 		for file, arguments := range map[string][]string{
 			"objects.yaml": {"get", "all,nodes,configmaps,csr,resourcequotas,leases", "--all-namespaces", "--output", "yaml"},
 			"fleet.yaml": {
-				"get", "clusters.hollowfleet.io,machinefleets,machinedeployments,machinesets,machines,machineclasses,nodedisruptions,nodedisruptionruns",
+				"get", "clusters.hollowfleet.io,simulatedclustersets,simulatedclusters,machinefleets,machinedeployments,machinesets,machines,machineclasses,nodedisruptions,nodedisruptionruns",
 				"--all-namespaces", "--output", "yaml",
 			},
 			"events.txt": {"get", "events", "--all-namespaces", "--sort-by", ".lastTimestamp", "--output", "wide"},

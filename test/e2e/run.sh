@@ -4,8 +4,8 @@
 #
 # KIND_NODE_IMAGE names the image of a node; without it kindest/node is pulled, and where no registry has it, one is built.
 # CERT_MANAGER_SOURCE is a clone of cert-manager's repository, or its URL: cert-manager is built from it, into directory CERT_MANAGER, and
-# the specs that need it run. KEEP=1 leaves the clusters. TESTFLAGS is handed to go test, GINKGOFLAGS to the suite. Logs of a failed run
-# are in a new directory bin/e2e/logs-….
+# the specs that need it run. HOSTED=10 measures so many simulated clusters as pods of one host, and runs nothing else. KEEP=1 leaves the
+# clusters. TESTFLAGS is handed to go test, GINKGOFLAGS to the suite. Logs of a failed run are in a new directory bin/e2e/logs-….
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD
@@ -79,5 +79,6 @@ docker rm "$container" >/dev/null
 
 export HOLLOWFLEET_KIND_IMAGE=$image HOLLOWFLEET_E2E_PATH=$out/bin HOLLOWFLEET_E2E_OUTPUT=$out
 cd test/e2e
+[[ -z ${HOSTED:-} ]] || GINKGOFLAGS="${GINKGOFLAGS:-} -ginkgo.label-filter=hosted"
 # shellcheck disable=SC2086 # TESTFLAGS and GINKGOFLAGS are lists of flags
 exec go test -count=1 -vet=off -v -timeout 50m ${TESTFLAGS:-} . -args -ginkgo.v -ginkgo.timeout=50m ${GINKGOFLAGS:-}

@@ -30,10 +30,10 @@ const (
 	tokenDir    = "/var/run/secrets/kubernetes.io/serviceaccount"
 )
 
-// Requests are those of the chart simcluster.
+// Requests are what each takes at rest, so that a Node has room for as many as it can run.
 var (
-	controlPlaneRequests = newRequests("100m", "320Mi")
-	agentRequests        = newRequests("50m", "64Mi")
+	controlPlaneRequests = newRequests("40m", "320Mi")
+	agentRequests        = newRequests("10m", "64Mi")
 )
 
 func newRequests(cpu, memory string) corev1.ResourceRequirements {
