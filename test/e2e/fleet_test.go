@@ -29,13 +29,13 @@ const (
 var _ = Describe("A fleet on kind", Ordered, func() {
 	begins()
 	holdsASimulatedCluster()
-	measuresManySimulatedClusters()
 	hostsSimulatedClusters()
-	isRehearsed()
 	standsPartitions()
 	outlivesReleases()
 	standsADrain()
+	isRehearsed()
 	servesWithCertManager()
+	measuresManySimulatedClusters()
 })
 
 func begins() {

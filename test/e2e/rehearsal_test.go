@@ -111,7 +111,7 @@ spec:
   template:
     metadata: {labels: {pool: NAME}}
     spec:
-      nodeMetadata: {labels: {pool: NAME}}
+      metadata: {labels: {pool: NAME}}
       versions: {kubelet: VERSION}
       timeouts: {drain: 40s}
       providerConfig:
