@@ -104,16 +104,21 @@ func showTables(ctx context.Context, out io.Writer, report localfleet.Report, wi
 		return err
 	}
 	for _, group := range report.Groups {
-		if group.Unanswered > 0 {
-			fmt.Fprintf(out, "\n%s: the process of its %s, %d, has not answered the last %s\n",
-				group.Name, plural.Count(len(group.Clusters), "cluster"), group.Process.PID, plural.Count(group.Unanswered, "check"))
-		}
-		if group.Process.Restarts > 0 {
-			fmt.Fprintf(out, "\n%s: the process of its %s was started again %s; it ended last with %s, and its log is %s\n",
-				group.Name, plural.Count(len(group.Clusters), "cluster"), plural.Count(group.Process.Restarts, "time"), group.Process.LastExit, group.Log)
-		}
+		clusters := plural.Count(len(group.Clusters), "cluster")
+		showShared(out, group.Name+": the process of its "+clusters, group.Process, group.Unanswered, group.Log)
+		showShared(out, group.Name+": the process of podhosts of its "+clusters, group.Podhosts.SharedProcess, group.Podhosts.Unanswered, group.Podhosts.Log)
 	}
 	return nil
+}
+
+// showShared tells of a process that clusters share what is not as it should be.
+func showShared(out io.Writer, title string, shared process.SharedProcess, unanswered int, log string) {
+	if unanswered > 0 {
+		fmt.Fprintf(out, "\n%s, %d, has not answered the last %s\n", title, shared.PID, plural.Count(unanswered, "check"))
+	}
+	if shared.Restarts > 0 {
+		fmt.Fprintf(out, "\n%s was started again %s; it ended last with %s, and its log is %s\n", title, plural.Count(shared.Restarts, "time"), shared.LastExit, log)
+	}
 }
 
 func processTable(report localfleet.Report) *metav1.Table {

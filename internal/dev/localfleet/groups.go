@@ -161,6 +161,7 @@ func groupFiles(key string) []string {
 	dir := "groups/" + key + "/"
 	return []string{
 		dir + owneddir.MarkerName, dir + "group.sock", dir + "planes.sock", dir + "planes.log", dir + "planes.log.1",
+		dir + "podhosts.sock", dir + "podhosts.log", dir + "podhosts.log.1",
 		dir + "status.json", dir + ".status.json-[0-9]*", "logs/group-" + key + ".log",
 	}
 }

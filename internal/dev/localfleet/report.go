@@ -107,8 +107,8 @@ func ReadReport(dir string) (Report, error) {
 	}
 	for _, group := range report.Groups {
 		for i := range report.Processes {
-			if process := &report.Processes[i]; process.Name == group.Name && process.Alive && process.SilentPID == 0 && group.Unanswered > 0 {
-				process.SilentPID = group.Process.PID
+			if process := &report.Processes[i]; process.Name == group.Name && process.Alive && process.SilentPID == 0 {
+				process.SilentPID = group.silentPID()
 			}
 		}
 	}
@@ -118,12 +118,23 @@ func ReadReport(dir string) (Report, error) {
 // Planes are all control planes of the fleet, the hub's first.
 func (r Report) Planes() []ControlPlane { return append([]ControlPlane{r.Hub}, r.Clusters...) }
 
+// silentPID is the process of a group that answers no checks, 0 if all do.
+func (g Group) silentPID() int {
+	switch {
+	case g.Unanswered > 0:
+		return g.Process.PID
+	case g.Podhosts.Unanswered > 0:
+		return g.Podhosts.PID
+	}
+	return 0
+}
+
 func controlPlane(dir string) ControlPlane {
 	plane := ControlPlane{Name: filepath.Base(dir), Dir: dir}
 	// A control plane that is not ready, or has ended, has no such file.
 	if ready, err := process.ReadReady(dir); err == nil {
 		plane.Server, plane.Version, plane.Kubeconfig = ready.Server, ready.Version, ready.AdminKubeconfig
-		plane.NodeProcesses = countNodeProcesses(ready.Components["podhost"].PID)
+		plane.NodeProcesses = len(ready.HollowNodes())
 		if ready.Group != "" {
 			plane.Group = groupPrefix + filepath.Base(ready.Group)
 		}
@@ -134,19 +145,6 @@ func controlPlane(dir string) ControlPlane {
 		}
 	}
 	return plane
-}
-
-// countNodeProcesses counts the processes of hollow nodes below a podhost.
-func countNodeProcesses(podhost int) (count int) {
-	if podhost == 0 {
-		return 0
-	}
-	for _, pid := range process.Descendants(podhost) {
-		if process.Program(pid) == "hollow-node" {
-			count++
-		}
-	}
-	return count
 }
 
 func findRunning(dir string, identity process.Identity, name string) Running {

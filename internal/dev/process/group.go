@@ -28,17 +28,26 @@ type GroupStatus struct {
 	EmulatedVersion string `json:"emulatedVersion"`
 	// Clusters are the data directories of its clusters.
 	Clusters []string `json:"clusters"`
-	// Process has the control planes. Restarts counts how often it was started again, LastExit says why it ended last.
-	Process struct {
-		State    string `json:"state"`
-		PID      int    `json:"pid"`
-		Restarts int    `json:"restarts"`
-		LastExit string `json:"lastExit"`
-	} `json:"process"`
+	// Process has the control planes.
+	Process SharedProcess `json:"process"`
 	// Unanswered is how many checks in a row that process has not answered. After 36 of them, about 3 minutes, it is started again.
 	Unanswered int `json:"unanswered"`
 	// Log has the trace of a panic.
 	Log string `json:"log"`
+	// Podhosts has their podhosts, and the same is known of it.
+	Podhosts struct {
+		SharedProcess
+		Unanswered int    `json:"unanswered"`
+		Log        string `json:"log"`
+	} `json:"podhosts"`
+}
+
+// SharedProcess is a process of a group. Restarts counts how often it was started again, LastExit says why it ended last.
+type SharedProcess struct {
+	State    string `json:"state"`
+	PID      int    `json:"pid"`
+	Restarts int    `json:"restarts"`
+	LastExit string `json:"lastExit"`
 }
 
 // GroupOptions say which group to start.

@@ -60,6 +60,8 @@ type Ready struct {
 	Components      map[string]Component `json:"components"`
 	PodhostNode     string               `json:"podhostNode"`
 	Version         string               `json:"version"`
+	// dir is the cluster's data directory.
+	dir string
 }
 
 // Component is one process of a cluster.
@@ -153,7 +155,13 @@ func ReadReady(dir string) (Ready, error) {
 	if err != nil {
 		return ready, fmt.Errorf("reading the state of the cluster in %s: %w", dir, err)
 	}
-	if err := json.Unmarshal(content, &ready); err != nil {
+	if err = json.Unmarshal(content, &ready); err == nil {
+		ready.dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err == nil {
+		ready.dir, err = filepath.Abs(ready.dir)
+	}
+	if err != nil {
 		return ready, fmt.Errorf("reading the state of the cluster in %s: %w", dir, err)
 	}
 	return ready, nil
@@ -161,7 +169,17 @@ func ReadReady(dir string) (Ready, error) {
 
 // HollowNodes are the IDs of the processes that the cluster's hollow nodes run in.
 func (r Ready) HollowNodes() []int {
-	return slices.DeleteFunc(Descendants(r.Components["podhost"].PID), func(pid int) bool { return Program(pid) != "hollow-node" })
+	podhost := r.Components["podhost"].PID
+	if podhost == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(Descendants(podhost), func(pid int) bool { return Program(pid) != "hollow-node" || r.Group != "" && !r.hasProcess(pid) })
+}
+
+// hasProcess reports whether a process of a podhost that clusters share is this one's: it works in the cluster's data directory.
+func (r Ready) hasProcess(pid int) bool {
+	directory, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	return err == nil && strings.HasPrefix(directory, r.dir+"/")
 }
 
 // RESTConfig is the administrator's client configuration, without client-side rate limits.

@@ -17,14 +17,16 @@ import (
 )
 
 const groupLong = `Run a group in the foreground: a process in which the control planes of up to %d
-clusters share their memory. "simcluster start --group DIR" starts a cluster there.
-All of them emulate one Kubernetes minor.
+clusters share their memory, and another one for their podhosts. "simcluster start
+--group DIR" starts a cluster there. All of them emulate one Kubernetes minor.
 
 It ends with SIGTERM or SIGINT, or when the process that started it ends, and stops
 its clusters before. If the shared process ends by itself, because a component of one
 cluster panics, all control planes of the group start again, with their data.
 DIR/status.json says so, and DIR/planes.log has the trace. So does a shared process that
 answers none of 36 checks in a row, which takes about 3 minutes: suspend it for less.
+The same goes for the process of the podhosts, whose log is DIR/podhosts.log: all hollow
+nodes of the group start again then, and no control plane.
 
 Not isolated are: feature gates and log levels, and what /metrics says of anything but
 requests to the API server. A component cannot be killed or paused alone.`

@@ -16,7 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -24,13 +23,15 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/group"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/idle"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/plane"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 // runComponent runs one component as this process and returns its exit code.
 func runComponent(name string, args []string) int {
-	if name != group.HostComponent && os.Getenv("GOGC") == "" {
+	isHost := name == group.HostComponent || name == group.PodhostsComponent
+	if !isHost && os.Getenv("GOGC") == "" {
 		growth := idle.OfComponent
 		if name == controlplane.Podhost {
 			growth = idle.OfPodhost
@@ -39,11 +40,11 @@ func runComponent(name string, args []string) int {
 	}
 	go idle.FollowLoad()
 	var err error
-	switch name {
-	case controlplane.Podhost:
+	switch {
+	case name == controlplane.Podhost:
 		err = runPodhost(args)
-	case group.HostComponent:
-		err = group.RunHost(args)
+	case isHost:
+		err = group.RunHost(name, args)
 	default:
 		return component.Run(name, args, os.Stderr)
 	}
@@ -83,24 +84,13 @@ func podhostArgs(images []string, capacity, namespace string, nodesPerPack int) 
 // runPodhost runs a podhost until SIGTERM or SIGINT. It is a process of its
 // own, so that nothing that goes wrong in it can end the control plane.
 func runPodhost(args []string) error {
-	flags := pflag.NewFlagSet(controlplane.Podhost, pflag.ContinueOnError)
-	text := flags.String("options", "{}", "what comes from the command line of a start, as JSON")
-	name := flags.String("node-name", "", "the name of the Node")
-	kubeconfig := flags.String("kubeconfig", "", "the kubeconfig with the identity of the Node")
-	dataDir := flags.String("data-dir", "", "the podhost's own directory")
-	socket := flags.String("health-socket", "", "the unix socket to serve health on")
-	if err := flags.Parse(args); err != nil {
+	options, socket, err := plane.ParsePodhost(args)
+	if err != nil {
 		return usageError(err)
 	}
-	var options podhost.Options
-	if err := json.Unmarshal([]byte(*text), &options); err != nil {
-		return usageError(fmt.Errorf("--options: %w", err))
-	}
-	options.Name, options.Kubeconfig, options.DataDir = *name, *kubeconfig, *dataDir
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	var err error
-	if options.Ready, err = serveReadiness(*socket); err != nil {
+	if options.Ready, err = serveReadiness(socket); err != nil {
 		return err
 	}
 	return podhost.Run(ctx, options)

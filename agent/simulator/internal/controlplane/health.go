@@ -100,8 +100,7 @@ func socketClient(socket string) *http.Client {
 // podhostHealth wants the running podhost to say that it is ready, and its
 // Node to be Ready. The Node alone is not enough: it may still be Ready from
 // an earlier run.
-func podhostHealth(client kubernetes.Interface, node, socket string) healthCheck {
-	answers := socketHealth(socket, PodhostReadyPath, "")
+func podhostHealth(client kubernetes.Interface, node string, answers healthCheck) healthCheck {
 	return func(ctx context.Context) error {
 		if err := answers(ctx); err != nil {
 			return fmt.Errorf("the podhost does not say that its node is registered: %w", err)

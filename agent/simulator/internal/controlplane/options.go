@@ -98,7 +98,7 @@ type Options struct {
 	// PodhostNamespace is the namespace whose pods the podhost runs. Only the agent, group hollowfleet:agents, may create pods there.
 	// Empty for a podhost that runs pods of all namespaces.
 	PodhostNamespace string
-	// Shared runs all components but the podhost, as functions. With nil each has a process of its own.
+	// Shared runs all components as functions. With nil each has a process of its own.
 	Shared SharedProcess `json:"-"`
 	// Ready is called once the cluster is ready. It may be nil.
 	Ready func() `json:"-"`

@@ -42,17 +42,12 @@ const requirementPatience = 10 * time.Second
 // sharedActions are what can be done to a component that has no process of its own.
 var sharedActions = []Action{ActionStart, ActionStop}
 
-// isShared reports whether the component runs in a shared process. A podhost never does.
-func (o *Options) isShared(component string) bool {
-	return o.Shared != nil && component != Podhost
-}
-
 // killWait is how long to wait for the end of a component that was killed, 0 for the usual time.
-func (o *Options) killWait(component string) time.Duration {
-	if o.isShared(component) {
-		return o.Shared.KillWait()
+func (o *Options) killWait() time.Duration {
+	if o.Shared == nil {
+		return 0
 	}
-	return 0
+	return o.Shared.KillWait()
 }
 
 // isolationMode is what the cluster's components share.
@@ -73,26 +68,27 @@ func (o *Options) groupDir() string {
 
 // checkAction refuses what only a process can suffer.
 func (o *Options) checkAction(component string, action Action) error {
-	if !o.isShared(component) || slices.Contains(sharedActions, action) {
+	if o.Shared == nil || slices.Contains(sharedActions, action) {
 		return nil
 	}
 	return fmt.Errorf("%s of this cluster shares a process with other clusters, so %s would hit those too: use stop and start, or start the cluster in processes of its own (without --group; kubectl hollow local up --isolation=%s)", component, action, IsolationProcess)
 }
 
 // launchShared starts a component in the shared process when the one that it needs is healthy.
-func (s *supervisor) launchShared(component string, flags []string) process.Launch {
+func (s *supervisor) launchShared(component string, flags func() []string) process.Launch {
 	return func(ctx context.Context) (process.Instance, error) {
 		if err := s.checkRoom(component); err != nil {
 			return nil, err
 		}
-		if needed, ok := s.units[requirements[component]]; ok {
+		// A podhost waits for its API server itself.
+		if needed, ok := s.units[requirements[component]]; ok && component != Podhost {
 			waiting, cancel := context.WithTimeout(ctx, requirementPatience)
 			defer cancel()
 			if err := needed.WaitHealthy(waiting); err != nil {
 				return nil, err
 			}
 		}
-		run, err := s.options.Shared.Launch(ctx, s.cluster.Name, component, flags, s.logs[component])
+		run, err := s.options.Shared.Launch(ctx, s.cluster.Name, component, flags(), s.logs[component])
 		if err != nil {
 			return nil, err
 		}

@@ -236,7 +236,7 @@ func (s *supervisor) makeUnits() error {
 	}
 	s.checks = map[string]healthCheck{
 		Etcd:    checkEtcd(s.runDir),
-		Podhost: podhostHealth(s.client, s.options.PodhostNode, filepath.Join(s.runDir, podhostSocket)),
+		Podhost: socketHealth(filepath.Join(s.runDir, podhostSocket), PodhostReadyPath, ""),
 	}
 	for component, url := range s.urls {
 		s.checks[component] = checkHTTP(secure, url, "")
@@ -245,11 +245,12 @@ func (s *supervisor) makeUnits() error {
 	// controllers; each one that it has adds a line.
 	s.checks[ControllerManager] = checkHTTP(secure, s.urls[ControllerManager]+"?verbose", "-controller ok")
 	if s.options.Shared != nil {
-		for _, component := range []string{ControllerManager, Scheduler} {
+		for _, component := range []string{ControllerManager, Scheduler, Podhost} {
 			delete(s.urls, component)
 			s.checks[component] = s.checkShared(component)
 		}
 	}
+	s.checks[Podhost] = podhostHealth(s.client, s.options.PodhostNode, s.checks[Podhost])
 	s.spawner = process.NewSpawner()
 	s.logs, s.units = map[string]*process.LogFile{}, map[string]*process.Unit{}
 	flags := flagSource{
@@ -263,12 +264,16 @@ func (s *supervisor) makeUnits() error {
 		s.units[component] = process.NewUnit(process.Options{
 			Name: component,
 			Launch: s.launchComponent(component, func() []string {
-				return flags.commandLine(component, s.minors.get(component), s.options.ExtraArgs[component])
+				args := flags.commandLine(component, s.minors.get(component), s.options.ExtraArgs[component])
+				if component == Podhost {
+					args = append(args, "--last-exit="+s.units[component].Status().LastExit)
+				}
+				return args
 			}),
 			Healthy:  isServing(s.checks[component]),
 			OnChange: s.writeReady,
 			Grace:    graces[component],
-			KillWait: s.options.killWait(component),
+			KillWait: s.options.killWait(),
 		})
 	}
 	return nil
@@ -276,8 +281,8 @@ func (s *supervisor) makeUnits() error {
 
 // launchComponent starts a component with the flags that it has by then.
 func (s *supervisor) launchComponent(component string, flags func() []string) process.Launch {
-	if s.options.isShared(component) {
-		return s.launchShared(component, flags())
+	if s.options.Shared != nil {
+		return s.launchShared(component, flags)
 	}
 	return func(context.Context) (process.Instance, error) {
 		if err := s.checkRoom(component); err != nil {

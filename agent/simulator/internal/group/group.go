@@ -67,12 +67,21 @@ type Status struct {
 	// Clusters are the data directories of the clusters, in the order of their starts.
 	Clusters    []string `json:"clusters"`
 	MaxClusters int      `json:"maxClusters"`
-	// Process has the components of all of them.
+	// Process has the control planes of all of them.
 	Process process.Status `json:"process"`
 	// Unanswered is how many checks in a row the process has not answered. At MaxUnanswered it is killed, and starts again.
 	Unanswered int `json:"unanswered,omitempty"`
 	// Log is that of the process. A trace of a panic is there.
 	Log string `json:"log"`
+	// Podhosts has their podhosts. It starts with the first one.
+	Podhosts ProcessStatus `json:"podhosts"`
+}
+
+// ProcessStatus is what is known of a process that clusters share.
+type ProcessStatus struct {
+	process.Status
+	Unanswered int    `json:"unanswered,omitempty"`
+	Log        string `json:"log"`
 }
 
 // member is a cluster of a group. Its name is on what the process has for it alone, so no other may have it.
@@ -80,21 +89,17 @@ type member struct{ dataDir, name string }
 
 // group is a running group.
 type group struct {
-	options  Options
-	dir      string
-	planes   *planes
-	unit     *process.Unit
-	liveness *liveness
-	log      *process.LogFile
+	options Options
+	dir     string
+	// planes has the control planes, and podhosts what starts their hollow nodes.
+	planes, podhosts *sharedProcess
 
 	mutex    sync.Mutex
 	clusters []member
 	ending   bool
 	running  sync.WaitGroup
-	// output guards the lines of progress, told the last end of the process that was told.
-	output   sync.Mutex
-	told     string
-	recorded sync.Mutex
+	// output guards the lines of progress, and recorded the status file.
+	output, recorded sync.Mutex
 }
 
 // Run runs a group without clusters until the context ends. Then its clusters are stopped in order.
@@ -116,17 +121,13 @@ func Run(ctx context.Context, options Options) error {
 		return dirError(err)
 	}
 	defer owned.Close()
-	for _, name := range []string{groupSocket, hostSocket} {
+	for _, name := range []string{groupSocket, HostComponent + socketSuffix, PodhostsComponent + socketSuffix} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing an earlier socket: %w", err)
 		}
 	}
 	g := &group{options: options, dir: dir}
-	if g.log, err = process.OpenLog(filepath.Join(dir, logName), logLimit); err != nil {
-		return err
-	}
-	defer g.log.Close()
-	return errors.Join(g.runProcess(ctx), removeFiles(owned))
+	return errors.Join(g.runProcesses(ctx), removeFiles(owned))
 }
 
 func dirError(err error) error {
@@ -138,7 +139,11 @@ func dirError(err error) error {
 
 // FilePatterns are what a group makes in its directory, as patterns of owneddir.
 func FilePatterns() []string {
-	return []string{groupSocket, hostSocket, logName, logName + ".1", statusFile, "." + statusFile + "-[0-9]*"}
+	patterns := []string{groupSocket, statusFile, "." + statusFile + "-[0-9]*"}
+	for _, component := range []string{HostComponent, PodhostsComponent} {
+		patterns = append(patterns, component+socketSuffix, component+logSuffix, component+logSuffix+".1")
+	}
+	return patterns
 }
 
 func removeFiles(owned *owneddir.Directory) error {
@@ -148,45 +153,63 @@ func removeFiles(owned *owneddir.Directory) error {
 	return nil
 }
 
-func (g *group) runProcess(ctx context.Context) error {
+func (g *group) runProcesses(ctx context.Context) error {
 	spawner := process.NewSpawner()
 	defer spawner.Close()
-	client := socketClient(filepath.Join(g.dir, hostSocket))
-	g.unit = process.NewUnit(process.Options{
-		Name: "the shared process",
-		Launch: func(context.Context) (process.Instance, error) {
-			return spawner.Start(process.Command{
-				Path:   g.options.Executable,
-				Args:   []string{g.options.ChildArg, HostComponent, "--dir", g.dir, "--emulated-version", g.options.EmulatedVersion},
-				Env:    os.Environ(),
-				Dir:    g.dir,
-				Output: g.log,
-			})
-		},
-		Healthy:  func(ctx context.Context) error { return checkHost(ctx, client) },
-		OnChange: g.noteChange,
-		Grace:    hostGrace,
-	})
-	g.liveness = newLiveness(g, client)
-	g.planes = newPlanes(g.dir, g.unit, cmp.Or(g.options.KillWait, killWait))
-	unitCtx, endUnit := context.WithCancel(context.WithoutCancel(ctx))
-	defer endUnit()
-	var loop sync.WaitGroup
-	loop.Go(func() { g.unit.Run(unitCtx) })
-	loop.Go(func() { g.liveness.watchProcess(unitCtx) })
-	g.unit.Start()
-	err := g.unit.WaitHealthy(ctx)
+	var err error
+	if g.planes, err = g.newSharedProcess(spawner, HostComponent, "the shared process", "control planes"); err != nil {
+		return err
+	}
+	defer g.planes.log.Close()
+	if g.podhosts, err = g.newSharedProcess(spawner, PodhostsComponent, "the shared process of podhosts", "podhosts and hollow nodes"); err != nil {
+		return err
+	}
+	defer g.podhosts.log.Close()
+	unitsCtx, endUnits := context.WithCancel(context.WithoutCancel(ctx))
+	defer endUnits()
+	var loops sync.WaitGroup
+	for _, process := range g.processes() {
+		process.run(unitsCtx, &loops)
+	}
+	g.planes.unit.Start()
+	err = g.planes.unit.WaitHealthy(ctx)
 	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("%w\nlast lines of %s:\n%s", err, g.log.Path(), g.log.Tail(logLines))
+		err = fmt.Errorf("%w\nlast lines of %s:\n%s", err, g.planes.log.Path(), g.planes.log.Tail(logLines))
 	} else if ctx.Err() == nil {
 		err = g.serveRequests(ctx)
 	} else {
 		err = nil
 	}
-	err = errors.Join(err, g.unit.Stop(context.WithoutCancel(ctx)))
-	endUnit()
-	loop.Wait()
+	err = errors.Join(err, g.stopProcesses(ctx))
+	endUnits()
+	loops.Wait()
 	return err
+}
+
+// processes are those that have components.
+func (g *group) processes() []*sharedProcess { return []*sharedProcess{g.planes, g.podhosts} }
+
+// stopProcesses ends them with what they still have.
+func (g *group) stopProcesses(ctx context.Context) error {
+	var failures []error
+	for _, process := range g.processes() {
+		failures = append(failures, process.unit.Stop(context.WithoutCancel(ctx)))
+	}
+	return errors.Join(failures...)
+}
+
+// Dir is the directory of the group.
+func (g *group) Dir() string { return g.dir }
+
+// KillWait is how long a component may take to end when nothing of it is waited for any more.
+func (g *group) KillWait() time.Duration { return cmp.Or(g.options.KillWait, killWait) }
+
+// Launch starts a component of a cluster: a podhost apart from control planes, so that it can end none of those.
+func (g *group) Launch(ctx context.Context, cluster, component string, args []string, log io.Writer) (controlplane.SharedRun, error) {
+	if component == controlplane.Podhost {
+		return g.podhosts.launch(ctx, cluster, component, args, log)
+	}
+	return g.planes.launch(ctx, cluster, component, args, log)
 }
 
 // logLines of the process's log are shown when it does not come up.
@@ -222,7 +245,9 @@ func (g *group) serveRequests(ctx context.Context) error {
 
 // waitClusters waits until all clusters have ended. A process in which one does not end is ended with it.
 func (g *group) waitClusters(ctx context.Context) {
-	_ = g.unit.Resume() // Suspended, it could not stop in order.
+	for _, process := range g.processes() {
+		_ = process.unit.Resume() // Suspended, it could not stop in order.
+	}
 	ended := make(chan struct{})
 	go func() { defer close(ended); g.running.Wait() }()
 	patience := time.NewTimer(clustersGrace)
@@ -232,8 +257,8 @@ func (g *group) waitClusters(ctx context.Context) {
 		return
 	case <-patience.C:
 	}
-	g.printStep("not all clusters have ended within %s: the shared process is ended with them", clustersGrace)
-	if err := g.unit.Stop(context.WithoutCancel(ctx)); err != nil {
+	g.printStep("not all clusters have ended within %s: the shared processes are ended with them", clustersGrace)
+	if err := g.stopProcesses(ctx); err != nil {
 		g.printStep("%v", err)
 	}
 	<-ended
@@ -259,9 +284,10 @@ func (g *group) currentStatus() Status {
 	for _, cluster := range g.clusters {
 		dirs = append(dirs, cluster.dataDir)
 	}
+	planes := g.planes.status()
 	return Status{
 		Dir: g.dir, SupervisorPID: os.Getpid(), EmulatedVersion: g.options.EmulatedVersion, Clusters: dirs,
-		MaxClusters: MaxClusters, Process: g.unit.Status(), Unanswered: g.liveness.countUnanswered(), Log: g.log.Path(),
+		MaxClusters: MaxClusters, Process: planes.Status, Unanswered: planes.Unanswered, Log: planes.Log, Podhosts: g.podhosts.status(),
 	}
 }
 
@@ -273,10 +299,14 @@ func (g *group) noteChange() {
 	if err := atomicfile.Write(filepath.Join(g.dir, statusFile), encode(status), statusMode); err != nil {
 		g.printStep("writing the status: %v", err)
 	}
-	if status.Process.State == process.StateWaiting && status.Process.LastExit != g.told {
-		g.told = status.Process.LastExit
-		g.printStep("the shared process has ended (%s)%s, and starts again with the control planes of %d clusters; its log is %s",
-			g.told, g.findCulprit(), len(status.Clusters), status.Log)
+	var names []string
+	g.mutex.Lock()
+	for _, cluster := range g.clusters {
+		names = append(names, cluster.name)
+	}
+	g.mutex.Unlock()
+	for _, process := range g.processes() {
+		process.tellEnd(names)
 	}
 }
 

@@ -55,6 +55,8 @@ func simcluster(t *testing.T, args ...string) (output string, code int) {
 // env is a group with the directories of its clusters.
 type env struct {
 	dir, group string
+	// components are those of each cluster.
+	components string
 	process    *exec.Cmd
 	output     bytes.Buffer
 }
@@ -65,7 +67,7 @@ func newEnv(t *testing.T, groupArgs ...string) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &env{dir: dir, group: filepath.Join(dir, "g")}
+	b := &env{dir: dir, group: filepath.Join(dir, "g"), components: withoutPods}
 	b.process = exec.Command(binary(t), append([]string{"group", "--dir", b.group}, groupArgs...)...)
 	b.process.Stdout, b.process.Stderr = &b.output, &b.output
 	if err := b.process.Start(); err != nil {
@@ -112,7 +114,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 func (b *env) data(name string) string { return filepath.Join(b.dir, name) }
 
 func (b *env) startArgs(name string) []string {
-	return []string{"start", "--group", b.group, "--name", name, "--data-dir", b.data(name), "--components", withoutPods}
+	return []string{"start", "--group", b.group, "--name", name, "--data-dir", b.data(name), "--components", b.components}
 }
 
 // start starts a cluster in the group.
@@ -163,9 +165,10 @@ func (b *env) wantMark(t *testing.T, name string) {
 	}
 }
 
-// Claim: Clusters of a group keep data and port in both modes, and outlive their shared process. Broken: a listener severed.
+// Claim: Clusters of a group keep data and port in both modes, and outlive their shared processes. Broken: a listener severed; a podhost among the control planes.
 func TestGroup(t *testing.T) {
 	b := newEnv(t)
+	b.components += "," + controlplane.Podhost
 	for _, name := range []string{"c1", "c2"} {
 		b.start(t, name)
 		b.mark(t, name)
@@ -179,8 +182,10 @@ func TestGroup(t *testing.T) {
 	})
 	t.Run("what hits others is refused", func(t *testing.T) {
 		for _, action := range []string{"kill", "pause", "resume"} {
-			if output, code := simcluster(t, "component", action, "etcd", "--data-dir", b.data("c1")); code == 0 || !strings.Contains(output, "--isolation=process") {
-				t.Errorf("%s: exit code %d: %s", action, code, output)
+			for _, component := range []string{controlplane.Etcd, controlplane.Podhost} {
+				if output, code := simcluster(t, "component", action, component, "--data-dir", b.data("c1")); code == 0 || !strings.Contains(output, "--isolation=process") {
+					t.Errorf("%s %s: exit code %d: %s", action, component, code, output)
+				}
 			}
 		}
 		for _, action := range []string{"stop", "start"} {
@@ -189,6 +194,7 @@ func TestGroup(t *testing.T) {
 			}
 		}
 	})
+	t.Run("the podhosts are killed", func(t *testing.T) { b.killPodhosts(t, "c1", "c2") })
 	t.Run("the shared process is killed", func(t *testing.T) { b.killProcess(t) })
 	t.Run("a cluster moves to processes of its own and back", func(t *testing.T) { b.move(t, "c1") })
 	t.Run("a start is killed", func(t *testing.T) { b.killStart(t) })
@@ -208,6 +214,34 @@ func TestGroup(t *testing.T) {
 			t.Error("c1 is not healthy")
 		}
 	})
+}
+
+// killPodhosts kills the process of the podhosts: they come back, each in its own cluster, and the control planes notice nothing.
+func (b *env) killPodhosts(t *testing.T, names ...string) {
+	before, err := group.FetchStatus(t.Context(), b.group)
+	if err != nil || before.Podhosts.PID == 0 || before.Podhosts.PID == before.Process.PID {
+		t.Fatalf("the podhosts have no process of their own: %+v, %v", before, err)
+	}
+	signal(t, before.Podhosts.PID, syscall.SIGKILL)
+	for _, name := range names {
+		eventually(t, "another podhost of "+name, func() bool {
+			status, err := controlplane.FetchStatus(t.Context(), b.data(name))
+			podhost := status.Components[controlplane.Podhost]
+			return err == nil && status.Healthy && podhost.Restarts == 1 && podhost.PID != before.Podhosts.PID
+		})
+		nodes, err := b.client(t, name).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(nodes.Items) != 1 || nodes.Items[0].Name != name+"-podhost" {
+			t.Errorf("the nodes of %s: %+v, %v", name, nodes, err)
+		}
+		eventually(t, "an event in "+name, func() bool {
+			events, err := b.client(t, name).CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=PodhostEnded"})
+			return err == nil && len(events.Items) == 1 && events.Items[0].InvolvedObject.Name == name+"-podhost"
+		})
+	}
+	after, err := group.FetchStatus(t.Context(), b.group)
+	if err != nil || after.Process != before.Process || after.Podhosts.Restarts != 1 || !strings.Contains(after.Podhosts.LastExit, "killed") {
+		t.Errorf("the group: %+v, then %+v, %v", before, after, err)
+	}
 }
 
 // killProcess kills the shared process, also while a cluster starts there.
@@ -255,7 +289,7 @@ func (b *env) move(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	b.stop(t, name)
-	alone := exec.CommandContext(t.Context(), binary(t), "start", "--name", name, "--data-dir", b.data(name), "--components", withoutPods)
+	alone := exec.CommandContext(t.Context(), binary(t), "start", "--name", name, "--data-dir", b.data(name), "--components", b.components)
 	if err := alone.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,12 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/plane"
 )
 
-// HostComponent is the first argument of the process that has the components.
-const HostComponent = "planes"
+const (
+	// HostComponent is the first argument of the process that has the components of control planes.
+	HostComponent = "planes"
+	// PodhostsComponent is that of the process that has the podhosts.
+	PodhostsComponent = "podhosts"
+)
 
 // headerPatience bounds how long a request's header may take.
 const headerPatience = 10 * time.Second
@@ -34,9 +38,9 @@ type host struct {
 	last atomic.Int64
 }
 
-// RunHost runs the components of a group in this process until SIGTERM. Its supervisor starts it.
-func RunHost(args []string) error {
-	flags := pflag.NewFlagSet(HostComponent, pflag.ContinueOnError)
+// RunHost runs components of a group in this process until SIGTERM: podhosts, or those of control planes. Its supervisor starts it.
+func RunHost(component string, args []string) error {
+	flags := pflag.NewFlagSet(component, pflag.ContinueOnError)
 	dir := flags.String("dir", "", "directory of the group")
 	minor := flags.String("emulated-version", "", "Kubernetes minor to emulate")
 	if err := flags.Parse(args); err != nil {
@@ -45,15 +49,20 @@ func RunHost(args []string) error {
 	if err := plane.Setup(*minor); err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(*dir, hostSocket)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	socket := component + socketSuffix
+	if err := os.Remove(filepath.Join(*dir, socket)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("serving the group: %w", err)
 	}
-	listener, err := listenSocket(*dir, hostSocket)
+	listener, err := listenSocket(*dir, socket)
 	if err != nil {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {
-		idle.FollowAllocation(idle.OfGroup)
+		growth := idle.OfGroup
+		if component == PodhostsComponent {
+			growth = idle.OfPodhost
+		}
+		idle.FollowAllocation(growth)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

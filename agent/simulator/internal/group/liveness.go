@@ -1,10 +1,8 @@
 package group
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -20,20 +18,19 @@ const (
 	lateChecks = 2
 )
 
-// liveness has the shared process killed if it answers nothing at all, whatever is wrong with its clusters. A starved process
+// liveness has a shared process killed if it answers nothing at all, whatever is wrong with its clusters. A starved process
 // answers late, but it answers: no question is given up while the process runs.
 type liveness struct {
-	group  *group
-	client *http.Client
-	every  time.Duration
+	process *sharedProcess
+	every   time.Duration
 
 	mutex sync.Mutex
 	// pid is the process whose unanswered checks are counted.
 	pid, unanswered int
 }
 
-func newLiveness(g *group, client *http.Client) *liveness {
-	return &liveness{group: g, client: client, every: cmp.Or(g.options.CheckEvery, checkEvery)}
+func newLiveness(p *sharedProcess, every time.Duration) *liveness {
+	return &liveness{process: p, every: every}
 }
 
 func (l *liveness) countUnanswered() int {
@@ -65,7 +62,7 @@ func (l *liveness) watchProcess(ctx context.Context) {
 			}
 			if silent = true; !asking {
 				asking = true
-				go func() { answers <- checkHost(ctx, l.client) }()
+				go func() { answers <- checkHost(ctx, l.process.client) }()
 			}
 		}
 	}
@@ -73,7 +70,7 @@ func (l *liveness) watchProcess(ctx context.Context) {
 
 // countCheck counts a check without an answer, and kills the process after the last one.
 func (l *liveness) countCheck(ctx context.Context) {
-	status := l.group.unit.Status()
+	status := l.process.unit.Status()
 	if status.State != process.StateStarting && status.State != process.StateRunning {
 		return
 	}
@@ -86,11 +83,11 @@ func (l *liveness) countCheck(ctx context.Context) {
 	if unanswered%MaxUnanswered != 0 {
 		return
 	}
-	problem := fmt.Sprintf("the shared process, %d, has answered none of %d checks in a row, and is killed", status.PID, unanswered)
-	l.group.printStep("%s", problem)
-	fmt.Fprintln(l.group.log, problem)
-	if err := l.group.unit.Kill(ctx); err != nil {
-		l.group.printStep("%v", err)
+	problem := fmt.Sprintf("%s, %d, has answered none of %d checks in a row, and is killed", l.process.title, status.PID, unanswered)
+	l.process.group.printStep("%s", problem)
+	fmt.Fprintln(l.process.log, problem)
+	if err := l.process.unit.Kill(ctx); err != nil {
+		l.process.group.printStep("%v", err)
 	}
 }
 
@@ -100,6 +97,6 @@ func (l *liveness) setUnanswered(unanswered int) {
 	l.unanswered = unanswered
 	l.mutex.Unlock()
 	if changed {
-		l.group.noteChange()
+		l.process.group.noteChange()
 	}
 }

@@ -20,19 +20,20 @@ import (
 
 // ownGroup is a group whose supervisor is this process.
 type ownGroup struct {
-	dir, data string
-	output    testlog.Buffer
-	end       func() error
+	dir, data  string
+	components []string
+	output     testlog.Buffer
+	end        func() error
 }
 
-// newOwnGroup runs a group with a cluster that has etcd only.
-func newOwnGroup(t *testing.T, options group.Options) *ownGroup {
+// newOwnGroup runs a group with a cluster that has etcd only, or these components.
+func newOwnGroup(t *testing.T, options group.Options, components ...string) *ownGroup {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "group") //nolint:usetesting // The path of a test's own directory is too long for a socket.
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &ownGroup{dir: filepath.Join(dir, "g"), data: filepath.Join(dir, "c1")}
+	g := &ownGroup{dir: filepath.Join(dir, "g"), data: filepath.Join(dir, "c1"), components: append([]string{controlplane.Etcd}, components...)}
 	options.Dir, options.Executable, options.ChildArg, options.Progress = g.dir, binary(t), "run-component", &g.output
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -56,7 +57,8 @@ func newOwnGroup(t *testing.T, options group.Options) *ownGroup {
 
 func (g *ownGroup) startCluster(ctx context.Context) error {
 	return group.StartCluster(ctx, g.dir, controlplane.Options{
-		Name: "c1", DataDir: g.data, Components: []string{controlplane.Etcd}, Progress: &g.output,
+		Name: "c1", DataDir: g.data, Components: g.components, Progress: &g.output,
+		ExtraArgs: map[string][]string{controlplane.Podhost: {`options={"HollowNodesOf":"hollowfleet"}`}},
 	})
 }
 
@@ -154,6 +156,32 @@ func TestTheLockOutlivesASlowStop(t *testing.T) {
 	}
 	// A group stops also while its process is suspended.
 	suspend(t, shared)
+	if err := g.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Claim: A silent process of podhosts is started again, and the group says of which clusters it was. Broken: only the control planes are checked.
+func TestSilentPodhostsAreStartedAgain(t *testing.T) {
+	t.Parallel()
+	g := newOwnGroup(t, group.Options{CheckEvery: 100 * time.Millisecond}, controlplane.APIServer, controlplane.Podhost)
+	first := g.status(t)
+	suspend(t, first.Podhosts.PID)
+	eventually(t, "another process", func() bool {
+		now := g.status(t).Podhosts
+		return now.PID != 0 && now.PID != first.Podhosts.PID && now.Unanswered == 0
+	})
+	eventually(t, "a healthy cluster", func() bool { return g.isHealthy(t) })
+	if now := g.status(t); now.Process != first.Process || now.Podhosts.Restarts != 1 {
+		t.Errorf("the group: %+v, then %+v", first, now)
+	}
+	for _, want := range []string{"has answered none of 36 checks", "with the podhosts and hollow nodes of 1 clusters (c1)"} {
+		if !strings.Contains(g.output.String(), want) {
+			t.Errorf("the group does not say %q", want)
+		}
+	}
+	// A group stops also while that process is suspended.
+	suspend(t, g.status(t).Podhosts.PID)
 	if err := g.end(); err != nil {
 		t.Error(err)
 	}

@@ -32,10 +32,15 @@ func (g *group) handleStart(groupCtx context.Context, writer http.ResponseWriter
 		answer.fail(err)
 		return
 	}
-	g.planes.forgetEnds(options.Name)
+	for _, process := range g.processes() {
+		process.forgetEnds(options.Name)
+	}
+	if len(options.Components) == 0 || slices.Contains(options.Components, controlplane.Podhost) {
+		g.podhosts.unit.Start() // It starts while the control plane does.
+	}
 	ctx, cancel := context.WithCancel(groupCtx)
 	ready, ended := make(chan struct{}), make(chan error, 1)
-	options.Shared, options.Executable, options.ChildArg, options.Version = g.planes, g.options.Executable, g.options.ChildArg, g.options.Version
+	options.Shared, options.Executable, options.ChildArg, options.Version = g, g.options.Executable, g.options.ChildArg, g.options.Version
 	options.Ready = func() { close(ready) }
 	options.Progress = &memberProgress{answer: answer, group: g, name: options.Name}
 	go func() {

@@ -1,8 +1,9 @@
 // Package group runs the control planes of up to ten clusters in one process, and starts that process again when it ends.
 //
-// There are two processes. The supervisor (group.go) has what must outlive a panic: the clusters' locks, ports, control
-// sockets, ready.json files and podhosts. The other one (host.go) has the components and nothing else. To the supervisor each
-// component is a run like that of a process: client.go turns it into requests to the other process.
+// There are three processes. The supervisor (group.go) has what must outlive a panic: the clusters' locks, ports, control
+// sockets and ready.json files. The second one (host.go) has the components of control planes and nothing else, and the third
+// the podhosts, of which a panic ends no control plane. To the supervisor each component is a run like that of a process:
+// client.go turns it into requests to the other processes.
 package group
 
 import (
@@ -18,13 +19,12 @@ import (
 )
 
 const (
-	// groupSocket is where the supervisor answers, hostSocket where the process with the components does.
-	groupSocket = "group.sock"
-	hostSocket  = "planes.sock"
+	// groupSocket is where the supervisor answers. A shared process has a socket and a log with its name.
+	groupSocket  = "group.sock"
+	socketSuffix = ".sock"
+	logSuffix    = ".log"
 	// statusFile is the state of the group for those who only read it.
 	statusFile = "status.json"
-	// logName is the log of the process with the components.
-	logName = "planes.log"
 
 	// pidHeader and runHeader identify a run in the answer to its start; exitTrailer says how it ended.
 	pidHeader   = "Pid"

@@ -32,8 +32,6 @@ func (here) Launch(_ context.Context, cluster, component string, args []string, 
 	return plane.Start(plane.Component{Cluster: cluster, Name: component, Args: args, Log: log})
 }
 
-var withoutPodhost = []string{controlplane.Etcd, controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler}
-
 // cluster is a cluster in the process of the tests.
 type cluster struct {
 	name, dir string
@@ -52,8 +50,8 @@ func begin(t *testing.T, name, dir string, ready func(), flags ...string) *clust
 	c := &cluster{name: name, dir: dir, stop: stop, ended: make(chan error, 1), progress: &testlog.Buffer{}}
 	go func() {
 		c.ended <- controlplane.Run(ctx, controlplane.Options{
-			Name: name, DataDir: dir, Components: withoutPodhost, Shared: here{}, Ready: ready, Progress: c.progress, ReadyTimeout: patience,
-			ExtraArgs: map[string][]string{controlplane.APIServer: flags},
+			Name: name, DataDir: dir, Shared: here{}, Ready: ready, Progress: c.progress, ReadyTimeout: patience,
+			ExtraArgs: map[string][]string{controlplane.APIServer: flags, controlplane.Podhost: {`options={"HollowNodesOf":"hollowfleet"}`}},
 		})
 	}()
 	return c

@@ -1,6 +1,6 @@
 // Package plane runs the components of control planes as functions, so that several clusters share one process.
 //
-// Each file runs one component: etcd.go, apiserver.go, controllermanager.go and scheduler.go. What the clusters of a process
+// Each file runs one component: etcd.go, apiserver.go, controllermanager.go, scheduler.go and podhost.go. What the clusters of a process
 // cannot have for themselves is set once, in process.go; whatever makes a plane smaller (shared OpenAPI and routes, etcd without
 // a connection, feature gates) belongs beside the component that it changes.
 package plane
@@ -26,7 +26,7 @@ import (
 const exitPatience = 10 * time.Second
 
 var (
-	// ErrUnknown is wrapped when a component has another name than the four.
+	// ErrUnknown is wrapped when a component has another name than those.
 	ErrUnknown = errors.New("unknown component")
 	// errStarting is why a run is not healthy yet.
 	errStarting = errors.New("it is starting")
@@ -56,6 +56,7 @@ var functions = map[string]function{
 	"kube-apiserver":          runAPIServer,
 	"kube-controller-manager": runControllerManager,
 	"kube-scheduler":          runScheduler,
+	"podhost":                 runPodhost,
 }
 
 // Run is one run of a component.

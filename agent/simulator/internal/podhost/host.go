@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
@@ -29,6 +30,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/poddir"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/podlife"
 )
+
+// orderlyExit is how Options.LastExit starts after a stop.
+const orderlyExit = "exit status 0"
 
 // host is a podhost with everything that it holds.
 type host struct {
@@ -95,6 +99,9 @@ func (h *host) newPods(ctx context.Context, lister corev1listers.PodLister, reco
 	p := &pods{
 		ctx: ctx, client: h.client, lister: lister, dir: h.dir, changed: newChanged(), known: map[types.UID]*knownPod{},
 		settled: time.AfterFunc(settleTime, debug.FreeOSMemory),
+	}
+	if exit := h.options.LastExit; exit != "" && !strings.HasPrefix(exit, orderlyExit) {
+		recorder.Eventf(self, corev1.EventTypeWarning, "PodhostEnded", "the podhost has ended (%s) with all hollow nodes of this cluster: they start again", exit)
 	}
 	launcher := packs.New(packs.Options{
 		Directory: h.dir,

@@ -81,6 +81,8 @@ type Options struct {
 	// which the podhost enforces nothing. What it leaves out is what the
 	// machine holds of hollow nodes by their memory, and 10000 pods.
 	Capacity corev1.ResourceList
+	// LastExit is how the podhost ended before, empty if this is the first. An event of the Node tells of one that did not end in order.
+	LastExit string `json:"-"`
 	// Ready is called once, when the Node is registered and pods can come.
 	Ready func() `json:"-"`
 	// FirstBackoff is how long a node waits for its second restart, and LastBackoff the longest wait, which is twice as long each time until
