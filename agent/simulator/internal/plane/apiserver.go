@@ -84,7 +84,7 @@ func serveAPI(ctx context.Context, completed options.CompletedOptions) error {
 		return err
 	}
 	server.GenericAPIServer.Handler.NonGoRestfulMux.Handle("/metrics", counts.handler())
-	if err := pathExpressions.shareAmong(server.GenericAPIServer); err != nil {
+	if err := routes.shareAmong(server.GenericAPIServer); err != nil {
 		return err
 	}
 	if err := openAPI.serveSpecs(server.GenericAPIServer.NextDelegate(), kinds.OpenAPIConfig, kinds.OpenAPIV3Config); err != nil {
@@ -92,6 +92,9 @@ func serveAPI(ctx context.Context, completed options.CompletedOptions) error {
 	}
 	prepared, err := server.PrepareRun()
 	if err != nil {
+		return err
+	}
+	if err := forgetCallers(server.GenericAPIServer); err != nil {
 		return err
 	}
 	// All specs are built. One that is built later asks for definitions again.

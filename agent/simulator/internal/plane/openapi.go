@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/emicklei/go-restful/v3"
@@ -16,8 +17,9 @@ import (
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/mux"
-	"k8s.io/apiserver/pkg/server/routes"
+	openapiroutes "k8s.io/apiserver/pkg/server/routes"
 	k8sscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/kube-openapi/pkg/builder3/util"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/common/restfuladapter"
 	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
@@ -67,9 +69,24 @@ func (s *sharedOpenAPI) findDefinitions(ref common.ReferenceCallback) map[string
 	definitions, ok := s.definitions[example.String()]
 	if !ok {
 		definitions = generatedopenapi.GetOpenAPIDefinitions(ref)
+		if strings.HasPrefix(example.String(), refsInV3) {
+			wrapRefs(definitions)
+		}
 		s.definitions[example.String()] = definitions
 	}
 	return definitions
+}
+
+// refsInV3 is how references begin in version 3 of OpenAPI.
+const refsInV3 = "#/components/schemas/"
+
+// wrapRefs does beforehand what builders of version 3 do to each definition. They copy what they change, 2 MiB in each plane, and leave as it
+// is what has been done.
+func wrapRefs(definitions map[string]common.OpenAPIDefinition) {
+	for name, definition := range definitions {
+		definition.Schema = *util.WrapRefs(&definition.Schema)
+		definitions[name] = definition
+	}
 }
 
 // serveSpecs lets a server that builds no specs serve those of the first plane with the same routes and settings.
@@ -103,7 +120,7 @@ func (s *sharedOpenAPI) findSpecs(container *restful.Container, v2 *common.Confi
 		return specs, nil
 	}
 	paths := mux.NewPathRecorderMux("openapi-v3")
-	routes.OpenAPI{V3Config: v3}.InstallV3(container, paths)
+	openapiroutes.OpenAPI{V3Config: v3}.InstallV3(container, paths)
 	if len(s.specs) >= mostSpecs {
 		clear(s.specs)
 	}
@@ -116,7 +133,7 @@ func (s *kindSpecs) findV2(container *restful.Container, config *common.Config) 
 	defer s.mutex.Unlock()
 	if s.v2 == nil {
 		paths := mux.NewPathRecorderMux("openapi-v2")
-		routes.OpenAPI{Config: config}.InstallV2(container, paths)
+		openapiroutes.OpenAPI{Config: config}.InstallV2(container, paths)
 		s.v2 = paths
 	}
 	return s.v2

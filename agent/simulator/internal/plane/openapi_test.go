@@ -213,3 +213,10 @@ func describesFewerKinds(t *testing.T, clusters []*cluster) {
 	}
 	fewer.end(t)
 }
+
+// Claim: Planes keep no copies of the definitions that they share. Broken: what builders copy is not made beforehand.
+func TestBuildersCopyNoDefinitions(t *testing.T) {
+	if copied := plane.CopiedByBuilders(); len(copied) > 0 {
+		t.Errorf("builders copy %d definitions, such as %s", len(copied), copied[0])
+	}
+}
