@@ -222,6 +222,11 @@ func (b *env) killPodhosts(t *testing.T, names ...string) {
 	if err != nil || before.Podhosts.PID == 0 || before.Podhosts.PID == before.Process.PID {
 		t.Fatalf("the podhosts have no process of their own: %+v, %v", before, err)
 	}
+	for _, name := range names {
+		if ready, err := controlplane.ReadReady(b.data(name)); err != nil || ready.Components[controlplane.Podhost].PID != before.Podhosts.PID {
+			t.Fatalf("ready.json of %s: %+v, %v", name, ready, err)
+		}
+	}
 	signal(t, before.Podhosts.PID, syscall.SIGKILL)
 	for _, name := range names {
 		eventually(t, "another podhost of "+name, func() bool {

@@ -14,6 +14,9 @@ import (
 	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
 )
 
+// AnswerSeldom is answerSeldom.
+var AnswerSeldom = answerSeldom
+
 var reference = regexp.MustCompile(`"\$ref":"[^"]*"`)
 
 // ChangedDefinitions names the definitions which all planes share that are not as they were made, but for how they refer to others.
