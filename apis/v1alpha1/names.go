@@ -52,6 +52,11 @@ const (
 	// take it on as a Cluster. Written by users.
 	ImportLabel = "hollowfleet.io/import"
 
+	// HostsLabel with the value HostsSimulatedClusters marks a Cluster that hosts simulated ones, for the hostSelector of a
+	// SimulatedClusterSet. Commands of kubectl hollow that choose all Clusters leave it out. Written by users, and by kubectl hollow local.
+	HostsLabel             = "hosts"
+	HostsSimulatedClusters = "simulated-clusters"
+
 	// HollowNodeLabel with the value "true" is on every Node that a hollow-node registers.
 	HollowNodeLabel = "hollowfleet.io/hollow"
 	// PodHostLabel is on the Node of a podhost, which runs the hollow-node pods of a simulated cluster.

@@ -34,15 +34,15 @@ explains the state of a machine, "kubectl scale machinedeployment NAME" scales.
   kubectl hollow local up
 
   # Let a workload cluster join, then list all clusters
-  kubectl hollow cluster join c1 --output-dir .
+  kubectl hollow cluster join edge --output-dir .
   kubectl hollow cluster list
 
   # Roll a kubelet version out over the clusters of a fleet
   kubectl hollow upgrade fleet/workers --kubelet v1.37.1 --wait
 
   # Stop creating and deleting in a cluster, then resume
-  kubectl hollow freeze cluster c1 --reason "storage maintenance"
-  kubectl hollow unfreeze cluster c1`
+  kubectl hollow freeze cluster local-0 --reason "storage maintenance"
+  kubectl hollow unfreeze cluster local-0`
 
 	// usageTemplate is cobra's, without the flags of kubectl that every command has: they have a page of their own.
 	usageTemplate = `Usage:{{if .Runnable}}

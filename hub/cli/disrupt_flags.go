@@ -44,7 +44,7 @@ func (f *disruptFlags) givenFlags() (names []string) {
 // addFlags adds the flags to a command that has no others yet.
 func (f *disruptFlags) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&f.clusters, "clusters", "", "label selector of Clusters (default: all)")
+	flags.StringVar(&f.clusters, "clusters", "", cmdutil.ClustersUsage)
 	flags.StringVarP(&f.machines, "selector", "l", "", "label selector of Machines (default: all)")
 	flags.StringVar(&f.exclude, "exclude", "", "label selector of Machines to spare")
 	flags.StringVar(&f.deployment, "machine-deployment", "", "name of the MachineDeployment whose Machines to hit")
@@ -106,7 +106,7 @@ func (f *disruptFlags) specOf() (v1alpha1.NodeDisruptionSpec, error) {
 		return spec, err
 	}
 	if spec.ClusterSelector = clusters; clusters == nil {
-		spec.ClusterSelector = &metav1.LabelSelector{}
+		spec.ClusterSelector = cmdutil.AllClusters()
 	}
 	if f.maxUnavailable != "" {
 		most := intstr.Parse(f.maxUnavailable)

@@ -24,7 +24,7 @@ func NewClient(socket string) *Client {
 	return &Client{http.Client{Timeout: requestTimeout, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+			return dialSocket(ctx, socket)
 		},
 	}}}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,17 +52,13 @@ func (k *keeper) Remove(ctx context.Context, name, _ string) (localclusters.Clus
 
 func serve(t *testing.T, handler http.Handler) *localclusters.Client {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "keeper") //nolint:usetesting // The path of a socket must be short.
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	socket := filepath.Join(dir, localclusters.SocketName)
-	listener, err := net.Listen("unix", socket)
+	socket := filepath.Join(t.TempDir(), strings.Repeat("d", 120), localclusters.SocketName) // Longer than an address may be.
+	NewWithT(t).Expect(os.Mkdir(filepath.Dir(socket), 0o700)).To(Succeed())
+	listener, err := localclusters.ListenSocket(t.Context(), net.ListenConfig{}, socket)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() {
-		_ = server.Close()
-		_ = os.RemoveAll(dir)
-	})
+	t.Cleanup(func() { _ = server.Close() })
 	return localclusters.NewClient(socket)
 }
 

@@ -50,7 +50,7 @@ type member struct {
 func startFleet(ctx context.Context, book *ledger, dir string, opts options) (*fleet, error) {
 	hollow := opts.plugin(book.say)
 	args := []string{
-		"local", "up", "--dir", dir, "--temporary-dir", "--bin-dir", opts.binDir, "--host", "--clusters", strconv.Itoa(clusters), "--machines", "0",
+		"local", "up", "--dir", dir, "--temporary-dir", "--bin-dir", opts.binDir, "--clusters", strconv.Itoa(clusters), "--machines", "0",
 		"--agent-arg=--freeze-after=" + freezeAfter.String(), "--output", "json",
 	}
 	if !opts.keep {

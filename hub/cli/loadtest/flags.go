@@ -32,7 +32,7 @@ type runFlags struct {
 // addFlags adds the flags to a command that has no others yet.
 func (f *runFlags) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&f.clusters, "clusters", "", "label selector of Clusters (default: all)")
+	flags.StringVar(&f.clusters, "clusters", "", cmdutil.ClustersUsage)
 	flags.Int32Var(&f.pods, "pods", 0, "number of pods in each cluster (default: the preset's own)")
 	flags.Int32Var(&f.podsPerNode, "pods-per-node", 0, "number of pods for each hollow Node, instead of --pods")
 	flags.Int32Var(&f.many, "namespaces", 0, "number of namespaces to spread the pods over (default 1)")
@@ -56,8 +56,7 @@ func (f *runFlags) givenFlags() (names []string) {
 
 // specOf is what the flags say.
 func (f *runFlags) specOf(preset string) (v1alpha1.LoadTestSpec, error) {
-	selector := &metav1.LabelSelector{}
-	spec := v1alpha1.LoadTestSpec{ClusterSelector: selector}
+	spec := v1alpha1.LoadTestSpec{ClusterSelector: cmdutil.AllClusters()}
 	spec.Preset = &v1alpha1.LoadPreset{Name: preset, Pods: f.pods, PodsPerNode: f.podsPerNode, Namespaces: f.many, QPS: f.qps}
 	if f.duration != 0 {
 		spec.Preset.Duration = &metav1.Duration{Duration: f.duration}

@@ -45,6 +45,7 @@ written, if the file is not a configuration of kube-burner, or nothing of it can
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
+			result.Test.Spec.ClusterSelector = cmdutil.AllClusters()
 			if err := printManifest(hub, result.Test); err != nil {
 				return err
 			}

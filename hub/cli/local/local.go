@@ -67,8 +67,9 @@ func writtenCommand(words, dir string) string {
 
 const (
 	keepName = "keep"
-	// hostFlag adds the host of simulated clusters.
-	hostFlag = "host"
+	// hostFlag adds the host of simulated clusters, and clusterFlag clusters of the fleet's own. A fleet of an earlier version is started
+	// again with one of them or both.
+	hostFlag, clusterFlag = "host", "cluster"
 	// dirIDFlag is the ID of the directory that "up" has taken.
 	dirIDFlag = "dir-id"
 	// resumeFlag continues with the fleet that is in the directory.
@@ -84,7 +85,7 @@ func newKeep(hub *cmdutil.Hub, dir *string) *cobra.Command {
 	command := &cobra.Command{
 		Use: keepName, Short: "Start a fleet and keep it running", Hidden: true, Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) (err error) {
-			options.Dir, options.KeeperArgs = *dir, keeperArgs(os.Args[1:])
+			options.Dir, options.KeeperArgs = *dir, withoutResume(os.Args[1:])
 			if options.Owner, err = ownerOf(pid); err != nil {
 				return err
 			}
@@ -105,15 +106,15 @@ func newKeep(hub *cmdutil.Hub, dir *string) *cobra.Command {
 	command.Flags().StringVar(&options.DirID, dirIDFlag, "", "ID of the directory, if it has been taken for this fleet")
 	command.Flags().BoolVar(&options.Resume, resumeFlag, false, "continue with the fleet in the directory, whose keeper has ended")
 	command.Flags().StringSliceVar(&ignored, ignoreFlag, nil, "checks that keep no simulated cluster from being started")
-	command.Flags().StringSliceVar(&options.Clusters, "cluster", nil, "names of the workload clusters")
+	command.Flags().StringSliceVar(&options.Clusters, clusterFlag, nil, "names of workload clusters of the fleet's own, as an earlier version had them")
 	command.Flags().BoolVar(&options.Host, hostFlag, false, "let the hub's own cluster host simulated clusters, as Cluster "+localfleet.HostName)
 	addOwner(command, &pid)
 	addPrograms(command, &options.Programs)
 	return command
 }
 
-// keeperArgs are those with which a keeper is started again.
-func keeperArgs(args []string) []string {
+// withoutResume are the arguments of a keeper as they are recorded.
+func withoutResume(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "--"+resumeFlag })
 }
 
@@ -125,7 +126,7 @@ const isolationFlag = "isolation"
 // isolationUsage is the help of the flag.
 func isolationUsage() string {
 	return fmt.Sprintf("what control planes of workload clusters share. With \"process\" each component has a process of its own; with \"shared\" up to %d clusters "+
-		"share one, which saves most memory and processor time: a panic in one restarts all of them, and no component can be killed or paused alone. Default: process, and shared from %d clusters on",
+		"share one, which saves most memory and processor time: a panic in one restarts all of them, and no component can be killed or paused alone. Default: process, and shared from %d clusters on and without any",
 		localfleet.ClustersPerGroup, localfleet.SharedFrom)
 }
 
@@ -188,6 +189,22 @@ func whileRuns(ctx context.Context, owner *process.Identity) (context.Context, c
 			}
 		}()
 	}
+	return ctx, func() { cancel(context.Canceled) }
+}
+
+// errEnded is why the start of a fleet ends that is ended meanwhile.
+var errEnded = errors.New("the fleet was ended while it started: its keeper does not run")
+
+// whileKept returns a context that ends with ctx, and with the keeper of the fleet.
+func whileKept(ctx context.Context, keeper *process.Process) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-keeper.Done():
+			cancel(errEnded)
+		case <-ctx.Done():
+		}
+	}()
 	return ctx, func() { cancel(context.Canceled) }
 }
 

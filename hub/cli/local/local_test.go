@@ -26,11 +26,11 @@ func TestTheTailPassesLinesOnAndKeepsTheError(t *testing.T) {
 	g := NewWithT(t)
 	var log, out bytes.Buffer
 	tail := &tail{file: &log, out: &out}
-	for _, part := range []string{"hub: con", "trol plane ready\nc1: a", "gent started\nerror: running hub: exit status 3\nits log: ", "no memory\n"} {
+	for _, part := range []string{"hub: con", "trol plane ready\nhost: a", "gent started\nerror: running hub: exit status 3\nits log: ", "no memory\n"} {
 		log.WriteString(part)
 		g.Expect(tail.showNews()).To(Succeed())
 	}
-	g.Expect(out.String()).To(Equal("  hub: control plane ready\n  c1: agent started\n"))
+	g.Expect(out.String()).To(Equal("  hub: control plane ready\n  host: agent started\n"))
 	g.Expect(tail.lastFailure()).To(Equal("running hub: exit status 3\nits log: no memory"))
 }
 
@@ -98,7 +98,7 @@ func TestAFleetThatDoesNotFitStartsNothing(t *testing.T) {
 	g.Expect(errOut.String()).To(ContainSubstring("Warning: memory: "))
 	var report preflight.Report
 	g.Expect(json.Unmarshal(out.Bytes(), &report)).To(Succeed())
-	g.Expect(report.Needs).To(Equal(preflight.Fleet{Clusters: mostClusters, Machines: mostMachines, NodesPerPack: 1}.Needs()))
+	g.Expect(report.Needs).To(Equal(preflight.Fleet{Clusters: mostClusters, Machines: mostMachines, NodesPerPack: 1, Host: true}.Needs()))
 	g.Expect(o.dir).NotTo(BeADirectory(), "a dry run")
 }
 
@@ -111,7 +111,6 @@ func TestTheTimeoutGrowsWithTheFleet(t *testing.T) {
 func TestClustersTakeTurnsWithVersions(t *testing.T) {
 	g := NewWithT(t)
 	o := workers{versions: []string{"v1.36.2", "v1.37.1"}}
-	g.Expect((&upOptions{clusters: 3}).clusterNames()).To(Equal([]string{"c1", "c2", "c3"}))
 	g.Expect([]string{o.versionOf(0), o.versionOf(1), o.versionOf(2)}).To(Equal([]string{"v1.36.2", "v1.37.1", "v1.36.2"}))
 	g.Expect(workers{}.versionOf(1)).To(BeEmpty())
 }
@@ -146,29 +145,23 @@ func TestStatusShowsTheHostAndSimulatedClusters(t *testing.T) {
 	g.Expect(planeError(report)).To(MatchError("control plane of s1: etcd: etcd out of space"))
 }
 
-// Claim: `local up --clusters 0`, `--host` and `--isolation shared` start a host, and the clusters by a set. Broken: new.
-func TestAFleetWithAHost(t *testing.T) {
+// Claim: Each fleet of `local up` has a host, and its clusters from a set. Broken: clusters of the fleet's own.
+func TestAFleetHasItsClustersFromASet(t *testing.T) {
 	g := NewWithT(t)
 	o := options(t)
-	g.Expect(o.hasHost()).To(BeFalse())
-	g.Expect(o.clusterNames()).To(HaveExactElements("c1", "c2"))
 	g.Expect(o.describeFleet()).To(Equal("a hub and 2 workload clusters"))
-	o.Isolation = localfleet.IsolationShared
-	g.Expect(o.hasHost()).To(BeTrue())
-	o.Isolation, o.host = localfleet.IsolationProcess, true
-	g.Expect(o.hasHost()).To(BeTrue())
-	g.Expect(o.clusterNames()).To(HaveExactElements("local-0", "local-1"))
-	g.Expect(o.describeFleet()).To(Equal("a hub and a host of simulated clusters and 2 workload clusters"))
-	o.host, o.clusters = false, 0
-	g.Expect(o.hasHost()).To(BeTrue())
-	g.Expect(o.describeFleet()).To(Equal("a hub and a host of simulated clusters"))
-	g.Expect(localfleet.DefaultIsolation(0)).To(Equal(localfleet.IsolationShared))
+	g.Expect(o.keeperArgs("id")).To(And(ContainElements("--"+hostFlag, "id"), Not(ContainElement("--"+clusterFlag))))
+	o.clusters = 0
+	g.Expect(o.describeFleet()).To(Equal("a hub without workload clusters"))
+	for clusters, isolation := range map[int]localfleet.Isolation{0: localfleet.IsolationShared, 1: localfleet.IsolationProcess, 9: localfleet.IsolationProcess, 10: localfleet.IsolationShared} {
+		g.Expect(localfleet.DefaultIsolation(clusters)).To(Equal(isolation), "%d clusters", clusters)
+	}
 }
 
 func TestTheSetGivesItsClustersMachines(t *testing.T) {
 	g := NewWithT(t)
 	o := options(t)
-	o.host, o.Heartbeats, o.workers = true, localfleet.HeartbeatsSlow, workers{machines: 4, versions: []string{"v1.36.2"}}
+	o.Heartbeats, o.workers = localfleet.HeartbeatsSlow, workers{machines: 4, versions: []string{"v1.36.2"}}
 	set, err := o.newSet()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(*set.Spec.Replicas).To(BeEquivalentTo(2))

@@ -21,7 +21,7 @@ func defaultTimeout(clusters, machines int) time.Duration {
 func (o *upOptions) checkNeeds() error {
 	fleet := preflight.Fleet{
 		Clusters: o.clusters, Machines: o.workers.machines, NodesPerPack: o.NodesPerPack, ClustersPerGroup: localfleet.ClustersPerGroup,
-		Shared: o.Isolation == localfleet.IsolationShared, SlowHeartbeats: o.Heartbeats == localfleet.HeartbeatsSlow, Host: o.hasHost(),
+		Shared: o.Isolation == localfleet.IsolationShared, SlowHeartbeats: o.Heartbeats == localfleet.HeartbeatsSlow, Host: true,
 	}
 	report := preflight.Check(fleet, preflight.ThisMachine.Available(o.dir), o.ignored...)
 	if o.dryRun && o.output.isStructured() {

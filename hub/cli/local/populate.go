@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,36 +46,60 @@ func (o *upOptions) createMachines(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.hasHost() {
-		if err := o.createSet(ctx, c); err != nil {
-			return err
-		}
+	names, err := o.createSet(ctx, c)
+	if err != nil {
+		return err
 	}
-	names := o.clusterNames()
+	var ready []string
 	for i, name := range names {
-		if o.hasHost() {
-			err = o.awaitMember(ctx, c, i, name)
-		} else if err = awaitReady(ctx, c, name); err != nil {
-			err = fmt.Errorf("waiting for cluster %s to be ready: %w", name, err)
+		err := o.awaitMember(ctx, c, i, name)
+		if err == nil {
+			o.printf("  %s: ready", name)
+			err = o.createWorkers(ctx, c, i, name)
+		}
+		if o.isRemoved(ctx, c, name, err) {
+			continue
 		}
 		if err != nil {
 			return err
 		}
-		o.printf("  %s: ready", name)
-		if err := o.createWorkers(ctx, c, i, name); err != nil {
-			return err
-		}
+		ready = append(ready, name)
 	}
-	if o.workers.machines == 0 || len(names) == 0 {
+	return o.awaitWorkers(ctx, c, ready)
+}
+
+// isRemoved reports whether waiting for a cluster has failed because a user has taken it away meanwhile.
+func (o *upOptions) isRemoved(ctx context.Context, c client.Client, name string, failed error) bool {
+	if failed == nil {
+		return false
+	}
+	one := &v1alpha1.SimulatedCluster{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: localfleet.HostName, Name: name}, one)
+	if isGone := apierrors.IsNotFound(err) || err == nil && one.DeletionTimestamp != nil; !isGone {
+		return false
+	}
+	o.printf("  %s: removed meanwhile", name)
+	return true
+}
+
+// awaitWorkers waits for the machines of clusters.
+func (o *upOptions) awaitWorkers(ctx context.Context, c client.WithWatch, names []string) error {
+	if o.workers.machines == 0 {
 		return nil
 	}
+	var counted []string
 	for _, name := range names {
-		if err := awaitMachines(ctx, c, name, int32(o.workers.machines)); err != nil {
+		switch err := awaitMachines(ctx, c, name, o.workers.machines); {
+		case cmdutil.Code(err) == cmdutil.Missing:
+			o.printf("  %s: its machines were removed meanwhile", name)
+		case err != nil:
 			return fmt.Errorf("waiting for the machines of cluster %s: %w", name, err)
+		default:
+			o.printf("  %s: %s ready", name, plural.Count(o.workers.machines, "machine"))
+			counted = append(counted, name)
 		}
-		o.printf("  %s: %s ready", name, plural.Count(o.workers.machines, "machine"))
 	}
-	return awaitCounts(ctx, c, names, int32(o.workers.machines))
+	return awaitCounts(ctx, c, counted)
 }
 
 // createWorkers creates what the cluster of that index does not start with: a set gives its clusters the MachineDeployment, but no class.
@@ -86,7 +111,7 @@ func (o *upOptions) createWorkers(ctx context.Context, c client.Client, index in
 		class, isClass := object.(*v1alpha1.MachineClass)
 		if isClass {
 			o.Heartbeats.Configure(class)
-		} else if o.hasHost() && o.startsWithMachines() {
+		} else if o.startsWithMachines() {
 			continue
 		}
 		if err := c.Create(ctx, object); err != nil {
@@ -111,24 +136,27 @@ func awaitReady(ctx context.Context, c client.WithWatch, name string) error {
 		})
 }
 
-func awaitMachines(ctx context.Context, c client.WithWatch, cluster string, want int32) error {
+// awaitMachines waits until so many Machines are ready, or as many as a user wants meanwhile.
+func awaitMachines(ctx context.Context, c client.WithWatch, cluster string, most int) error {
 	return cmdutil.Until(ctx, c, &v1alpha1.MachineDeploymentList{},
 		client.ObjectKey{Namespace: cluster, Name: localfleet.WorkersName}, &v1alpha1.MachineDeployment{},
 		func(deployment *v1alpha1.MachineDeployment) (bool, error) {
-			return deployment.Status.ReadyReplicas == want, explainStall("the machine deployment "+deployment.Name, deployment.Generation, deployment.Status.Conditions)
+			want := min(most, v1alpha1.DesiredReplicas(deployment.Spec.Replicas))
+			return int(deployment.Status.ReadyReplicas) >= want, explainStall("the machine deployment "+deployment.Name, deployment.Generation, deployment.Status.Conditions)
 		})
 }
 
-// awaitCounts waits until the Clusters say how many Machines are ready, as the commands do that a user tries next. The hub
+// awaitCounts waits until the Clusters say that all their Machines are ready, as the commands do that a user tries next. The hub
 // writes the counts some seconds later; the fleet is up all the same when it takes longer than countsTimeout.
-func awaitCounts(ctx context.Context, c client.WithWatch, names []string, want int32) error {
+func awaitCounts(ctx context.Context, c client.WithWatch, names []string) error {
 	return cmdutil.Within(ctx, countsTimeout, func(ctx context.Context) error {
 		for _, name := range names {
 			err := cmdutil.Until(ctx, c, &v1alpha1.ClusterList{}, client.ObjectKey{Name: name}, &v1alpha1.Cluster{},
 				func(cluster *v1alpha1.Cluster) (bool, error) {
-					return cluster.Status.Machines != nil && cluster.Status.Machines.Ready >= want, nil
+					counts := cluster.Status.Machines
+					return counts != nil && counts.Ready > 0 && counts.Ready == counts.Total, nil
 				})
-			if err != nil {
+			if err != nil && cmdutil.Code(err) != cmdutil.Missing {
 				return fmt.Errorf("waiting for the counts of cluster %s: %w", name, err)
 			}
 		}

@@ -3,8 +3,11 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,7 +29,7 @@ func (o *upOptions) startsWithMachines() bool {
 func (o *upOptions) newSet() (*v1alpha1.SimulatedClusterSet, error) {
 	set := &v1alpha1.SimulatedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: localfleet.SetName}}
 	set.Spec.Replicas = new(int32(o.clusters))
-	set.Spec.HostSelector.MatchLabels = map[string]string{localfleet.HostsLabel: localfleet.HostsSimulated}
+	set.Spec.HostSelector.MatchLabels = map[string]string{v1alpha1.HostsLabel: v1alpha1.HostsSimulatedClusters}
 	if o.startsWithMachines() {
 		workers, err := localfleet.InitialWorkers(int32(o.workers.machines), o.workers.versionOf(0), o.Heartbeats)
 		if err != nil {
@@ -37,33 +40,49 @@ func (o *upOptions) newSet() (*v1alpha1.SimulatedClusterSet, error) {
 	return set, nil
 }
 
-// createSet creates the set when its host is ready, and waits until it has made its clusters' SimulatedClusters.
-func (o *upOptions) createSet(ctx context.Context, c client.WithWatch) error {
+// createSet creates the set when its host is ready, waits until it has made the SimulatedClusters that are wanted then, and returns their
+// names in the order of their ordinals.
+func (o *upOptions) createSet(ctx context.Context, c client.WithWatch) ([]string, error) {
 	if err := awaitReady(ctx, c, localfleet.HostName); err != nil {
-		return fmt.Errorf("waiting for cluster %s to be ready: %w", localfleet.HostName, err)
+		return nil, fmt.Errorf("waiting for cluster %s to be ready: %w", localfleet.HostName, err)
 	}
 	o.printf("  %s: ready", localfleet.HostName)
 	set, err := o.newSet()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := c.Create(ctx, set); err != nil {
-		return fmt.Errorf("creating SimulatedClusterSet %s: %w", set.Name, err)
+		return nil, fmt.Errorf("creating SimulatedClusterSet %s: %w", set.Name, err)
 	}
 	err = cmdutil.Until(ctx, c, &v1alpha1.SimulatedClusterSetList{}, client.ObjectKeyFromObject(set), &v1alpha1.SimulatedClusterSet{},
 		func(set *v1alpha1.SimulatedClusterSet) (bool, error) {
-			return set.Status.Replicas == int32(o.clusters), explainStall("SimulatedClusterSet "+set.Name, set.Generation, set.Status.Conditions)
+			isDone := set.Status.ObservedGeneration == set.Generation && int(set.Status.Replicas) == v1alpha1.DesiredReplicas(set.Spec.Replicas)
+			return isDone, explainStall("SimulatedClusterSet "+set.Name, set.Generation, set.Status.Conditions)
 		})
-	if err != nil {
-		return fmt.Errorf("waiting for SimulatedClusterSet %s: %w", set.Name, err)
+	if err != nil && cmdutil.Code(err) != cmdutil.Missing { // A user may have deleted it already.
+		return nil, fmt.Errorf("waiting for SimulatedClusterSet %s: %w", set.Name, err)
 	}
-	return nil
+	return listMembers(ctx, c)
+}
+
+// listMembers returns the names of the set's clusters in the order of their ordinals.
+func listMembers(ctx context.Context, c client.Client) ([]string, error) {
+	list := &v1alpha1.SimulatedClusterList{}
+	if err := c.List(ctx, list, client.InNamespace(localfleet.HostName), client.MatchingLabels{v1alpha1.SimulatedClusterSetNameLabel: localfleet.SetName}); err != nil {
+		return nil, fmt.Errorf("listing the clusters of SimulatedClusterSet %s: %w", localfleet.SetName, err)
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
+	return names, nil
 }
 
 // roomPatience is how long a cluster may not fit: those that start take more than they need later.
 const roomPatience, roomGlance = 2 * time.Minute, 5 * time.Second
 
-// awaitMember waits for a cluster of the set, and gives it the label that it has in a fleet without a host, too.
+// awaitMember waits for a cluster of the set, and gives it the label by which a MachineFleet starts with one of them.
 func (o *upOptions) awaitMember(ctx context.Context, c client.WithWatch, index int, name string) error {
 	full, err := awaitSimulated(ctx, c, name)
 	for begin := time.Now(); full && time.Since(begin) < roomPatience; {

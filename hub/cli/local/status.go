@@ -236,7 +236,7 @@ func (o *upOptions) printSummary() error {
 	say := o.hub.Say
 	say("\nThe fleet is up. Its kubeconfigs:\n")
 	for _, plane := range report.Planes() {
-		say("  %-4s %s", plane.Name, plane.Kubeconfig)
+		say("  %-7s %s", plane.Name, plane.Kubeconfig)
 	}
 	say("\nTry:\n\n  export KUBECONFIG=%s", joining.ShellQuote(report.Hub.Kubeconfig))
 	say("  kubectl hollow cluster list\n  kubectl get fleet -A")

@@ -33,9 +33,9 @@ const (
   kubectl hollow local up --clusters 5 --machines 10 \
     --kubelet-version v1.35.4 --kubelet-version v1.36.2 --kubelet-version v1.37.1
 
-  # A hub and a host, and then twenty clusters
-  kubectl hollow local up --clusters 0
-  kubectl scale simulatedclusterset local --replicas 20
+  # Twenty clusters, and then five
+  kubectl hollow local up --clusters 20
+  kubectl scale simulatedclusterset local --replicas 5
 
   # A second fleet next to the first
   kubectl hollow local up --dir /tmp/other --clusters 1
@@ -61,9 +61,7 @@ type upOptions struct {
 	temporary bool
 	localfleet.Programs
 	clusters int
-	// host adds the host of simulated clusters.
-	host    bool
-	workers workers
+	workers  workers
 	// dryRun says only what the fleet needs. ignored are the preflight checks whose errors are warnings.
 	dryRun  bool
 	ignored []string
@@ -89,12 +87,9 @@ func newUp(hub *cmdutil.Hub, dir *string) *cobra.Command {
 		Use: "up", Short: "Start a fleet on this machine",
 		Long: localLong + `
 
-Clusters are named c1, c2 and so on; each gets a MachineDeployment "workers". They join like any other cluster: with
-a join token, and a certificate that the hub signs.
-
-With --host, with --clusters 0 and with --isolation shared, the hub's own cluster joins as "host", and hosts all workload clusters: those
-of the SimulatedClusterSet "local", which are named local-0, local-1 and so on. They come and go while the fleet runs, with
-"kubectl scale simulatedclusterset local --replicas 20". Only the first ones get the label stage.
+Workload clusters are those of the SimulatedClusterSet "local": local-0, local-1 and so on, each with a MachineDeployment "workers".
+They come and go while the fleet runs, with "kubectl scale simulatedclusterset local --replicas 20". Those that the fleet starts with
+have the label stage. The hub's own cluster hosts them, as Cluster "host".
 
 If there is a fleet whose keeper has ended, as after a restart of the machine, it is started again as it was, with all of its data; other
 flags than -o and --timeout do not count then. Otherwise the directory of --dir must be empty, or not exist yet. The fleet marks it as its own. If the fleet does not come up, and with
@@ -111,8 +106,7 @@ With -o the command prints the output of "local status" in that format, and its 
 		},
 	}
 	flags := command.Flags()
-	flags.IntVar(&o.clusters, "clusters", 3, "number of workload clusters; 0 for a hub and a host of simulated clusters alone, of which there can be more later")
-	flags.BoolVar(&o.host, hostFlag, false, "let the hub's own cluster host the workload clusters, as Cluster \""+localfleet.HostName+"\" (default with --clusters 0 and with --isolation shared)")
+	flags.IntVar(&o.clusters, "clusters", 3, "number of workload clusters at first")
 	flags.IntVar(&o.workers.machines, "machines", 3, "number of machines in each cluster; 0 creates no MachineDeployment")
 	flags.StringArrayVar(&o.workers.versions, "kubelet-version", nil, "kubelet version that the Nodes report, such as v1.36.2; if given several times, clusters take turns, and those of later have no machines (default: the version of the kubelet code)")
 	flags.DurationVar(&o.timeout, "timeout", 0, "longest time to wait; after it, everything that was started is ended (default: 5m, and 20s more for each cluster and 1s for each machine)")
@@ -182,33 +176,11 @@ func (o *upOptions) takeDirectory() (string, error) {
 	return id, nil
 }
 
-// hasHost reports whether the fleet gets a host of simulated clusters.
-func (o *upOptions) hasHost() bool {
-	return o.host || o.clusters == 0 || o.Isolation == localfleet.IsolationShared
-}
-
 func (o *upOptions) describeFleet() string {
-	parts := []string{"a hub"}
-	if o.hasHost() {
-		parts = append(parts, "a host of simulated clusters")
+	if o.clusters == 0 {
+		return "a hub without workload clusters"
 	}
-	if o.clusters > 0 {
-		parts = append(parts, plural.Count(o.clusters, "workload cluster"))
-	}
-	return strings.Join(parts, " and ")
-}
-
-// clusterNames are those of the workload clusters: those that the set makes if there is a host, the fleet's own otherwise.
-func (o *upOptions) clusterNames() []string {
-	var names []string
-	for i := range o.clusters {
-		if o.hasHost() {
-			names = append(names, fmt.Sprintf("%s-%d", localfleet.SetName, i))
-		} else {
-			names = append(names, fmt.Sprintf("c%d", i+1))
-		}
-	}
-	return names
+	return "a hub and " + plural.Count(o.clusters, "workload cluster")
 }
 
 func (o *upOptions) run(ctx context.Context) error {
@@ -245,15 +217,17 @@ func (o *upOptions) run(ctx context.Context) error {
 		return err
 	}
 	o.printf("Starting %s in %s", o.describeFleet(), o.dir)
-	keeper, err := o.startKeeper(id)
+	keeper, err := o.startDetached(o.keeperArgs(id))
 	if err != nil {
 		return errors.Join(err, o.clearFailed(ctx))
 	}
 	if err := followKeeper(ctx, keeper, o.dir, 0, o.progress); err != nil {
 		return o.giveUp(ctx, keeper, err)
 	}
-	if err := o.createMachines(ctx); err != nil {
-		return o.giveUp(ctx, keeper, err)
+	kept, release := whileKept(ctx, keeper)
+	defer release()
+	if err := o.createMachines(kept); err != nil {
+		return o.giveUp(kept, keeper, err)
 	}
 	return o.printResult(ctx)
 }
@@ -303,24 +277,19 @@ func (o *upOptions) clearFailed(ctx context.Context, keeper ...*process.Process)
 	return err
 }
 
-// startKeeper starts this program again, as one that outlives the command.
-func (o *upOptions) startKeeper(id string) (*process.Process, error) {
-	args := append([]string{"local", keepName, "--dir", o.dir, "--" + dirIDFlag, id}, programFlags(o.Programs)...)
-	if o.hasHost() {
-		args = append(args, "--"+hostFlag)
-	} else {
-		args = append(args, "--cluster", strings.Join(o.clusterNames(), ","))
-	}
+// keeperArgs are the arguments of the process that keeps the fleet in the directory with that ID.
+func (o *upOptions) keeperArgs(id string) []string {
+	args := append([]string{"local", keepName, "--dir", o.dir, "--" + dirIDFlag, id, "--" + hostFlag}, programFlags(o.Programs)...)
 	if o.owner != 0 {
 		args = append(args, "--"+ownerFlag, strconv.Itoa(o.owner))
 	}
 	if len(o.ignored) > 0 {
 		args = append(args, "--"+ignoreFlag, strings.Join(o.ignored, ","))
 	}
-	return o.startDetached(args)
+	return args
 }
 
-// startDetached starts this program with other arguments.
+// startDetached starts this program with other arguments, as one that outlives the command.
 func (o *upOptions) startDetached(args []string) (*process.Process, error) {
 	program, err := os.Executable()
 	if err != nil {

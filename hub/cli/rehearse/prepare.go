@@ -120,7 +120,7 @@ func chooseHost(clusters []v1alpha1.Cluster, named string) (string, error) {
 		isAble := allowed != nil && allowed.Status == "True" && !one.IsSimulated()
 		switch {
 		case one.Name == named && !isAble:
-			return "", cmdutil.Refusal("--host: Cluster %s runs no simulated clusters: name one whose agent does, such as the host of kubectl hollow local up --host", named)
+			return "", cmdutil.Refusal("--host: Cluster %s runs no simulated clusters: name one whose agent does, such as the host of kubectl hollow local up", named)
 		case one.Name == named:
 			return named, nil
 		case isAble:

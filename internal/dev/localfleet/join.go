@@ -25,12 +25,6 @@ const (
 	StageProduction = "production"
 )
 
-// HostsLabel with HostsSimulated is on the Cluster that hosts simulated ones, for the hostSelector of a SimulatedClusterSet.
-const (
-	HostsLabel     = "hosts"
-	HostsSimulated = "simulated-clusters"
-)
-
 const hubPoll = 50 * time.Millisecond
 
 // Join lets member's cluster join as "kubectl hollow cluster join --accept=now" does, also again. It leaves the
@@ -69,7 +63,7 @@ func (f *Fleet) Join(ctx context.Context, member *Member) error {
 
 func (f *Fleet) labelsOf(member *Member) map[string]string {
 	if member == f.Host {
-		return map[string]string{HostsLabel: HostsSimulated}
+		return map[string]string{v1alpha1.HostsLabel: v1alpha1.HostsSimulatedClusters}
 	}
 	return map[string]string{StageLabel: StageOf(slices.Index(f.Members, member))}
 }

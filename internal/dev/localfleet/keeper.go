@@ -78,7 +78,7 @@ func (f *Fleet) prepareKeeper(ctx context.Context) error {
 	return f.openSocket(ctx)
 }
 
-// openSocket opens the keeper's socket. Without a host a fleet can be without one, if the path of its directory is too long.
+// openSocket opens the keeper's socket. Without a host a fleet can be without one, if the file system of its directory has none.
 func (f *Fleet) openSocket(ctx context.Context) error {
 	config := net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) error {
 		// A socket that is bound gets the mode of its descriptor: at no time may another user open it.
@@ -89,10 +89,10 @@ func (f *Fleet) openSocket(ctx context.Context) error {
 		return changed
 	}}
 	var err error
-	if f.hosting.socket, err = config.Listen(ctx, "unix", f.socketPath()); err == nil || !f.options.Host {
+	if f.hosting.socket, err = localclusters.ListenSocket(ctx, config, f.socketPath()); err == nil || !f.options.Host {
 		return nil // Nobody needs it.
 	}
-	return fmt.Errorf("serving the socket for simulated clusters: %w: choose a shorter directory on a local file system if the path is too long", err)
+	return fmt.Errorf("serving the socket for simulated clusters: %w: choose a directory on a local file system", err)
 }
 
 // keepHosted serves the keeper's socket, and runs what is asked for there, until ctx ends.

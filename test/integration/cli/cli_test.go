@@ -113,7 +113,7 @@ func (p *person) servesMetrics(before localfleet.Report) {
 	p.t.Helper()
 	table := p.succeeds("local", "status", "--dir", p.dir)
 	serving := slices.DeleteFunc(p.report().Processes, func(r localfleet.Running) bool { return r.Metrics == "" })
-	p.Expect(serving).To(HaveLen(3), "a hub and two agents")
+	p.Expect(serving).To(HaveLen(4), "a hub and three agents")
 	for _, running := range serving {
 		component, _, _ := strings.Cut(running.Name, " ")
 		p.Expect(table).To(And(ContainSubstring(running.Metrics), ContainSubstring(running.Health)))
@@ -144,13 +144,13 @@ func TestALocalFleet(t *testing.T) {
 	p := newPerson(t)
 	report := p.up("--clusters", "2", "--machines", "1", "--kubelet-version", "v1.36.2", "--kubelet-version", "v1.35.4")
 	p.Expect(report.Clusters).To(HaveLen(2))
-	p.Expect(report.Processes).To(HaveLen(7), "a keeper, three control planes, a hub and two agents")
+	p.Expect(report.Processes).To(HaveLen(8), "a keeper, three control planes, a hub and three agents")
 	code, output := p.hollow("local", "up", "--dir", p.dir)
 	p.Expect(code).To(Equal(4), output)
-	p.Expect(p.succeeds("cluster", "list")).To(MatchRegexp(`c2 +Accepted +True +False +1/1 `), "up waits for the counts")
-	p.Expect(p.succeeds("rollout", "history", "machinedeployment", "workers", "-n", "c2")).To(ContainSubstring("v1.35.4"))
+	p.Expect(p.succeeds("cluster", "list")).To(MatchRegexp(`local-1 +Accepted +True +False +1/1 `), "up waits for the counts")
+	p.Expect(p.succeeds("rollout", "history", "machinedeployment", "workers", "-n", "local-1")).To(ContainSubstring("v1.35.4"))
 
-	for _, name := range []string{"hub", "agent c1"} {
+	for _, name := range []string{"hub", "agent local-0"} {
 		ended := p.pid(name)
 		p.Expect(syscall.Kill(ended, syscall.SIGKILL)).To(Succeed())
 		p.Eventually(func() int {
@@ -160,8 +160,8 @@ func TestALocalFleet(t *testing.T) {
 		p.Expect(p.pid(name)).NotTo(Equal(ended))
 	}
 	p.servesMetrics(report)
-	p.succeeds("freeze", "cluster", "c1", "--reason", "test", "--timeout", patience.String())
-	p.succeeds("unfreeze", "cluster", "c1", "--timeout", patience.String())
+	p.succeeds("freeze", "cluster", "local-0", "--reason", "test", "--timeout", patience.String())
+	p.succeeds("unfreeze", "cluster", "local-0", "--timeout", patience.String())
 
 	p.Expect(p.succeeds("local", "down", "--dir", p.dir)).To(ContainSubstring("Ended the fleet"))
 	p.leavesNothing()
@@ -176,7 +176,7 @@ func TestAFleetWithoutProgressSaysWhyAndEnds(t *testing.T) {
 	p := newPerson(t)
 	code, output := p.hollow("local", "up", "--dir", p.dir, "--clusters", "1", "--machines", "1", "--kubelet-version", "v9.9.9")
 	p.Expect(code).To(Equal(4), output)
-	p.Expect(output).To(And(ContainSubstring("cluster c1"), ContainSubstring("v9.9.9 is newer than")))
+	p.Expect(output).To(And(ContainSubstring("cluster local-0"), ContainSubstring("v9.9.9 is newer than")))
 	p.leavesNothing()
 }
 
@@ -192,16 +192,16 @@ func TestAFleetWhoseKeeperIsKilled(t *testing.T) {
 	testenv.Long(t)
 	p := newPerson(t)
 	p.up("--clusters", "1", "--machines", "1")
-	p.succeeds("cluster", "deny", "c1")
+	p.succeeds("cluster", "deny", "local-0")
 	p.killKeeper()
 	code, output := p.hollow("local", "status", "--dir", p.dir)
 	p.Expect(code).To(Equal(1), output)
 	p.Expect(output).To(ContainSubstring("start the fleet again with its data with kubectl hollow local up --dir " + p.dir))
-	p.Expect(p.succeeds("local", "up", "--dir", p.dir)).To(And(ContainSubstring("c1: agent started"), ContainSubstring("The fleet is up")))
+	p.Expect(p.succeeds("local", "up", "--dir", p.dir)).To(And(ContainSubstring("local-0: control plane ready"), ContainSubstring("The fleet is up")))
 	p.succeeds("local", "status", "--dir", p.dir)
-	p.Expect(p.succeeds("cluster", "list")).To(MatchRegexp(`c1 +Denied `))
-	p.succeeds("cluster", "accept", "c1")
-	p.Eventually(func() string { return p.succeeds("cluster", "list") }, patience, time.Second).Should(MatchRegexp(`c1 +Accepted +True +False +1/1 `))
+	p.Expect(p.succeeds("cluster", "list")).To(MatchRegexp(`local-0 +Denied `))
+	p.succeeds("cluster", "accept", "local-0")
+	p.Eventually(func() string { return p.succeeds("cluster", "list") }, patience, time.Second).Should(MatchRegexp(`local-0 +Accepted +True +False +1/1 `))
 	code, output = p.hollow("local", "up", "--dir", p.dir)
 	p.Expect(code).To(Equal(4), output)
 	p.killKeeper()
@@ -274,7 +274,7 @@ func (p *person) workload(name string) *process.Cluster {
 
 func TestAClusterJoins(t *testing.T) {
 	p := newPerson(t)
-	p.up("--clusters", "1", "--machines", "0")
+	p.up("--clusters", "0", "--machines", "0")
 	workload := p.workload("edge")
 	p.succeeds("cluster", "join", "edge", "--output-dir", p.temp)
 	p.agent("edge", workload)
