@@ -99,6 +99,7 @@ WHOLE ?=
 FUZZTIME ?= 1m
 KIND ?= kind
 ONLY ?=
+FROM ?= HEAD~1
 export TESTFLAGS ?=
 
 ##@ Use it
@@ -108,7 +109,7 @@ help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: KEEP=1 (demo, e2e), KIND_NODE_IMAGE= CERT_MANAGER_SOURCE= HOSTED= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), NODES=20 ROWS= MODES= SCALE_TO=200 PODS=100 OUTPUT=json PEERS=1 (bench-scale), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts), KIND=kind ONLY= (images-load), TESTFLAGS= for go test (test*).\n'
+	@printf '\nSettings: KEEP=1 (demo, e2e), KIND_NODE_IMAGE= CERT_MANAGER_SOURCE= HOSTED= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), NODES=20 ROWS= MODES= SCALE_TO=200 PODS=100 OUTPUT=json PEERS=1 (bench-scale), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts), KIND=kind ONLY= (images-load), FROM=HEAD~1 (test-upgrade), TESTFLAGS= for go test (test*).\n'
 
 .PHONY: demo
 demo: build ## Build everything, start a fleet on this machine, show that it works. KEEP=1 leaves it running.
@@ -230,6 +231,13 @@ vulncheck: $(GOVULNCHECK) ## Look for known vulnerabilities in what is built. It
 .PHONY: test-ocm
 test-ocm: build $(OCM)/placement ## Run the hub beside Open Cluster Management's own registration, webhooks and placement, which are built for it.
 	@HOLLOWFLEET_OCM=$(CURDIR)/$(OCM) go test -count=1 -vet=off -timeout 30m -v ./test/integration/ocm
+
+.PHONY: test-upgrade
+test-upgrade: build ## Let the programs take over a local fleet with simulated clusters of the commit FROM=HEAD~1, whose programs are built for it.
+	@source=$$(mktemp -d); trap 'git worktree remove --force "$$source"' EXIT; \
+	git worktree add --quiet --detach "$$source" '$(FROM)'; $(MAKE) -C "$$source" build; \
+	HOLLOWFLEET_EARLIER_BIN="$$source/bin" go test -count=1 -vet=off -timeout 40m -v ./test/integration/hosted -args \
+		-ginkgo.focus='of an earlier commit'
 
 .PHONY: test-autoscaler
 test-autoscaler: build $(CLUSTER_AUTOSCALER) ## Let an unmodified cluster-autoscaler, which is built for it, scale a real fleet.

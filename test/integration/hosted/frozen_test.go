@@ -1,0 +1,106 @@
+package hosted
+
+import (
+	"context"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
+)
+
+// held is for how long nothing may start or go.
+const held = 15 * time.Second
+
+// holder keeps the host from working, until what it returns is called.
+type holder func(ctx context.Context) (release func())
+
+// suspend stops a process, which keeps its connections.
+func suspend(pid int) (release func()) {
+	GinkgoHelper()
+	Expect(syscall.Kill(pid, syscall.SIGSTOP)).To(Succeed())
+	resume := func() { _ = syscall.Kill(pid, syscall.SIGCONT) }
+	DeferCleanup(resume)
+	return resume
+}
+
+func suspendServer(context.Context) func() {
+	GinkgoHelper()
+	ready, err := process.ReadReady(filepath.Join(fleet.dir, "hub"))
+	Expect(err).NotTo(HaveOccurred())
+	return suspend(ready.Components["kube-apiserver"].PID)
+}
+
+func suspendAgent(ctx context.Context) func() {
+	GinkgoHelper()
+	release := suspend(fleet.pidOf(hostProcess))
+	awaitFrozen(ctx)
+	return release
+}
+
+func freezeHost(ctx context.Context) func() {
+	GinkgoHelper()
+	unfreeze := func(ctx context.Context) { fleet.expectHollow(ctx, "unfreeze", "cluster", localfleet.HostName) }
+	fleet.expectHollow(ctx, "freeze", "cluster", localfleet.HostName, "--reason", "test")
+	awaitFrozen(ctx)
+	DeferCleanup(func(ctx SpecContext) { unfreeze(ctx) }, NodeTimeout(fleettest.Patience))
+	return func() { unfreeze(ctx) }
+}
+
+// awaitFrozen waits until the hub says that the host is frozen.
+func awaitFrozen(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func() (bool, error) {
+		host := &v1alpha1.Cluster{}
+		err := fleet.hub.Get(ctx, client.ObjectKey{Name: localfleet.HostName}, host)
+		return meta.IsStatusConditionTrue(host.Status.Conditions, v1alpha1.FrozenCondition), err
+	}).Should(BeTrue())
+}
+
+// expectHeld holds that the keeper is asked for nothing, that nothing it has goes, and that no cluster is made.
+func (o *observer) expectHeld(ctx context.Context) {
+	GinkgoHelper()
+	before, made := o.recorded(), o.clusters.Made()
+	Consistently(ctx, func(g Gomega) {
+		g.Expect(o.recorded()).To(Equal(before))
+		g.Expect(o.clusters.Made()).To(Equal(made))
+	}).WithTimeout(held).Should(Succeed())
+}
+
+var _ = DescribeTable("A host that is held in mid-creation and mid-removal", fleettest.Long, func(ctx SpecContext, name string, hold holder) {
+	o := fleet.observe(ctx, name)
+	const replicas, machines = 3, 1
+	names := namesOf(name, upTo(replicas)...)
+	set := fleet.createSet(ctx, name, replicas, machines)
+	fleet.await(ctx, name, creation[1])
+	release := hold(ctx)
+	Expect(len(o.recorded())).To(BeNumerically("<", replicas), "it is in mid-creation")
+	o.expectHeld(ctx)
+	release()
+	fleet.expectReady(ctx, set, replicas)
+	o.expectWhole(ctx, names, machines, older)
+	o.expectMade(ctx, names, machines)
+
+	fleet.scale(ctx, set, 0)
+	fleet.await(ctx, name, removal[0])
+	release = hold(ctx)
+	Expect(o.recorded()).To(ContainElement(HaveField("Removing", false)), "it is in mid-removal")
+	o.expectHeld(ctx)
+	release()
+	fleet.expectReady(ctx, set, 0)
+	o.expectNothing(ctx, names)
+	o.expectMade(ctx, names, machines)
+},
+	// Claim: While a host is frozen or away in mid-creation or mid-removal, nothing starts there or goes, and then all is done. Broken: the driver not gated; a silent host taken for a free one.
+	Entry("should start and remove nothing while the API server of hub and host does not answer, and then the rest", "dumb", holder(suspendServer), SpecTimeout(2*fleettest.Patience)),
+	Entry("should start and remove nothing while its agent does not run, and then the rest", "away", holder(suspendAgent), SpecTimeout(2*fleettest.Patience)),
+	Entry("should start and remove nothing while a user has frozen it, and then the rest", "frozen", holder(freezeHost), SpecTimeout(2*fleettest.Patience)),
+)
