@@ -28,8 +28,8 @@ const claimsPath = "docs/contributing/claims.md"
 const claimsIntroduction = `<!-- Made from the lines "// Claim:" above tests by "go test ./test/layout -run TestClaimPages -update". -->
 # Claims
 
-What Hollowfleet promises, by package. Search a line in its package: the test is below it. Without a test are upgrades on simulated clusters,
-whether Grafana takes the dashboards, the memory of Realistic, and all times (` + "`make bench`" + ` prints them).`
+What Hollowfleet promises, by package. Search a line in its package: the test is below it. Without a test are whether Grafana
+takes the dashboards, the memory of Realistic, and all times (` + "`make bench`" + ` prints them).`
 
 // ofRepository are packages whose claims are about the repository, not the product: the pages leave them out.
 var ofRepository = regexp.MustCompile(`^(test/layout|hack/(tools|crdbounds)|internal/dev)(/|$)`)

@@ -108,6 +108,18 @@ func (r *HostedRequest) submitRequest(ctx context.Context, writer client.Writer,
 	return requestError("create", "CertificateSigningRequest "+name, writer.Create(ctx, csr))
 }
 
+// Withdraw removes the request of a simulated cluster that is gone. What the hub does not let it read was not made here.
+func (r *HostedRequest) Withdraw(ctx context.Context, reader client.Reader, writer client.Writer) error {
+	name, csr := certrequest.NameOfHostedAgent(r.Host, r.Cluster), &certificatesv1.CertificateSigningRequest{}
+	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, csr); {
+	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return requestError("get", "CertificateSigningRequest "+name, err)
+	}
+	return r.withdrawRequest(ctx, writer, csr)
+}
+
 // withdrawRequest makes room for a new request, if the one that was seen is still as it was.
 func (r *HostedRequest) withdrawRequest(ctx context.Context, writer client.Writer, csr *certificatesv1.CertificateSigningRequest) error {
 	err := writer.Delete(ctx, csr, client.Preconditions{UID: &csr.UID, ResourceVersion: &csr.ResourceVersion})

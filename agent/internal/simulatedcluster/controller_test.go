@@ -139,7 +139,7 @@ func TestABystanderReportsNothing(t *testing.T) {
 	b.Expect(b.ReadCondition(one, v1alpha1.ControlPlaneReadyCondition)).To(BeNil())
 }
 
-// Claim: A control plane goes after the Machines, the finalizer after it. Broken: MachinesRemoved is not waited for; the finalizer goes before the driver is done.
+// Claim: A control plane goes after the Machines, the finalizer after it and the certificate request. Broken: MachinesRemoved is not waited for; the finalizer goes before the driver is done; the request stays.
 func TestRemovalInOrder(t *testing.T) {
 	b := newEnv(t)
 	one := b.newOne()
@@ -156,9 +156,11 @@ func TestRemovalInOrder(t *testing.T) {
 	b.round(2)
 	b.expectSaid(one, metav1.ConditionFalse, v1alpha1.ReasonDeleting, "being removed")
 	b.expectFinalizer(one, true)
+	b.Expect(b.request(one)).NotTo(BeNil())
 	b.driver.Finish(one.Name)
 	b.round(1)
 	b.expectFinalizer(one, false)
+	b.Expect(b.request(one)).To(BeNil(), "nobody needs it any more")
 	b.round(1)
 }
 

@@ -196,6 +196,9 @@ func (c *Controller) removeCluster(ctx context.Context, s *scope) error {
 		s.sayCondition(metav1.ConditionFalse, v1alpha1.ReasonDeleting, message)
 		return nil
 	}
+	if err := s.memory.request.Withdraw(ctx, c.Hub.Live, c.Hub); err != nil {
+		return err
+	}
 	s.said, s.unsettled = metav1.Condition{}, false
 	before := s.one.DeepCopy()
 	controllerutil.RemoveFinalizer(s.one, v1alpha1.SimulatedClusterFinalizer)

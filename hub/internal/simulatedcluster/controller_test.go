@@ -176,6 +176,8 @@ func (f *env) made() (machine *v1alpha1.Machine) {
 	cluster := f.cluster()
 	f.ExpectApplied(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Name, Annotations: map[string]string{v1alpha1.SimulatedClusterAnnotation: f.one.ProofOfSimulation()}}})
 	cluster.Status.Namespace = cluster.Name
+	f.ExpectConditionApplied(cluster, v1alpha1.ClusterJoinedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	f.agents.Hear(cluster.Name)
 	f.ExpectConditionApplied(cluster, v1alpha1.ClusterAcceptedCondition, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 	machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: "m", Finalizers: []string{v1alpha1.MachineFinalizer}}}
 	machine.Spec.ClusterName = cluster.Name
@@ -209,6 +211,21 @@ func TestRemovalInOrder(t *testing.T) {
 	f.ExpectExists(namespace)
 	f.Expect(namespace.DeletionTimestamp).NotTo(BeNil())
 	f.expectSaid(f.one, v1alpha1.ReconcilingCondition, v1alpha1.ReasonNamespaceDeleting, "")
+}
+
+// Claim: A cluster that has never joined keeps no Machine. Broken: its agent is waited for.
+func TestMachinesOfAClusterThatHasNeverJoinedGo(t *testing.T) {
+	f := newEnv(t)
+	machine := f.made()
+	f.ExpectConditionApplied(f.cluster(), v1alpha1.ClusterJoinedCondition, metav1.ConditionFalse, v1alpha1.ReasonNeverSeen)
+	f.patch(machine, `{"metadata":{"finalizers":["`+v1alpha1.MachineFinalizer+`","example.com/others"]}}`)
+	f.ExpectReconciled(f.one)
+	f.ExpectExists(machine)
+	f.Expect(machine.DeletionTimestamp).NotTo(BeNil())
+	f.Expect(machine.Finalizers).To(ConsistOf("example.com/others"), "the finalizer of others")
+	f.patch(machine, `{"metadata":{"finalizers":null}}`)
+	f.ExpectReconciled(f.one)
+	f.expectSaid(f.one, v1alpha1.MachinesRemovedCondition, v1alpha1.ReasonMachinesRemoved, "")
 }
 
 // Claim: A frozen host or cluster holds its removal. Broken: holds are not asked for.

@@ -49,7 +49,7 @@ func (s *scope) waitFor(reason, format string, args ...any) (bool, error) {
 }
 
 // removedKinds are what is removed from a cluster before its control plane goes, each after the one whose controller would recreate it.
-// Their finalizers are its agent's to remove.
+// Their finalizers are its agent's to remove, unless no agent has ever joined: see releaseMachine.
 var removedKinds = []struct {
 	kind string
 	list func() client.ObjectList
@@ -87,7 +87,7 @@ func (c *Controller) removeMachines(ctx context.Context, s *scope) (bool, error)
 		return false, err
 	}
 	for _, kind := range removedKinds {
-		left, err := c.deleteAll(ctx, s.one.Name, kind.list())
+		left, err := c.deleteAll(ctx, s, kind.list())
 		if err != nil {
 			return false, err
 		}
@@ -120,9 +120,9 @@ func (c *Controller) markLeaving(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// deleteAll deletes all objects of a kind in a namespace, and returns how many there are.
-func (c *Controller) deleteAll(ctx context.Context, namespace string, list client.ObjectList) (int, error) {
-	if err := c.Live.List(ctx, list, client.InNamespace(namespace)); err != nil {
+// deleteAll deletes all objects of a kind in the namespace of the cluster, and returns how many there are.
+func (c *Controller) deleteAll(ctx context.Context, s *scope, list client.ObjectList) (int, error) {
+	if err := c.Live.List(ctx, list, client.InNamespace(s.one.Name)); err != nil {
 		return 0, fmt.Errorf("listing %T: %w", list, err)
 	}
 	items, err := meta.ExtractList(list)
@@ -131,15 +131,39 @@ func (c *Controller) deleteAll(ctx context.Context, namespace string, list clien
 	}
 	for _, item := range items {
 		object, is := item.(client.Object)
-		if !is || object.GetDeletionTimestamp() != nil {
+		if !is {
 			continue
 		}
-		uid := object.GetUID()
-		if err := c.Client.Delete(ctx, object, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-			return 0, fmt.Errorf("deleting %T %s: %w", object, client.ObjectKeyFromObject(object), err)
+		if object.GetDeletionTimestamp() == nil {
+			uid := object.GetUID()
+			if err := c.Client.Delete(ctx, object, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+				return 0, fmt.Errorf("deleting %T %s: %w", object, client.ObjectKeyFromObject(object), err)
+			}
+		}
+		if machine, is := object.(*v1alpha1.Machine); is && !meta.IsStatusConditionTrue(s.cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition) {
+			if err := c.releaseMachine(ctx, machine); err != nil {
+				return 0, err
+			}
 		}
 	}
 	return len(items), nil
+}
+
+// releaseMachine removes the agent's finalizer from a Machine that is being deleted in a cluster whose agent has never joined, as when the
+// host has no room for it: nobody else would, and whatever an agent that joins just now has made is in the control plane that goes next.
+func (c *Controller) releaseMachine(ctx context.Context, machine *v1alpha1.Machine) error {
+	before := &v1alpha1.Machine{}
+	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(machine), before); err != nil {
+		return wrapMissing("reading machine "+machine.Name+" again", err)
+	}
+	after := before.DeepCopy()
+	if before.UID != machine.UID || before.DeletionTimestamp == nil || !controllerutil.RemoveFinalizer(after, v1alpha1.MachineFinalizer) {
+		return nil
+	}
+	if err := c.Client.Patch(ctx, after, reconciler.MergeFromWithLock(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("releasing machine %s/%s: %w", machine.Namespace, machine.Name, err)
+	}
+	return nil
 }
 
 // awaitAgent waits until the host's agent has removed agent and control plane. It cannot put its finalizer on what is being deleted, so

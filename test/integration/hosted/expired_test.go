@@ -57,7 +57,7 @@ func (f *localFleet) awaitRequest(ctx context.Context, name string) *certificate
 }
 
 var _ = Describe("The credential of a simulated cluster's agent", fleettest.Long, func() {
-	// Claim: A first credential that expires before it is used, while the host is away, is refused and requested again. Broken: the expired certificate kept.
+	// Claim: A first credential that expires before its use is refused and requested again. Broken: the expired certificate kept.
 	It("should be requested again if it has expired before the host uses it", func(ctx SpecContext) {
 		const name = "expired"
 		o := fleet.observe(ctx, name)
@@ -83,7 +83,7 @@ var _ = Describe("The credential of a simulated cluster's agent", fleettest.Long
 		o.expectMade(ctx, []string{one}, 0)
 	}, SpecTimeout(fleettest.Patience))
 
-	// Claim: The agent of a simulated cluster whose credential expires while nothing runs joins again. Broken: the expired certificate taken for a valid one.
+	// Claim: An agent whose credential expires while nothing runs joins again. Broken: the expiry not read.
 	It("should be replaced when the fleet starts again after it has expired", func(ctx SpecContext) {
 		const name = "lapsed"
 		o := fleet.observe(ctx, name)

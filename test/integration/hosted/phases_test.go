@@ -35,7 +35,7 @@ func (f *localFleet) look(ctx context.Context, name string) (*sight, error) {
 		return nil, err
 	}
 	ones, clusters, machines, namespaces := &v1alpha1.SimulatedClusterList{}, &v1alpha1.ClusterList{}, &v1alpha1.MachineList{}, &corev1.NamespaceList{}
-	for _, list := range []client.ObjectList{ones, clusters, machines, namespaces} {
+	for _, list := range []client.ObjectList{clusters, namespaces, machines, ones} {
 		if err := f.hub.List(ctx, list); err != nil {
 			return nil, err
 		}

@@ -19,7 +19,7 @@ func newSimulated(namespace, name, version string) *v1alpha1.SimulatedCluster {
 }
 
 var _ = Describe("A SimulatedCluster that cannot be", fleettest.Long, func() {
-	// Claim: A SimulatedCluster with a wrong version, name or host says which field and what helps, starts nothing, and goes without a trace. Broken: the keeper records before it refuses.
+	// Claim: A wrong version, name or host starts nothing and leaves no trace. Broken: the certificate request stays.
 	It("should say why, start nothing, and go without a trace", func(ctx SpecContext) {
 		const name = "good"
 		o := fleet.observe(ctx, name)

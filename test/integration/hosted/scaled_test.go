@@ -25,7 +25,7 @@ func (f *localFleet) awaitPlanes(ctx context.Context, set string, count int) {
 }
 
 var _ = Describe("A set that is scaled", fleettest.Long, func() {
-	// Claim: A set scaled from 5 to 20 and to 3 within a minute ends at ordinals 0 to 2, and an ordinal that is kept stays. Broken: the lowest removed; the annotation not read.
+	// Claim: A set scaled from 5 to 20 to 3 within a minute ends at ordinals 0 to 2; one that a user keeps stays. Broken: the lowest goes first.
 	It("should end at ordinals 0 to 2 from 5, 20 and 3 clusters, and keep the ordinal that a user keeps", func(ctx SpecContext) {
 		const name, machines = "scaled", 1
 		o := fleet.observe(ctx, name)

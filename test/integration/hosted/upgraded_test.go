@@ -60,7 +60,7 @@ func (f *localFleet) expectPrograms(ctx context.Context, bin string, names []str
 }
 
 var _ = Describe("A local fleet of an earlier commit", fleettest.Long, func() {
-	// Claim: Programs take over a fleet of an earlier commit with simulated clusters: hub and agents without a restart of control planes, and Machines stay. Broken: another name of a field in fleet.json.
+	// Claim: Programs take over a fleet of an earlier commit: no control plane restarts for hub and agents, no Machine goes. Broken: another name of a field in fleet.json.
 	It("should be taken over with its simulated clusters", func(ctx SpecContext) {
 		earlier, err := filepath.EvalSymlinks(os.Getenv(earlierVariable))
 		if os.Getenv(earlierVariable) == "" {
