@@ -88,8 +88,8 @@ var _ = Describe("The credential of a simulated cluster's agent", fleettest.Long
 		const name = "lapsed"
 		o := fleet.observe(ctx, name)
 		set := fleet.createSet(ctx, name, 1, 1)
-		fleet.expectReady(ctx, set, 1)
 		one := namesOf(name, 0)
+		o.expectSettled(ctx, 1, one, older)
 		before := o.machineUIDs(ctx, one)
 		Expect(syscall.Kill(fleet.pidOf(localfleet.KeeperName), syscall.SIGKILL)).To(Succeed())
 		fleet.awaitEnd(ctx)
@@ -109,7 +109,7 @@ var _ = Describe("The credential of a simulated cluster's agent", fleettest.Long
 			g.Expect(now[0].NotAfter).To(BeTemporally(">", time.Now()))
 		}).Should(Succeed())
 		fleet.expectReady(ctx, set, 1)
-		o.expectWhole(ctx, one, 1, older)
+		o.expectSettled(ctx, 1, one, older)
 		Expect(o.machineUIDs(ctx, one)).To(ConsistOf(before))
 	}, SpecTimeout(fleettest.Patience))
 })

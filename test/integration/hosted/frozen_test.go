@@ -42,7 +42,7 @@ func suspendServer(context.Context) func() {
 func suspendAgent(ctx context.Context) func() {
 	GinkgoHelper()
 	release := suspend(fleet.pidOf(hostProcess))
-	awaitFrozen(ctx)
+	awaitHost(ctx, v1alpha1.FrozenCondition)
 	return release
 }
 
@@ -55,17 +55,17 @@ func freezeHost(ctx context.Context) func() {
 	}
 	annotate(ctx, `"test"`)
 	DeferCleanup(func(ctx SpecContext) { annotate(ctx, "null") }, NodeTimeout(fleettest.Patience))
-	awaitFrozen(ctx)
+	awaitHost(ctx, v1alpha1.ClusterAgentFrozenCondition) // Until then the agent may not know.
 	return func() { annotate(ctx, "null") }
 }
 
-// awaitFrozen waits until the hub says that the host is frozen.
-func awaitFrozen(ctx context.Context) {
+// awaitHost waits until the host has a condition.
+func awaitHost(ctx context.Context, condition string) {
 	GinkgoHelper()
 	Eventually(ctx, func() (bool, error) {
 		host := &v1alpha1.Cluster{}
 		err := fleet.hub.Get(ctx, client.ObjectKey{Name: localfleet.HostName}, host)
-		return meta.IsStatusConditionTrue(host.Status.Conditions, v1alpha1.FrozenCondition), err
+		return meta.IsStatusConditionTrue(host.Status.Conditions, condition), err
 	}).Should(BeTrue())
 }
 
@@ -84,7 +84,7 @@ var _ = DescribeTable("A host that is held in mid-creation and mid-removal", fle
 	const replicas, machines = 3, 1
 	names := namesOf(name, upTo(replicas)...)
 	set := fleet.createSet(ctx, name, replicas, machines)
-	fleet.await(ctx, name, creation[1])
+	fleet.await(ctx, name, creation[0])
 	release := hold(ctx)
 	Expect(len(o.recorded())).To(BeNumerically("<", replicas), "it is in mid-creation")
 	o.expectHeld(ctx)

@@ -70,16 +70,3 @@ var _ = DescribeTable("A set whose programs are killed in each phase", fleettest
 	Entry("should have each cluster and Machine once, and leave nothing: host's agent, keeper, hub", 1, SpecTimeout(4*fleettest.Patience)),
 	Entry("should have each cluster and Machine once, and leave nothing: keeper, hub, host's agent", 2, SpecTimeout(4*fleettest.Patience)),
 )
-
-// expectSettled waits until the set is Ready, and holds what there is against what was asked for.
-func (k *killer) expectSettled(ctx context.Context, machines int, names []string, version string) {
-	GinkgoHelper()
-	Eventually(ctx, func(g Gomega) {
-		s, err := k.look(ctx, k.set)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(s.count(isReady)).To(Equal(len(names)))
-		g.Expect(s.readyMachines()).To(Equal(machines * len(names)))
-	}).Should(Succeed())
-	k.expectWhole(ctx, names, machines, version)
-	k.expectMade(ctx, names, machines)
-}

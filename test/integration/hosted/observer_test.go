@@ -47,6 +47,19 @@ func (f *localFleet) observe(ctx context.Context, set string) *observer {
 	}
 }
 
+// expectSettled waits until the set is Ready, and holds what there is against what was asked for.
+func (o *observer) expectSettled(ctx context.Context, machines int, names []string, version string) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		s, err := o.look(ctx, o.set)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(s.count(isReady)).To(Equal(len(names)))
+		g.Expect(s.readyMachines()).To(Equal(machines * len(names)))
+	}).Should(Succeed())
+	o.expectWhole(ctx, names, machines, version)
+	o.expectMade(ctx, names, machines)
+}
+
 // expectMade holds that these clusters were ever made, each once, with so many Machines each.
 func (o *observer) expectMade(ctx context.Context, names []string, machines int) {
 	GinkgoHelper()

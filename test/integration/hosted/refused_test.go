@@ -24,8 +24,8 @@ var _ = Describe("A SimulatedCluster that cannot be", fleettest.Long, func() {
 		const name = "good"
 		o := fleet.observe(ctx, name)
 		set := fleet.createSet(ctx, name, 1, 1)
-		fleet.expectReady(ctx, set, 1)
 		good := namesOf(name, 0)
+		o.expectSettled(ctx, 1, good, older)
 		cluster := &v1alpha1.Cluster{}
 		Expect(fleet.hub.Get(ctx, client.ObjectKey{Name: good[0]}, cluster)).To(Succeed())
 		before := o.machineUIDs(ctx, good)

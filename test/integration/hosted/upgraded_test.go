@@ -76,8 +76,7 @@ var _ = Describe("A local fleet of an earlier commit", fleettest.Long, func() {
 		o := f.observe(ctx, name)
 		names, agents := namesOf(name, 0, 1), []string{hubProcess, hostProcess}
 		set := f.createSet(ctx, name, replicas, machines)
-		settled := &killer{observer: o}
-		settled.expectSettled(ctx, machines, names, older)
+		o.expectSettled(ctx, machines, names, older)
 		for _, one := range names {
 			agents = append(agents, "agent "+one)
 		}
@@ -90,20 +89,20 @@ var _ = Describe("A local fleet of an earlier commit", fleettest.Long, func() {
 			Expect(syscall.Kill(f.pidOf(one), syscall.SIGKILL)).To(Succeed())
 		}
 		f.expectPrograms(ctx, present, agents)
-		settled.expectSettled(ctx, machines, names, older)
+		o.expectSettled(ctx, machines, names, older)
 		Expect(f.controlPlanes()).To(ConsistOf(planes), "no control plane restarts")
 		Expect(o.machineUIDs(ctx, names)).To(ConsistOf(before))
 
 		f.usePrograms(present, "simcluster", "hollow-node")
 		f.kill(ctx, localfleet.KeeperName)
 		f.expectPrograms(ctx, present, agents)
-		settled.expectSettled(ctx, machines, names, older)
+		o.expectSettled(ctx, machines, names, older)
 		Expect(o.machineUIDs(ctx, names)).To(ConsistOf(before))
 		Expect(strings.Join(testenv.ProcessesUnder(f.temp), "\n")).NotTo(ContainSubstring(earlier))
 
 		f.patch(ctx, set, `{"spec":{"template":{"spec":{"versions":{"controlPlane":"`+newer+`"}}}}}`)
 		f.expectReady(ctx, set, replicas)
-		settled.expectSettled(ctx, machines, names, newer)
+		o.expectSettled(ctx, machines, names, newer)
 		Expect(o.machineUIDs(ctx, names)).To(ConsistOf(before))
 		f.scale(ctx, set, 1)
 		f.expectReady(ctx, set, 1)
