@@ -82,9 +82,10 @@ func (o *observer) expectWhole(ctx context.Context, names []string, machines int
 	o.simulated.CatchUp(ctx)
 	Expect(o.simulated.Live()).To(ConsistOf(names))
 	Expect(o.recordedNames()).To(ConsistOf(names), "what the keeper runs")
-	running := strings.Join(testenv.ProcessesUnder(o.dir), "\n")
 	for _, name := range names {
-		Expect(regexp.MustCompile(`--cluster-name `+name+` `).FindAllString(running, -1)).To(HaveLen(1), "agents of %s in\n%s", name, running)
+		// What the hub says may be from before its keeper was killed.
+		agent := regexp.MustCompile(`--cluster-name ` + name + ` `)
+		Eventually(ctx, func() []string { return agent.FindAllString(strings.Join(testenv.ProcessesUnder(o.dir), "\n"), -1) }).Should(HaveLen(1), "agents of %s", name)
 		o.expectCluster(ctx, name, machines, version)
 	}
 }
