@@ -11,12 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -25,50 +21,11 @@ import (
 )
 
 const (
-	// sampleEvery is how often the simulated cluster is looked at, and longestAnswer how long its API server may take to count as there.
-	sampleEvery, longestAnswer = 500 * time.Millisecond, time.Second
+	// probeEvery is how often the API server of the simulated cluster is asked whether it is there, and longestAnswer how long its answer may take.
+	probeEvery, longestAnswer = 500 * time.Millisecond, time.Second
+	// gatherTime is how long changes of pods and budgets are gathered for one sample. A change of a Machine has a sample of its own.
+	gatherTime = 25 * time.Millisecond
 )
-
-// copyOf is a copy of the objects of a kind, kept up to date by a watch that is made again when it ends.
-type copyOf[T client.Object] struct {
-	store     cache.Store
-	reflector *cache.Reflector
-}
-
-// follow keeps a copy until ctx ends.
-func follow[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, example T, chosen ...client.ListOption) *copyOf[T] {
-	only := func(options metav1.ListOptions) *client.ListOptions {
-		return (&client.ListOptions{Raw: &options}).ApplyOptions(chosen)
-	}
-	source := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			found, ok := list.DeepCopyObject().(client.ObjectList)
-			if !ok {
-				return nil, fmt.Errorf("watching: %T is not a list", list)
-			}
-			return found, c.List(ctx, found, only(options))
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return c.Watch(ctx, list, only(options))
-		},
-	}
-	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
-	one := &copyOf[T]{store, cache.NewReflectorWithOptions(source, example, store, cache.ReflectorOptions{})}
-	go one.reflector.RunWithContext(ctx)
-	return one
-}
-
-// isComplete reports whether all objects have been read once.
-func (c *copyOf[T]) isComplete() bool { return c.reflector.LastSyncResourceVersion() != "" }
-
-func (c *copyOf[T]) objects() (all []T) {
-	for _, object := range c.store.List() {
-		if typed, ok := object.(T); ok {
-			all = append(all, typed)
-		}
-	}
-	return all
-}
 
 // simulated is the connection to the simulated cluster.
 type simulated struct {
@@ -80,8 +37,8 @@ type simulated struct {
 	stop    context.CancelFunc
 }
 
-// connect makes one with a kubeconfig.
-func connect(ctx context.Context, path string) (*simulated, error) {
+// connect makes one with a kubeconfig. changed is called after each change of a pod or budget.
+func connect(ctx context.Context, path string, changed func()) (*simulated, error) {
 	config, err := loadKubeconfig(path, "")
 	if err != nil {
 		return nil, err
@@ -98,8 +55,8 @@ func connect(ctx context.Context, path string) (*simulated, error) {
 	ctx, stop := context.WithCancel(ctx)
 	return &simulated{
 		server: config.Host, client: c, probe: probe.RESTClient(), stop: stop,
-		pods:    follow(ctx, c, &corev1.PodList{}, &corev1.Pod{}),
-		budgets: follow(ctx, c, &policyv1.PodDisruptionBudgetList{}, &policyv1.PodDisruptionBudget{}),
+		pods:    follow(ctx, c, &corev1.PodList{}, &corev1.Pod{}, changed),
+		budgets: follow(ctx, c, &policyv1.PodDisruptionBudgetList{}, &policyv1.PodDisruptionBudget{}, changed),
 	}, nil
 }
 
@@ -109,37 +66,72 @@ func (s *simulated) answers(ctx context.Context) bool {
 	return s.probe.Get().AbsPath("/readyz").Do(ctx).Error() == nil
 }
 
-// watcher takes a sample twice a second, and adds it to the timeline if there is one.
+// watcher takes a sample whenever something has changed, and twice a second, and adds it to the timeline if there is one. So a drain is seen
+// however short it is, and what holds it from gatherTime on.
 type watcher struct {
 	machines *copyOf[*v1alpha1.Machine]
 	// kubeconfig is that of the simulated cluster, as it is now. It may change with the version of the control plane.
 	kubeconfig func() string
 
+	// news has something in it when pods or budgets have changed since the last sample.
+	news chan struct{}
+
 	mutex     sync.Mutex
 	simulated *simulated
-	last      *observe.Sample
-	timeline  *observe.Timeline
-	changed   chan struct{}
+	// answers is whether the API server has answered last.
+	answers  bool
+	last     *observe.Sample
+	timeline *observe.Timeline
+	changed  chan struct{}
 }
 
 func newWatcher(ctx context.Context, hub client.WithWatch, namespace string, kubeconfig func() string) *watcher {
-	return &watcher{
-		machines:   follow(ctx, hub, &v1alpha1.MachineList{}, &v1alpha1.Machine{}, client.InNamespace(namespace)),
-		kubeconfig: kubeconfig, changed: make(chan struct{}),
-	}
+	w := &watcher{kubeconfig: kubeconfig, changed: make(chan struct{}), news: make(chan struct{}, 1)}
+	w.mutex.Lock()
+	defer w.mutex.Unlock() // The first Machine may come before the copy is in its place.
+	w.machines = follow(ctx, hub, &v1alpha1.MachineList{}, &v1alpha1.Machine{}, func() { w.takeSample(ctx) }, client.InNamespace(namespace))
+	return w
 }
 
 // run takes samples until ctx ends.
 func (w *watcher) run(ctx context.Context) {
-	ticker := time.NewTicker(sampleEvery)
+	var gathering sync.WaitGroup
+	defer gathering.Wait()
+	gathering.Go(func() { w.gatherNews(ctx) })
+	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
 	for {
-		w.takeSample(ctx)
+		w.probe(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
+	}
+}
+
+// gatherNews takes a sample when pods or budgets have changed.
+func (w *watcher) gatherNews(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.news:
+			w.takeSample(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(gatherTime):
+		}
+	}
+}
+
+// noteNews has a sample taken soon.
+func (w *watcher) noteNews() {
+	select {
+	case w.news <- struct{}{}:
+	default: // One is about to be taken.
 	}
 }
 
@@ -153,7 +145,7 @@ func (w *watcher) reconnect(ctx context.Context) {
 	if config, err := loadKubeconfig(path, ""); err != nil || before != nil && config.Host == before.server {
 		return
 	}
-	after, err := connect(ctx, path)
+	after, err := connect(ctx, path, w.noteNews)
 	if err != nil {
 		return // The file may be half written: the next sample tries again.
 	}
@@ -171,20 +163,31 @@ func (w *watcher) connection() *simulated {
 	return w.simulated
 }
 
-func (w *watcher) takeSample(ctx context.Context) {
+// probe asks the API server whether it is there, and takes a sample.
+func (w *watcher) probe(ctx context.Context) {
 	w.reconnect(ctx)
 	s := w.connection()
 	if s == nil {
 		return
 	}
-	answered := s.answers(ctx)
-	sample := &observe.Sample{At: time.Now(), Answered: answered && s.pods.isComplete() && s.budgets.isComplete(), Machines: w.machines.objects()}
-	sample.Pods, sample.Budgets = s.pods.objects(), s.budgets.objects()
-	if ctx.Err() != nil {
-		return
-	}
+	answers := s.answers(ctx)
+	w.mutex.Lock()
+	w.answers = answers
+	w.mutex.Unlock()
+	w.takeSample(ctx)
+}
+
+// takeSample takes one of all that is known.
+func (w *watcher) takeSample(ctx context.Context) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
+	s := w.simulated
+	if s == nil || ctx.Err() != nil {
+		return
+	}
+	sample := &observe.Sample{
+		At: time.Now(), Answered: w.answers && s.pods.isComplete() && s.budgets.isComplete(), Machines: w.machines.objects(), Pods: s.pods.objects(), Budgets: s.budgets.objects(),
+	}
 	if !sample.Answered && w.last != nil {
 		sample.Pods, sample.Budgets = w.last.Pods, w.last.Budgets
 	}

@@ -38,6 +38,8 @@ type Drain struct {
 	// Refused is how many pods a budget has refused at most at a time.
 	Refused map[string]int
 	open    bool
+	// heldSince is since when a budget has refused evictions without a pause; zero if none does.
+	heldSince time.Time
 }
 
 // Dip is how few Ready pods a workload had during the upgrade.
@@ -54,6 +56,10 @@ type Outage struct{ Start, End time.Time }
 
 // longestStep bounds what is credited from one sample to the next: after a longer pause nobody knows what was in between.
 const longestStep = 5 * time.Second
+
+// leastHold is from when on a budget counts as what held pods on a Node that is gone. Machines and pods are watched apart: of a Machine that is
+// gone, the last eviction may not be known yet.
+const leastHold = 2 * time.Second
 
 // Timeline is the course of an upgrade.
 type Timeline struct {
@@ -95,6 +101,7 @@ func (t *Timeline) Add(s *Sample) {
 	}
 	t.noteOutage(s)
 	t.noteMachines(s)
+	t.noteHolds(s)
 	t.noteDips(s)
 	t.last = s
 }
@@ -129,10 +136,23 @@ func (t *Timeline) noteMachines(s *Sample) {
 		if drain == nil || !drain.open {
 			continue
 		}
-		if held := t.last.loadOf(drain.Node).refusals; len(held) > 0 {
+		if since := drain.heldSince; !since.IsZero() && s.At.Sub(since) >= leastHold {
 			drain.update(hasTimedOut, "the Node was removed while a budget held pods on it", s.At)
 		} else {
 			drain.update(isDrained, "", s.At)
+		}
+	}
+}
+
+// noteHolds follows which drains a budget holds, of Nodes whose Machines are there.
+func (t *Timeline) noteHolds(s *Sample) {
+	for _, drain := range t.current {
+		switch {
+		case !drain.open:
+		case len(s.loadOf(drain.Node).refusals) == 0:
+			drain.heldSince = time.Time{}
+		case drain.heldSince.IsZero():
+			drain.heldSince = s.At
 		}
 	}
 }

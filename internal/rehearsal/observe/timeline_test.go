@@ -171,6 +171,19 @@ func TestADrainBetweenTwoSamples(t *testing.T) {
 	g.Expect(c.timeline.Drains).To(HaveExactElements(And(HaveField("Node", "n1"), HaveField("Outcome", observe.Drained))))
 }
 
+// Machines and pods are watched apart, so a Machine may be gone before the last eviction from its Node is known.
+func TestAShortHoldIsNoTimeout(t *testing.T) {
+	g := NewWithT(t)
+	c := newCourse(pod("a", "n1", true), pod("b", "n2", true))
+	c.Machines, c.Budgets = []*v1alpha1.Machine{machine("n1", "", "")}, []*policyv1.PodDisruptionBudget{budget(0)}
+	c.after(time.Second)
+	c.after(300 * time.Millisecond)
+	c.Machines = nil
+	c.after(10 * time.Millisecond)
+	g.Expect(c.timeline.Drains).To(HaveExactElements(And(
+		HaveField("Outcome", observe.Drained), HaveField("Message", ""), HaveField("Blocked", HaveKeyWithValue("shop/web", 310*time.Millisecond)))))
+}
+
 func TestWhichPodsABudgetHolds(t *testing.T) {
 	always := policyv1.AlwaysAllow
 	for name, test := range map[string]struct {

@@ -271,7 +271,7 @@ func newlyUnscheduled(before, after []observe.Unscheduled) (more []observe.Unsch
 	return more
 }
 
-// precision is that of all times: samples are taken twice a second.
+// precision is that of all times. What is observed by asking the API server is exact to half a second.
 const precision = 100 * time.Millisecond
 
 func roundDuration(d time.Duration) metav1.Duration {
