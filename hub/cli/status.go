@@ -270,15 +270,7 @@ func (f *fleet) verdictError() error {
 	if f.took > 0 {
 		missing = append(missing, fmt.Sprintf("everything that has happened since, because reading took %s: run it again", f.took.Round(time.Second)))
 	}
-	if f.hub.Problem != "" {
-		problems = append(problems, "the hub does not work")
-	}
-	if f.keeper != "" {
-		problems = append(problems, f.keeper)
-	}
-	if len(f.removed) > 0 {
-		problems = append(problems, "the hub is being removed: "+strings.Join(f.removed, ", "))
-	}
+	problems = append(problems, f.hubProblems()...)
 	if f.hubForbidden {
 		forbidden = append(forbidden, "the Lease of the hub")
 	}
@@ -304,6 +296,20 @@ func (f *fleet) verdictError() error {
 		return cmdutil.Refusal("whether the fleet is healthy is unknown: you may not list: %s", unseen)
 	}
 	return nil
+}
+
+// hubProblems are those of the hub itself.
+func (f *fleet) hubProblems() (problems []string) {
+	if f.hub.Problem != "" {
+		problems = append(problems, "the hub does not work")
+	}
+	if f.keeper != "" {
+		problems = append(problems, f.keeper)
+	}
+	if len(f.removed) > 0 {
+		problems = append(problems, "the hub is being removed: "+strings.Join(f.removed, ", "))
+	}
+	return problems
 }
 
 func (f *fleet) formatSince(at *metav1.Time) string {

@@ -100,22 +100,10 @@ func (d *Driver) Ensure(ctx context.Context, desired clusterdriver.Desired) erro
 	if version == "" {
 		version = d.versions[0]
 	}
-	switch {
-	case exists && found.UID != desired.UID:
-		return &clusterdriver.RefusedError{Refusal: clusterdriver.NameTaken, Problem: "name: a cluster of this name exists and has another UID"}
-	case exists && found.Phase == clusterdriver.Removing:
-		return &clusterdriver.RefusedError{Refusal: clusterdriver.BeingRemoved, Problem: "it is being removed"}
-	case !slices.Contains(d.versions, version):
-		return &clusterdriver.RefusedError{
-			Refusal: clusterdriver.VersionNotSupported, Problem: "choose one of " + strings.Join(d.versions, ", "), Versions: slices.Clone(d.versions),
-		}
-	case exists && isEarlier(version, found.Version, 0):
-		return &clusterdriver.RefusedError{Refusal: clusterdriver.Downgrade, Problem: "a control plane cannot go back from " + found.Version + " to " + version}
-	case exists && isEarlier(found.Version, version, 1):
-		return &clusterdriver.RefusedError{Refusal: clusterdriver.Changing, Problem: "an upgrade skips no minor: from " + found.Version + " ask for the next one first"}
-	case !exists && desired.Credential == nil:
-		return &clusterdriver.RefusedError{Refusal: clusterdriver.Invalid, Problem: "certificate: a new cluster needs one"}
-	case !exists:
+	if err := d.refuseDesired(found, exists, desired, version); err != nil {
+		return err
+	}
+	if !exists {
 		found = clusterdriver.Observed{Name: desired.Name, UID: desired.UID, Phase: clusterdriver.Starting}
 	}
 	if desired.Credential != nil {
@@ -131,6 +119,27 @@ func (d *Driver) Ensure(ctx context.Context, desired clusterdriver.Desired) erro
 		found.Phase, found.Version, found.ControllerManager, found.Scheduler = clusterdriver.Running, version, version, version
 	}
 	d.clusters[desired.Name], d.desired[desired.Name] = found, desired
+	return nil
+}
+
+// refuseDesired refuses what a driver refuses before it changes anything; found is what there is of the cluster.
+func (d *Driver) refuseDesired(found clusterdriver.Observed, exists bool, desired clusterdriver.Desired, version string) error {
+	switch {
+	case exists && found.UID != desired.UID:
+		return &clusterdriver.RefusedError{Refusal: clusterdriver.NameTaken, Problem: "name: a cluster of this name exists and has another UID"}
+	case exists && found.Phase == clusterdriver.Removing:
+		return &clusterdriver.RefusedError{Refusal: clusterdriver.BeingRemoved, Problem: "it is being removed"}
+	case !slices.Contains(d.versions, version):
+		return &clusterdriver.RefusedError{
+			Refusal: clusterdriver.VersionNotSupported, Problem: "choose one of " + strings.Join(d.versions, ", "), Versions: slices.Clone(d.versions),
+		}
+	case exists && isEarlier(version, found.Version, 0):
+		return &clusterdriver.RefusedError{Refusal: clusterdriver.Downgrade, Problem: "a control plane cannot go back from " + found.Version + " to " + version}
+	case exists && isEarlier(found.Version, version, 1):
+		return &clusterdriver.RefusedError{Refusal: clusterdriver.Changing, Problem: "an upgrade skips no minor: from " + found.Version + " ask for the next one first"}
+	case !exists && desired.Credential == nil:
+		return &clusterdriver.RefusedError{Refusal: clusterdriver.Invalid, Problem: "certificate: a new cluster needs one"}
+	}
 	return nil
 }
 

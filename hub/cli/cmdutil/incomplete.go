@@ -42,6 +42,11 @@ func (h *Hub) Explain(err error) error {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot "):
 		return fmt.Errorf("%w. Ask an administrator of the hub for this right; kubectl auth can-i --list shows those that you have", err)
 	}
+	return h.explainLocalHub(err)
+}
+
+// explainLocalHub names the cause of an error of a hub on this machine that does not run any more.
+func (h *Hub) explainLocalHub(err error) error {
 	if code := Code(err); code != Failed && code != TimedOut {
 		return err
 	}

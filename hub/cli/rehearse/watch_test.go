@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.MainShared(m) }
 
-// Claim: A rehearsal sees the shortest drain, and what held it. Broken: samples taken twice a second only.
+// A rehearsal sees the shortest drain, and what held it.
 func TestAShortDrainIsSeenWithWhatHeldIt(t *testing.T) {
 	const drains, held = 6, 60 * time.Millisecond
 	g, server := NewWithT(t), testenv.Server()

@@ -111,13 +111,8 @@ func currentProgress(s *scope, before *v1alpha1.MachineDeploymentStatus) metav1.
 		if refused := s.describeRefused(); refused != "" {
 			condition.Message += ". After that it would not continue either: " + refused
 		}
-	case s.heldBack() && s.upcoming != "":
-		condition.Reason = v1alpha1.ReasonAwaitingControlPlane
-		condition.Message = fmt.Sprintf("%s, and others get it when the control plane of the cluster, which is to have %s, has reported it: %s",
-			describeStanding(s), s.upcoming, s.describeRefusal(s.deployment.Spec.Template))
 	case s.heldBack():
-		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonUnsupportedKubeletVersion
-		condition.Message = describeStanding(s) + ", and no others will get it: " + s.describeRefused()
+		setHeldBack(s, &condition)
 	case byRequest(s.deployment) && status.Replicas == want && status.AvailableReplicas >= want:
 		condition.Reason = v1alpha1.ReasonAwaitingRequest
 		condition.Message = describeStanding(s) + ": " + describeRequest(s.deployment)
@@ -130,6 +125,18 @@ func currentProgress(s *scope, before *v1alpha1.MachineDeploymentStatus) metav1.
 		condition.Message = describeStanding(s)
 	}
 	return condition
+}
+
+// setHeldBack says of a template that the API server does not support whether a user has to act, or its upgrade is on its way.
+func setHeldBack(s *scope, condition *metav1.Condition) {
+	if s.upcoming != "" {
+		condition.Reason = v1alpha1.ReasonAwaitingControlPlane
+		condition.Message = fmt.Sprintf("%s, and others get it when the control plane of the cluster, which is to have %s, has reported it: %s",
+			describeStanding(s), s.upcoming, s.describeRefusal(s.deployment.Spec.Template))
+		return
+	}
+	condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonUnsupportedKubeletVersion
+	condition.Message = describeStanding(s) + ", and no others will get it: " + s.describeRefused()
 }
 
 // describeRefused says why no Machine gets the current template, and what a user can do; empty if Machines get it.

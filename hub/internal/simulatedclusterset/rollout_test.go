@@ -93,7 +93,7 @@ func TestASetRollsAVersionOut(t *testing.T) {
 	f.Expect(f.Writes.Total()).To(BeZero(), "what changes nothing writes nothing")
 }
 
-// Claim: An aborted version starts in no further cluster, and what has it keeps it. Broken: the aborted revision ignored; a cluster given its earlier version back.
+// An aborted version starts in no further cluster, and what has it keeps it.
 func TestAnAbortedVersionStartsNowhereElse(t *testing.T) {
 	f := newRollout(t, 3, "")
 	f.raise("v1.37")

@@ -131,7 +131,7 @@ func TestEveryMountHasAVolume(t *testing.T) {
 	g.Expect(used).To(HaveLen(len(there)))
 }
 
-// Claim: Another version does not replace the pod of a control plane. Broken: the version as an argument.
+// Another version does not replace the pod of a control plane.
 func TestAnotherVersionLeavesThePod(t *testing.T) {
 	g, later := NewWithT(t), cluster
 	later.Version, later.EmulatedVersion = "v1.37", "1.37"

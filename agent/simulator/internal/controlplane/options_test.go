@@ -52,7 +52,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// Claim: A control plane starts with what it has run last, and never with an earlier version. Broken: the file read at each start; a record of a later program ignored.
+// A control plane starts with what it has run last, and never with an earlier version.
 func TestAStartContinuesWithTheRecordedVersions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "version")
 	if err := os.WriteFile(file, []byte("1.36\n"), 0o600); err != nil {
