@@ -117,6 +117,7 @@ func newServerConfig(opts options.CompletedOptions) (*app.Config, error) {
 		return nil, err
 	}
 	config.KubeAPIs = kinds
+	kinds.ControlPlane.Generic.RESTOptionsGetter = cachedStorage{kinds.ControlPlane.Generic.RESTOptionsGetter}
 	generic, informers = kinds.ControlPlane.Generic, kinds.ControlPlane.VersionedInformers
 	authentication := webhook.NewDefaultAuthenticationInfoResolverWrapper(kinds.ControlPlane.ProxyTransport, generic.EgressSelector, generic.LoopbackClientConfig, generic.TracerProvider)
 	config.ApiExtensions, err = controlplaneapiserver.CreateAPIExtensionsConfig(*generic, informers, admission, opts.CompletedOptions, opts.MasterCount, resolver, authentication)

@@ -14,8 +14,11 @@ import (
 	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
 )
 
-// AnswerSeldom is answerSeldom.
-var AnswerSeldom = answerSeldom
+// AnswerSeldom and AlignWait are the functions of those names.
+var (
+	AnswerSeldom = answerSeldom
+	AlignWait    = alignWait
+)
 
 var reference = regexp.MustCompile(`"\$ref":"[^"]*"`)
 
