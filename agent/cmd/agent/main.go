@@ -15,7 +15,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/hollowfleet/hollowfleet/agent"
-	_ "github.com/hollowfleet/hollowfleet/agent/internal/memprofile" // No tables for profiles that nobody can ask for.
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 	"github.com/hollowfleet/hollowfleet/internal/version"
