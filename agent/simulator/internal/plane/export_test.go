@@ -14,11 +14,8 @@ import (
 	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
 )
 
-// AnswerSeldom and AlignWait are the functions of those names.
-var (
-	AnswerSeldom = answerSeldom
-	AlignWait    = alignWait
-)
+// AlignWait is alignWait.
+var AlignWait = alignWait
 
 var reference = regexp.MustCompile(`"\$ref":"[^"]*"`)
 

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/emicklei/go-restful/v3"
 	apiextensionsscheme "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/scheme"
@@ -105,25 +104,9 @@ func (s *sharedOpenAPI) serveSpecs(server genericapiserver.DelegationTarget, v2 
 	paths.Handle("/openapi/v2", http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		specs.findV2(container, v2).ServeHTTP(writer, request)
 	}))
-	paths.Handle("/openapi/v3", answerSeldom(specs.v3))
+	paths.Handle("/openapi/v3", specs.v3)
 	paths.HandlePrefix("/openapi/v3/", specs.v3)
 	return nil
-}
-
-// rootAnswers is how often an aggregator is told the list of documents, which is more often than it needs.
-const rootAnswers = 3
-
-// answerSeldom is for the list of documents. Only the aggregator asks for it: once a second, although the list never changes, which was a tenth of
-// what a plane takes at rest. After an answer that it cannot use it keeps what it has, and asks again after minutes that double.
-func answerSeldom(root http.Handler) http.Handler {
-	var answers atomic.Int32
-	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		if answers.Add(1) > rootAnswers {
-			writer.WriteHeader(http.StatusNotModified)
-			return
-		}
-		root.ServeHTTP(writer, request)
-	})
 }
 
 func (s *sharedOpenAPI) findSpecs(container *restful.Container, v2 *common.Config, v3 *common.OpenAPIV3Config) (*kindSpecs, error) {

