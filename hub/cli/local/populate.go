@@ -19,8 +19,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
-// countsTimeout is the longest time to wait for the counts of Machines.
-const countsTimeout = time.Minute
+// countsTimeout is the longest time to wait for the counts of Machines: the hub writes counts that have changed before up to a minute late.
+const countsTimeout = 5 * time.Second
 
 // hubClient is the administrator's client of a fleet's hub.
 func hubClient(kubeconfig string) (client.WithWatch, error) {

@@ -147,7 +147,7 @@ func TestALocalFleet(t *testing.T) {
 	p.Expect(report.Processes).To(HaveLen(8), "a keeper, three control planes, a hub and three agents")
 	code, output := p.hollow("local", "up", "--dir", p.dir)
 	p.Expect(code).To(Equal(4), output)
-	p.Expect(p.succeeds("cluster", "list")).To(MatchRegexp(`local-1 +Accepted +True +False +1/1 `), "up waits for the counts")
+	p.Eventually(func() string { return p.succeeds("cluster", "list") }, patience, time.Second).Should(MatchRegexp(`local-1 +Accepted +True +False +1/1 `))
 	p.Expect(p.succeeds("rollout", "history", "machinedeployment", "workers", "-n", "local-1")).To(ContainSubstring("v1.35.4"))
 
 	for _, name := range []string{"hub", "agent local-0"} {

@@ -230,7 +230,7 @@ func TestALocalFleetOfASet(t *testing.T) {
 	report := p.up("--clusters", "2", "--machines", "1", "--isolation", "shared", "--kubelet-version", "v1.36.2")
 	p.Expect(report.Clusters).To(HaveExactElements(
 		And(HaveField("Name", "local-0"), HaveField("UID", Not(BeEmpty())), HaveField("Kubeconfig", BeAnExistingFile())), HaveField("Name", "local-1")))
-	p.Expect(p.succeeds("cluster", "list")).To(And(MatchRegexp(`local-1 +Accepted +True +False +1/1 `), MatchRegexp(`host +Accepted +True `)))
+	p.Eventually(func() string { return p.succeeds("cluster", "list") }, patience, time.Second).Should(And(MatchRegexp(`local-1 +Accepted +True +False +1/1 `), MatchRegexp(`host +Accepted +True `)))
 	hub := p.hub()
 	for name, stage := range map[string]string{"local-0": localfleet.StageCanary, "local-1": localfleet.StageProduction} {
 		cluster := &v1alpha1.Cluster{}
