@@ -27,7 +27,7 @@ const (
 
 // hostsSimulatedClusters has the agent of c1 run simulated clusters that are asked for by objects, and takes them away again.
 func hostsSimulatedClusters() {
-	// Claim: A host on kind runs the sample's set as pods under PodSecurity restricted, upgrades, shrinks and removes it, and leaves nothing. Broken: seen red without the right to list claims: removal never ended.
+	// Claim: A host on kind runs the sample's set as pods under PodSecurity restricted, upgrades, shrinks and removes it, and leaves nothing. Broken: not broken alone.
 	It("should host the sample's simulated clusters as pods once its administrator allows it", func(ctx SpecContext) {
 		allowSimulatedClusters(ctx, sampleSize)
 		started := time.Now()
