@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -167,6 +168,33 @@ func TestAdoptingDoesNotDowngrade(t *testing.T) {
 			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AllowDowngrade = true })
 			f.ExpectReconciled(f.fleet)
 			f.Expect(f.phases()).To(Equal("Progressing " + test.wanted))
+		})
+	}
+}
+
+// Claim: A fleet adopts Machines that say in another way which provider makes them. Broken: a reference to a class beside the value that was there.
+func TestAdoptingReplacesTheProviderConfig(t *testing.T) {
+	value := v1alpha1.ProviderConfig{Provider: "fake", Value: &runtime.RawExtension{Raw: []byte(`{"size":"large"}`)}}
+	class := v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "small"}}
+	for name, test := range map[string]struct{ before, wanted v1alpha1.ProviderConfig }{"a class": {value, class}, "a value": {class, value}} {
+		t.Run(name, func(t *testing.T) {
+			f := newEnv(t, 1, func(fleet *v1alpha1.MachineFleet) {
+				fleet.Spec.Adopt, fleet.Spec.Template.Spec.Template.Spec.ProviderConfig = true, test.wanted
+			})
+			cluster, labels := f.cluster(0), map[string]string{"app": "x"}
+			there := &v1alpha1.MachineDeployment{
+				ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: f.fleet.Name},
+				Spec: v1alpha1.MachineDeploymentSpec{
+					ClusterName: cluster.Name, Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: testenv.Template(labels),
+				},
+			}
+			there.Spec.Template.Spec.ProviderConfig = test.before
+			f.ExpectApplied(there)
+			f.ExpectReconciled(f.fleet)
+			f.Expect(f.phases()).To(HavePrefix("Progressing"))
+			adopted := &v1alpha1.MachineDeployment{}
+			f.Expect(f.Client.Get(t.Context(), client.ObjectKeyFromObject(there), adopted)).To(Succeed())
+			f.Expect(adopted.Spec.Template.Spec.ProviderConfig).To(Equal(test.wanted))
 		})
 	}
 }
