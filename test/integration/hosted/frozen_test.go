@@ -75,7 +75,13 @@ func awaitHost(ctx context.Context, condition string) {
 // many the keeper had: all, if the host has worked until it knew.
 func (o *observer) expectHeld(ctx context.Context, when string) {
 	GinkgoHelper()
-	before, made := o.recorded(), o.clusters.Made()
+	made, looks := o.clusters.Made(), 0
+	Eventually(ctx, func() bool { // What was made before may be on its way to the observer.
+		known := len(made)
+		made, looks = o.clusters.Made(), looks+1
+		return looks > 1 && len(made) == known
+	}).WithPolling(time.Second).Should(BeTrue())
+	before := o.recorded()
 	AddReportEntry(when, fmt.Sprint(before))
 	Consistently(ctx, func(g Gomega) {
 		now := o.recorded()

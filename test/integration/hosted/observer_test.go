@@ -90,23 +90,25 @@ func (o *observer) expectWhole(ctx context.Context, names []string, machines int
 	}
 }
 
-// expectCluster asks the API server of a simulated cluster.
+// expectCluster asks the API server of a simulated cluster, which may be Ready before its Machines are.
 func (o *observer) expectCluster(ctx context.Context, name string, machines int, version string) {
 	GinkgoHelper()
-	of := &v1alpha1.MachineList{}
-	Expect(o.hub.List(ctx, of, client.InNamespace(name))).To(Succeed())
-	Expect(of.Items).To(HaveLen(machines))
 	c, runs := o.workload(name)
 	Expect(runs).To(Equal(version), name)
-	pods, nodes := &corev1.PodList{}, &corev1.NodeList{}
-	Expect(c.List(ctx, pods, client.HasLabels{v1alpha1.MachineNameLabel})).To(Succeed())
-	Expect(c.List(ctx, nodes, client.MatchingLabels{"pool": localfleet.WorkersName})).To(Succeed())
-	var hosts []string
-	for i := range pods.Items {
-		hosts = append(hosts, pods.Items[i].Labels[v1alpha1.MachineNameLabel])
-	}
-	Expect(hosts).To(ConsistOf(namesIn(of)), "each Machine of %s has one pod", name)
-	Expect(namesIn(nodes)).To(ConsistOf(namesIn(of)), "each Machine of %s has one Node", name)
+	Eventually(ctx, func(g Gomega) {
+		of := &v1alpha1.MachineList{}
+		g.Expect(o.hub.List(ctx, of, client.InNamespace(name))).To(Succeed())
+		g.Expect(of.Items).To(HaveLen(machines))
+		pods, nodes := &corev1.PodList{}, &corev1.NodeList{}
+		g.Expect(c.List(ctx, pods, client.HasLabels{v1alpha1.MachineNameLabel})).To(Succeed())
+		g.Expect(c.List(ctx, nodes, client.MatchingLabels{"pool": localfleet.WorkersName})).To(Succeed())
+		var hosts []string
+		for i := range pods.Items {
+			hosts = append(hosts, pods.Items[i].Labels[v1alpha1.MachineNameLabel])
+		}
+		g.Expect(hosts).To(ConsistOf(namesIn(of)), "each Machine of %s has one pod", name)
+		g.Expect(namesIn(nodes)).To(ConsistOf(namesIn(of)), "each Machine of %s has one Node", name)
+	}).Should(Succeed())
 }
 
 // workload is an administrator's client of a simulated cluster, and the minor that its API server says that it has.
