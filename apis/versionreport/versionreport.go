@@ -3,6 +3,8 @@
 // that serve on the loopback address only.
 package versionreport
 
+import "k8s.io/apimachinery/pkg/util/version"
+
 // Where the report is.
 const (
 	Namespace = "kube-public"
@@ -33,7 +35,23 @@ func (r Report) Data() map[string]string {
 	return data
 }
 
-// Parse reads what Data has written.
+// longestVersion is more than any version has.
+const longestVersion = 64
+
+// Parse reads what Data has written. An administrator of the cluster may have written something else: what is not a version is left out.
 func Parse(data map[string]string) Report {
-	return Report{APIServer: data[apiServer], ControllerManager: data[controllerManager], Scheduler: data[scheduler], Problem: data[problem]}
+	return Report{
+		APIServer: readVersion(data[apiServer]), ControllerManager: readVersion(data[controllerManager]), Scheduler: readVersion(data[scheduler]),
+		Problem: data[problem],
+	}
+}
+
+func readVersion(text string) string {
+	if len(text) > longestVersion {
+		return ""
+	}
+	if _, err := version.ParseGeneric(text); err != nil {
+		return ""
+	}
+	return text
 }

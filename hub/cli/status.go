@@ -81,7 +81,7 @@ type fleet struct {
 	report  health.Report
 	// failed is why nothing was looked at.
 	failed error
-	// keeper is what is wrong with the keeper of a local fleet; empty if nothing is, or the fleet is no local one.
+	// keeper is what is wrong with the keeper of a local fleet; empty if nothing is, or the hub is elsewhere.
 	keeper string
 	// took is how long it took to look, if that is so long that what was read first is old.
 	took time.Duration

@@ -36,7 +36,7 @@ func Run(t *testing.T, subject func(t *testing.T) Subject) {
 	for name, test := range map[string]func(g *WithT, s Subject, desired clusterdriver.Desired){
 		"should list a cluster as soon as it was asked for, and only once": createsOnce,
 		"should run what was asked for, and prove it":                      runs,
-		"should upgrade component by component and keep the credential":    upgrades,
+		"should upgrade component by component and keep the credential":    upgradesComponents,
 		"should take a new credential":                                     takesCredential,
 		"should refuse a version that it cannot run, and make nothing":     refusesVersion,
 		"should refuse a new cluster without a credential":                 refusesWithoutCredential,
@@ -122,7 +122,7 @@ func runs(g *WithT, s Subject, desired clusterdriver.Desired) {
 	g.Expect(found.CredentialExpires).To(BeTemporally("~", time.Now().Add(time.Hour), time.Minute))
 }
 
-func upgrades(g *WithT, s Subject, desired clusterdriver.Desired) {
+func upgradesComponents(g *WithT, s Subject, desired clusterdriver.Desired) {
 	g.Expect(s.Driver.Ensure(context.Background(), desired)).To(Succeed())
 	s.expectRunning(g, desired, s.Version)
 	desired.Credential, desired.ControlPlaneVersion = nil, s.Later

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver"
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver/pods/rendering"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 const (
@@ -55,9 +56,9 @@ func checkUpgrade(before, wanted string) error {
 		return refuseCluster(clusterdriver.Invalid, "spec.versions.controlPlane: %v", err)
 	}
 	switch {
-	case to.Minor() < from.Minor():
+	case v1alpha1.IsEarlierMinor(wanted, before):
 		return refuseCluster(clusterdriver.Downgrade, "spec.versions.controlPlane: a control plane cannot go back from %s to %s: create another SimulatedCluster", before, wanted)
-	case to.Minor() > from.Minor()+1:
+	case to.Major() != from.Major() || to.Minor() > from.Minor()+1:
 		return refuseCluster(clusterdriver.Changing, "spec.versions.controlPlane: an upgrade skips no minor: from %s ask for v%d.%d first", before, from.Major(), from.Minor()+1)
 	}
 	return nil

@@ -160,7 +160,7 @@ func TestRemovalInOrder(t *testing.T) {
 	b.driver.Finish(one.Name)
 	b.round(1)
 	b.expectFinalizer(one, false)
-	b.Expect(b.request(one)).To(BeNil(), "nobody needs it any more")
+	b.Expect(b.request(one)).To(BeNil(), "it is not needed any more")
 	b.round(1)
 }
 

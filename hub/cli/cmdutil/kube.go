@@ -33,7 +33,7 @@ type Hub struct {
 	// Flags are kubectl's own: --kubeconfig, --context, --namespace and so on.
 	Flags *genericclioptions.ConfigFlags
 	// DescribeKeeper, if not nil, says what is wrong with the keeper of a fleet on this machine whose hub is at server; empty if nothing is,
-	// or if there is no such fleet. kubeconfigs are the files by which the hub was found.
+	// or if the hub is elsewhere. kubeconfigs are the files by which the hub was found.
 	DescribeKeeper func(server string, kubeconfigs []string) string
 	// mark is added to each result: that of a dry run is none.
 	mark string

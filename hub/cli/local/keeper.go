@@ -15,7 +15,7 @@ import (
 const depthOfKubeconfig = 3
 
 // DescribeKeeper says what is wrong with the keeper of the fleet on this machine whose hub is at server, and what helps. It is empty if
-// nothing is, or if there is no such fleet. kubeconfigs are the files by which the hub was found.
+// nothing is, or if the hub is elsewhere. kubeconfigs are the files by which the hub was found.
 func DescribeKeeper(server string, kubeconfigs []string) string {
 	for _, dir := range fleetDirs(kubeconfigs) {
 		state, err := localfleet.ReadState(dir)

@@ -11,7 +11,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 )
 
-// DescribeKeeper says nothing: there is no local fleet.
+// DescribeKeeper says nothing: local fleets run on Linux only.
 func DescribeKeeper(string, []string) string { return "" }
 
 // NewCommand returns "local", which says that it needs Linux.

@@ -43,7 +43,7 @@ func follow[T client.Object](ctx context.Context, c client.WithWatch, list clien
 // isComplete reports whether all objects have been read once.
 func (c *copyOf[T]) isComplete() bool { return c.reflector.LastSyncResourceVersion() != "" }
 
-func (c *copyOf[T]) objects() (all []T) {
+func (c *copyOf[T]) listObjects() (all []T) {
 	for _, object := range c.store.List() {
 		if typed, ok := object.(T); ok {
 			all = append(all, typed)
@@ -58,15 +58,15 @@ type tellingStore struct {
 	changed func()
 }
 
-func (s *tellingStore) Add(object any) error    { return s.tell(s.Store.Add(object)) }
-func (s *tellingStore) Update(object any) error { return s.tell(s.Store.Update(object)) }
-func (s *tellingStore) Delete(object any) error { return s.tell(s.Store.Delete(object)) }
+func (s *tellingStore) Add(object any) error    { return s.tellChange(s.Store.Add(object)) }
+func (s *tellingStore) Update(object any) error { return s.tellChange(s.Store.Update(object)) }
+func (s *tellingStore) Delete(object any) error { return s.tellChange(s.Store.Delete(object)) }
 
 func (s *tellingStore) Replace(objects []any, version string) error {
-	return s.tell(s.Store.Replace(objects, version))
+	return s.tellChange(s.Store.Replace(objects, version))
 }
 
-func (s *tellingStore) tell(err error) error {
+func (s *tellingStore) tellChange(err error) error {
 	if err == nil {
 		s.changed()
 	}

@@ -37,8 +37,8 @@ type simulated struct {
 	stop    context.CancelFunc
 }
 
-// connect makes one with a kubeconfig. changed is called after each change of a pod or budget.
-func connect(ctx context.Context, path string, changed func()) (*simulated, error) {
+// connectSimulated makes a connection with a kubeconfig. changed is called after each change of a pod or budget.
+func connectSimulated(ctx context.Context, path string, changed func()) (*simulated, error) {
 	config, err := loadKubeconfig(path, "")
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (w *watcher) run(ctx context.Context) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
 	for {
-		w.probe(ctx)
+		w.probeServer(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -145,7 +145,7 @@ func (w *watcher) reconnect(ctx context.Context) {
 	if config, err := loadKubeconfig(path, ""); err != nil || before != nil && config.Host == before.server {
 		return
 	}
-	after, err := connect(ctx, path, w.noteNews)
+	after, err := connectSimulated(ctx, path, w.noteNews)
 	if err != nil {
 		return // The file may be half written: the next sample tries again.
 	}
@@ -163,8 +163,8 @@ func (w *watcher) connection() *simulated {
 	return w.simulated
 }
 
-// probe asks the API server whether it is there, and takes a sample.
-func (w *watcher) probe(ctx context.Context) {
+// probeServer asks the API server whether it is there, and takes a sample.
+func (w *watcher) probeServer(ctx context.Context) {
 	w.reconnect(ctx)
 	s := w.connection()
 	if s == nil {
@@ -186,7 +186,7 @@ func (w *watcher) takeSample(ctx context.Context) {
 		return
 	}
 	sample := &observe.Sample{
-		At: time.Now(), Answered: w.answers && s.pods.isComplete() && s.budgets.isComplete(), Machines: w.machines.objects(), Pods: s.pods.objects(), Budgets: s.budgets.objects(),
+		At: time.Now(), Answered: w.answers && s.pods.isComplete() && s.budgets.isComplete(), Machines: w.machines.listObjects(), Pods: s.pods.listObjects(), Budgets: s.budgets.listObjects(),
 	}
 	if !sample.Answered && w.last != nil {
 		sample.Pods, sample.Budgets = w.last.Pods, w.last.Budgets

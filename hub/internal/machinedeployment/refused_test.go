@@ -180,7 +180,7 @@ func TestAKubeletWaitsForTheControlPlaneThatIsToSupportIt(t *testing.T) {
 		f.Expect(f.kubelets()).To(Equal(before), "nothing is replaced before the API server has the version")
 		return f.ReadCondition(f.deployment, v1alpha1.ProgressingCondition).Reason
 	}
-	f.Expect(reason()).To(Equal(v1alpha1.ReasonUnsupportedKubeletVersion), "the cluster is no simulated one")
+	f.Expect(reason()).To(Equal(v1alpha1.ReasonUnsupportedKubeletVersion), "the cluster is not simulated")
 	prove := func(proof string) {
 		f.T.Helper()
 		f.ExpectExists(f.cluster)
@@ -201,7 +201,7 @@ func TestAKubeletWaitsForTheControlPlaneThatIsToSupportIt(t *testing.T) {
 	f.ExpectExists(one)
 	one.Spec.Versions.ControlPlane = "v1.36"
 	f.Expect(f.Client.Update(t.Context(), one)).To(Succeed())
-	f.Expect(reason()).To(Equal(v1alpha1.ReasonUnsupportedKubeletVersion), "nobody upgrades it")
+	f.Expect(reason()).To(Equal(v1alpha1.ReasonUnsupportedKubeletVersion), "its control plane stays as it is")
 	one.Spec.Versions.ControlPlane = "v1.37"
 	f.Expect(f.Client.Update(t.Context(), one)).To(Succeed())
 	f.Expect(reason()).To(Equal(v1alpha1.ReasonAwaitingControlPlane))

@@ -77,7 +77,7 @@ func (s *supervisor) handleStatus(writer http.ResponseWriter, request *http.Requ
 	writeResponse(writer, http.StatusOK, s.clusterStatus(request.Context()))
 }
 
-// handleStop starts to stop a cluster whose process is not its own. Whoever asks has the answer before the socket closes, and waits for the
+// handleStop starts to stop a cluster whose process is not its own. The client has the answer before the socket closes, and waits for the
 // cluster's lock.
 func (s *supervisor) handleStop(writer http.ResponseWriter, _ *http.Request) {
 	writeResponse(writer, http.StatusOK, struct{}{})

@@ -24,7 +24,7 @@ type Ready struct {
 	// PodhostNode is the podhost's Node, empty without a podhost.
 	PodhostNode string `json:"podhostNode,omitempty"`
 	Version     string `json:"version"`
-	// Isolation is "shared" if the components but the podhost share a process with other clusters', and Group the directory of
+	// Isolation is "shared" if the components share processes with other clusters', and Group the directory of
 	// these clusters' group.
 	Isolation string `json:"isolation"`
 	Group     string `json:"group,omitempty"`

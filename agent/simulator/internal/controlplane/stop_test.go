@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Claim: Whoever stops a cluster of a group has an answer, however quickly it stops. Broken: the answer left to the end of the handler.
+// Claim: A request to stop a cluster of a group is answered, however quickly it stops. Broken: the answer left to the end of the handler.
 func TestAStopIsAnswered(t *testing.T) {
 	s := &supervisor{}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(s.handleStop))

@@ -16,11 +16,11 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/versionreport"
 )
 
-// reportPeriod is when the report is looked at again although nothing has changed: somebody may have deleted it.
+// reportPeriod is when the report is looked at again although nothing has changed: a user may have deleted it.
 const reportPeriod = 30 * time.Second
 
-// reportVersions keeps the report of what the components run up to date, for as long as the context lasts. Nobody can be told that it cannot
-// be written: then the API server does not answer, which says it all.
+// reportVersions keeps the report of what the components run up to date, for as long as the context lasts. When it cannot
+// be written, the API server does not answer, which says it all.
 func (s *supervisor) reportVersions(ctx context.Context) {
 	ticker := time.NewTicker(versionPoll)
 	defer ticker.Stop()

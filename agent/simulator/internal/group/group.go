@@ -168,7 +168,7 @@ func (g *group) runProcesses(ctx context.Context) error {
 	unitsCtx, endUnits := context.WithCancel(context.WithoutCancel(ctx))
 	defer endUnits()
 	var loops sync.WaitGroup
-	for _, process := range g.processes() {
+	for _, process := range g.listProcesses() {
 		process.run(unitsCtx, &loops)
 	}
 	g.planes.unit.Start()
@@ -186,13 +186,13 @@ func (g *group) runProcesses(ctx context.Context) error {
 	return err
 }
 
-// processes are those that have components.
-func (g *group) processes() []*sharedProcess { return []*sharedProcess{g.planes, g.podhosts} }
+// listProcesses returns those that have components.
+func (g *group) listProcesses() []*sharedProcess { return []*sharedProcess{g.planes, g.podhosts} }
 
 // stopProcesses ends them with what they still have.
 func (g *group) stopProcesses(ctx context.Context) error {
 	var failures []error
-	for _, process := range g.processes() {
+	for _, process := range g.listProcesses() {
 		failures = append(failures, process.unit.Stop(context.WithoutCancel(ctx)))
 	}
 	return errors.Join(failures...)
@@ -207,9 +207,9 @@ func (g *group) KillWait() time.Duration { return cmp.Or(g.options.KillWait, kil
 // Launch starts a component of a cluster: a podhost apart from control planes, so that it can end none of those.
 func (g *group) Launch(ctx context.Context, cluster, component string, args []string, log io.Writer) (controlplane.SharedRun, error) {
 	if component == controlplane.Podhost {
-		return g.podhosts.launch(ctx, cluster, component, args, log)
+		return g.podhosts.launchComponent(ctx, cluster, component, args, log)
 	}
-	return g.planes.launch(ctx, cluster, component, args, log)
+	return g.planes.launchComponent(ctx, cluster, component, args, log)
 }
 
 // logLines of the process's log are shown when it does not come up.
@@ -245,7 +245,7 @@ func (g *group) serveRequests(ctx context.Context) error {
 
 // waitClusters waits until all clusters have ended. A process in which one does not end is ended with it.
 func (g *group) waitClusters(ctx context.Context) {
-	for _, process := range g.processes() {
+	for _, process := range g.listProcesses() {
 		_ = process.unit.Resume() // Suspended, it could not stop in order.
 	}
 	ended := make(chan struct{})
@@ -284,10 +284,10 @@ func (g *group) currentStatus() Status {
 	for _, cluster := range g.clusters {
 		dirs = append(dirs, cluster.dataDir)
 	}
-	planes := g.planes.status()
+	planes := g.planes.readStatus()
 	return Status{
 		Dir: g.dir, SupervisorPID: os.Getpid(), EmulatedVersion: g.options.EmulatedVersion, Clusters: dirs,
-		MaxClusters: MaxClusters, Process: planes.Status, Unanswered: planes.Unanswered, Log: planes.Log, Podhosts: g.podhosts.status(),
+		MaxClusters: MaxClusters, Process: planes.Status, Unanswered: planes.Unanswered, Log: planes.Log, Podhosts: g.podhosts.readStatus(),
 	}
 }
 
@@ -305,7 +305,7 @@ func (g *group) noteChange() {
 		names = append(names, cluster.name)
 	}
 	g.mutex.Unlock()
-	for _, process := range g.processes() {
+	for _, process := range g.listProcesses() {
 		process.tellEnd(names)
 	}
 }

@@ -32,7 +32,7 @@ func (g *group) handleStart(groupCtx context.Context, writer http.ResponseWriter
 		answer.fail(err)
 		return
 	}
-	for _, process := range g.processes() {
+	for _, process := range g.listProcesses() {
 		process.forgetEnds(options.Name)
 	}
 	if len(options.Components) == 0 || slices.Contains(options.Components, controlplane.Podhost) {

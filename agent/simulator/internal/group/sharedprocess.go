@@ -79,8 +79,8 @@ func (p *sharedProcess) run(ctx context.Context, loops *sync.WaitGroup) {
 	loops.Go(func() { p.liveness.watchProcess(ctx) })
 }
 
-// status is what is known of the process.
-func (p *sharedProcess) status() ProcessStatus {
+// readStatus returns what is known of the process.
+func (p *sharedProcess) readStatus() ProcessStatus {
 	return ProcessStatus{Status: p.unit.Status(), Unanswered: p.liveness.countUnanswered(), Log: p.log.Path()}
 }
 
@@ -128,8 +128,8 @@ func (p *sharedProcess) checkEnds(component string) error {
 	return fmt.Errorf("%s has ended the process that it shares with other clusters %d times, and is not started there again: stop its cluster, and start it in processes of its own (without --group) to find out why", component, maxEnds)
 }
 
-// launch starts a component there. It waits for a process that is being started again.
-func (p *sharedProcess) launch(ctx context.Context, cluster, component string, args []string, log io.Writer) (controlplane.SharedRun, error) {
+// launchComponent starts a component there. It waits for a process that is being started again.
+func (p *sharedProcess) launchComponent(ctx context.Context, cluster, component string, args []string, log io.Writer) (controlplane.SharedRun, error) {
 	if err := p.checkEnds(cluster + "/" + component); err != nil {
 		return nil, err
 	}

@@ -111,8 +111,10 @@ func (a *Applied) MergePatch(deployment *v1alpha1.MachineDeployment, r *Record) 
 		last.Spec.Selector, last.Spec.Template = a.Spec.Selector, a.Spec.Template // Nothing of them was the fleet's.
 	}
 	last.Spec.Replicas = nil
-	// Either a value or a reference: whoever else chose, nothing of it stays beside what is wanted.
-	last.Spec.Template.Spec.ProviderConfig = deployment.Spec.Template.Spec.ProviderConfig
+	// A value and a reference exclude each other: the one that is there goes if the other is wanted.
+	if there := &deployment.Spec.Template.Spec.ProviderConfig; (there.ValueRef == nil) != (a.Spec.Template.Spec.ProviderConfig.ValueRef == nil) {
+		last.Spec.Template.Spec.ProviderConfig = *there
+	}
 	var texts [3][]byte
 	for i, object := range []any{last, wanted, deployment} {
 		if texts[i], err = json.Marshal(object); err != nil {
