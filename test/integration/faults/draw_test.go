@@ -124,6 +124,29 @@ func pairs(random *rand.Rand) []round {
 	return all
 }
 
+// asBorne returns the rounds as clusters bear them whose control planes share a process. A kill of one starts that process again, which
+// ends a stop of another: so beside a kill, stops become kills.
+func asBorne(rounds []round) []round {
+	ofTarget := func(way fleettest.Way) func(fleettest.Fault) bool {
+		return func(fault fleettest.Fault) bool {
+			return fault.Way == way && slices.Contains([]fleettest.Part{fleettest.TargetServer, fleettest.TargetEtcd}, fault.Part)
+		}
+	}
+	for _, one := range rounds {
+		if !slices.ContainsFunc(slices.Concat(one...), ofTarget(fleettest.Kill)) {
+			continue
+		}
+		for _, faults := range one {
+			for i := range faults {
+				if ofTarget(fleettest.Stop)(faults[i]) {
+					faults[i].Way = fleettest.Kill
+				}
+			}
+		}
+	}
+	return rounds
+}
+
 // extent is how many rounds of all that are possible a run has.
 type extent int
 
@@ -151,6 +174,14 @@ func extentOfRun() extent {
 // flapping are rounds that come and go: what all clusters share, one part after the other, and what each has, another
 // part in each of them.
 func flapping(extent extent, seed uint64) []round {
+	rounds := drawFlapping(extent, seed)
+	if isShared() {
+		return asBorne(rounds)
+	}
+	return rounds
+}
+
+func drawFlapping(extent extent, seed uint64) []round {
 	random := rand.New(rand.NewPCG(seed, 1))
 	draw := func(part fleettest.Part) fleettest.Fault {
 		ways := waysOf(part)
@@ -176,6 +207,14 @@ func flapping(extent extent, seed uint64) []round {
 
 // drawn are the rounds of this run.
 func drawn(extent extent, seed uint64) []round {
+	rounds := drawAll(extent, seed)
+	if isShared() {
+		return asBorne(rounds)
+	}
+	return rounds
+}
+
+func drawAll(extent extent, seed uint64) []round {
 	random := rand.New(rand.NewPCG(seed, 0))
 	var rounds []round
 	if extent == whole {
@@ -271,5 +310,34 @@ func TestPairsAreOfAllPartsAndKinds(t *testing.T) {
 		}
 		g.Expect(kinds).To(HaveLen(len(fleettest.Kinds)), "seed %d", seed)
 		g.Expect(both).To(HaveLen(15), "seed %d: every two of the six processes: %v", seed, both)
+	}
+}
+
+// In rounds for shared control planes, what is killed ends no stop. As drawn with seed 7, some would.
+func TestNoKillEndsAStop(t *testing.T) {
+	g := NewWithT(t)
+	isTarget := func(part fleettest.Part) bool { return part == fleettest.TargetServer || part == fleettest.TargetEtcd }
+	count := func(rounds []round) (mixed, faults int) {
+		for _, one := range rounds {
+			ways := map[fleettest.Way]bool{}
+			for _, fault := range slices.Concat(one...) {
+				faults++
+				ways[fault.Way] = ways[fault.Way] || isTarget(fault.Part)
+			}
+			if ways[fleettest.Kill] && ways[fleettest.Stop] {
+				mixed++
+			}
+		}
+		return mixed, faults
+	}
+	for seed := range uint64(50) {
+		rounds := slices.Concat(drawAll(whole, seed), drawFlapping(whole, seed))
+		before, faults := count(rounds)
+		if seed == 7 {
+			g.Expect(before).To(BeNumerically(">", 0))
+		}
+		after, same := count(asBorne(rounds))
+		g.Expect(after).To(BeZero(), "seed %d", seed)
+		g.Expect(same).To(Equal(faults), "seed %d", seed)
 	}
 }

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"slices"
 	"syscall"
 	"time"
 
@@ -172,37 +173,40 @@ func thawedFor(ctx context.Context, duration time.Duration) {
 	}).WithTimeout(duration).WithPolling(fleettest.Glance).Should(Succeed())
 }
 
+// probeRights are the roles each of which gives the right that the agent's probe needs.
+var probeRights = []string{"rbac/agent-workload", "rbac/agent-load-tests"}
+
 // forbidProbe takes away the one right that the agent's probe needs, so that the agent freezes while it could
 // still delete everything, and while the cluster can be watched.
 func forbidProbe(ctx context.Context) (restore func(context.Context)) {
 	GinkgoHelper()
-	role := get(ctx, NewWithT(GinkgoT()), broken.Client, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: agentRole()}})
-	before := role.DeepCopy()
-	role.Rules = nil
-	for _, rule := range before.Rules {
-		if len(rule.Resources) != 1 || rule.Resources[0] != "namespaces" {
-			role.Rules = append(role.Rules, rule)
-		}
-	}
-	Expect(role.Rules).To(HaveLen(len(before.Rules) - 1))
-	Expect(broken.Client.Patch(ctx, role, client.MergeFrom(before))).To(Succeed())
 	restore = func(ctx context.Context) {
 		GinkgoHelper()
-		Expect(config.Apply(ctx, broken.Client, config.RBAC, "rbac/agent-workload")).To(Succeed())
+		for _, dir := range probeRights {
+			Expect(config.Apply(ctx, broken.Client, config.RBAC, dir)).To(Succeed())
+		}
 	}
 	DeferCleanup(restore)
+	for _, dir := range probeRights {
+		role := get(ctx, NewWithT(GinkgoT()), broken.Client, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: roleIn(dir)}})
+		before := role.DeepCopy()
+		role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Equal(rule.Resources, []string{"namespaces"}) })
+		Expect(role.Rules).To(HaveLen(len(before.Rules)-1), "%s", dir)
+		Expect(broken.Client.Patch(ctx, role, client.MergeFrom(before))).To(Succeed())
+	}
 	return restore
 }
 
-func agentRole() string {
+// roleIn returns the name of the ClusterRole in a directory of config.
+func roleIn(dir string) string {
 	GinkgoHelper()
-	objects, err := config.Read(config.RBAC, "rbac/agent-workload")
+	objects, err := config.Read(config.RBAC, dir)
 	Expect(err).NotTo(HaveOccurred())
 	for _, object := range objects {
 		if object.GetKind() == "ClusterRole" {
 			return object.GetName()
 		}
 	}
-	Fail("the agent has no ClusterRole")
+	Fail(dir + " has no ClusterRole")
 	return ""
 }
