@@ -6,7 +6,6 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,7 +59,7 @@ func (c *Controller) requestsOf(ctx context.Context, object client.Object) []rec
 	}
 	hosted := &v1alpha1.SimulatedClusterList{}
 	if err := c.Client.List(ctx, hosted, client.InNamespace(cluster.Name), client.UnsafeDisableDeepCopy); err != nil {
-		klog.FromContext(ctx).Error(err, "Listing the simulated clusters of a host, to wake their requests", "Cluster", cluster.Name)
+		reconciler.ReportUnwoken(ctx, err, "Listing the simulated clusters of a host, to wake their requests", "Cluster", cluster.Name)
 	}
 	for i := range hosted.Items {
 		requests = append(requests, requestOfHosted(ctx, &hosted.Items[i])...)

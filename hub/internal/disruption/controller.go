@@ -8,7 +8,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -166,7 +165,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, options controller.Optio
 func (c *Controller) ofPlacement(ctx context.Context, changed v1alpha1.PlacementReference) []reconcile.Request {
 	list := &v1alpha1.NodeDisruptionList{}
 	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		klog.FromContext(ctx).Error(err, "Listing disruptions to wake")
+		reconciler.ReportUnwoken(ctx, err, "Listing disruptions to wake")
 		return nil
 	}
 	var requests []reconcile.Request

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -95,7 +94,7 @@ func (c *Controller) ofPlacement(ctx context.Context, changed v1alpha1.Placement
 func (c *Controller) requestsFor(ctx context.Context, wanted func(*v1alpha1.MachineFleet) bool) []reconcile.Request {
 	list := &v1alpha1.MachineFleetList{}
 	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		klog.FromContext(ctx).Error(err, "Listing machine fleets to wake")
+		reconciler.ReportUnwoken(ctx, err, "Listing machine fleets to wake")
 		return nil
 	}
 	var requests []reconcile.Request

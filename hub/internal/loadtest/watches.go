@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -122,7 +121,7 @@ func (c *Controller) ofPlacement(ctx context.Context, changed v1alpha1.Placement
 func (c *Controller) openTests(ctx context.Context, wanted func(*v1alpha1.LoadTest) bool) []reconcile.Request {
 	list := &v1alpha1.LoadTestList{}
 	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		klog.FromContext(ctx).Error(err, "Listing load tests to wake")
+		reconciler.ReportUnwoken(ctx, err, "Listing load tests to wake")
 		return nil
 	}
 	var requests []reconcile.Request

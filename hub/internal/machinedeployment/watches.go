@@ -7,7 +7,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -129,7 +128,7 @@ func (c *Controller) ofCluster(ctx context.Context, cluster client.Object) []rec
 func (c *Controller) ofSimulatedSet(ctx context.Context, set client.Object) []reconcile.Request {
 	list := &v1alpha1.SimulatedClusterList{}
 	if err := c.Client.List(ctx, list, client.MatchingLabels{v1alpha1.SimulatedClusterSetNameLabel: set.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
-		klog.FromContext(ctx).Error(err, "Listing simulated clusters to wake their machine deployments", "set", set.GetName())
+		reconciler.ReportUnwoken(ctx, err, "Listing simulated clusters to wake their machine deployments", "set", set.GetName())
 		return nil
 	}
 	var requests []reconcile.Request
@@ -143,7 +142,7 @@ func (c *Controller) ofSimulatedSet(ctx context.Context, set client.Object) []re
 func (c *Controller) deploymentsIn(ctx context.Context, namespace string, wanted func(*v1alpha1.MachineDeployment) bool) []reconcile.Request {
 	list := &v1alpha1.MachineDeploymentList{}
 	if err := c.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		klog.FromContext(ctx).Error(err, "Listing machine deployments to wake", "namespace", namespace)
+		reconciler.ReportUnwoken(ctx, err, "Listing machine deployments to wake", "namespace", namespace)
 		return nil
 	}
 	var requests []reconcile.Request

@@ -6,7 +6,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,7 +102,7 @@ func (c *Controller) ofDeployment(ctx context.Context, deployment client.Object)
 func (c *Controller) setsIn(ctx context.Context, namespace string, wanted func(*v1alpha1.MachineSet) bool) []reconcile.Request {
 	list := &v1alpha1.MachineSetList{}
 	if err := c.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		klog.FromContext(ctx).Error(err, "Listing machine sets to wake", "namespace", namespace)
+		reconciler.ReportUnwoken(ctx, err, "Listing machine sets to wake", "namespace", namespace)
 		return nil
 	}
 	var requests []reconcile.Request

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,7 +63,7 @@ func (c *Controller) ofNamespace(ctx context.Context, object client.Object) []re
 func (c *Controller) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
 	list := &v1alpha1.SimulatedClusterList{}
 	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		klog.FromContext(ctx).Error(err, "Listing simulated clusters to wake")
+		reconciler.ReportUnwoken(ctx, err, "Listing simulated clusters to wake")
 		return nil
 	}
 	var requests []reconcile.Request

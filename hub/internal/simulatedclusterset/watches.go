@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,7 +40,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 func (c *Controller) allSets(ctx context.Context, _ client.Object) []reconcile.Request {
 	list := &v1alpha1.SimulatedClusterSetList{}
 	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		klog.FromContext(ctx).Error(err, "Listing simulated cluster sets to wake")
+		reconciler.ReportUnwoken(ctx, err, "Listing simulated cluster sets to wake")
 		return nil
 	}
 	var requests []reconcile.Request
