@@ -134,7 +134,7 @@ func (c heartbeatClient) CoreV1() typedcorev1.CoreV1Interface { return c.core }
 
 // CoordinationV1 returns the client for Leases.
 func (c heartbeatClient) CoordinationV1() typedcoordinationv1.CoordinationV1Interface {
-	return c.coordination
+	return unmanagedCoordination{c.coordination}
 }
 
 // buildKubelet makes the kubelet. Nothing of it runs before start.
