@@ -103,10 +103,32 @@ func condition(ctx context.Context, cluster, kind string) func() (string, error)
 // usage is memory that the containers of a pod take.
 type usage struct{ WorkingSetBytes, RSSBytes int64 }
 
-// podUsage is what a pod takes, as the kubelet counts it.
-type podUsage struct {
+// taken is what a pod or a container takes, as the kubelet counts it.
+type taken struct {
 	Memory usage
-	CPU    struct{ UsageCoreNanoSeconds int64 }
+	CPU    struct {
+		Time                 metav1.Time
+		UsageCoreNanoSeconds int64
+	}
+}
+
+// podUsage is what a pod takes, and each of its containers.
+type podUsage struct {
+	taken
+	Containers []struct {
+		Name string
+		taken
+	}
+}
+
+// container is what one container takes.
+func (p podUsage) container(name string) taken {
+	for _, each := range p.Containers {
+		if each.Name == name {
+			return each.taken
+		}
+	}
+	return taken{}
 }
 
 const mebibyte = 1 << 20

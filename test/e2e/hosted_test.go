@@ -3,7 +3,9 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +14,8 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -97,32 +101,45 @@ func measuresManySimulatedClusters() {
 
 const (
 	// settling is after which the pods are at rest, and measured for how long their processor time is counted.
-	settling, measured = time.Minute, time.Minute
+	settling, measured = time.Minute, 2*time.Minute
 )
 
-// measureHosted has the kubelet say what the control planes take, their agents included.
+// measureHosted has the kubelet say what the control planes take, their agents included, and each container alone.
 func measureHosted(ctx context.Context, many int) {
 	GinkgoHelper()
 	wait(ctx, settling)
-	before, began := usageOf(ctx, c1), time.Now()
+	before := usageOf(ctx, c1)
 	wait(ctx, measured)
-	after, took := usageOf(ctx, c1), time.Since(began)
-	least, most, sum, resident, processor := int64(0), int64(0), int64(0), int64(0), 0.0
+	after := usageOf(ctx, c1)
+	memory, processor := map[string][]int64{}, map[string][]int64{}
+	add := func(of string, used, had taken) {
+		memory[of] = append(memory[of], used.Memory.WorkingSetBytes)
+		took := used.CPU.Time.Sub(had.CPU.Time.Time)
+		Expect(took).To(BeNumerically(">", 0), "the kubelet has not counted %s again", of)
+		processor[of] = append(processor[of], 1000*(used.CPU.UsageCoreNanoSeconds-had.CPU.UsageCoreNanoSeconds)/took.Nanoseconds())
+	}
 	for _, name := range hostedNames(many) {
 		pod := hostedNamespace(name) + "/simcluster-0"
 		used, had := after[pod], before[pod]
 		Expect(used.Memory.WorkingSetBytes).To(BeNumerically(">", 0), "the kubelet knows nothing of %s", pod)
-		if least == 0 || used.Memory.WorkingSetBytes < least {
-			least = used.Memory.WorkingSetBytes
+		add("each pod", used.taken, had.taken)
+		for _, container := range used.Containers {
+			add("container "+container.Name, container.taken, had.container(container.Name))
 		}
-		most = max(most, used.Memory.WorkingSetBytes)
-		sum += used.Memory.WorkingSetBytes
-		resident += used.Memory.RSSBytes
-		processor += float64(used.CPU.UsageCoreNanoSeconds-had.CPU.UsageCoreNanoSeconds) / float64(took.Nanoseconds())
 	}
-	count := int64(many)
-	figure("memory of each pod, agent included, at rest: working set", fmt.Sprintf("%d MiB (%d to %d), RSS %d", sum/count/mebibyte, least/mebibyte, most/mebibyte, resident/count/mebibyte))
-	figure("processor time of each pod at rest", fmt.Sprintf("%.1f %% of a core", 100*processor/float64(many)))
+	for _, of := range slices.Sorted(maps.Keys(memory)) {
+		figure("memory of "+of+" at rest: working set", spread(memory[of], mebibyte, "MiB"))
+		figure("processor of "+of+" at rest", spread(processor[of], 1, "m"))
+	}
+}
+
+// spread has the mean of values, the least and the greatest.
+func spread(values []int64, unit int64, name string) string {
+	sum := int64(0)
+	for _, value := range values {
+		sum += value
+	}
+	return fmt.Sprintf("%d %s (%d to %d)", sum/int64(len(values))/unit, name, slices.Min(values)/unit, slices.Max(values)/unit)
 }
 
 // wait waits, unless the spec ends.
@@ -171,13 +188,26 @@ func makeHostedVolumes(ctx context.Context, count int) {
 	}
 }
 
-// awaitHosted waits until the set has so many, all of them Ready, and nothing else.
+// awaitHosted waits until the set has so many, all of them Ready, and nothing else. It says of each that is not what it waits for.
 func awaitHosted(ctx context.Context, count int) {
 	GinkgoHelper()
 	Eventually(func() (string, error) {
-		set := &v1alpha1.SimulatedClusterSet{}
-		err := hub.client.Get(ctx, client.ObjectKey{Name: hostedSet}, set)
-		return fmt.Sprintf("%d of %d Ready", set.Status.ReadyReplicas, set.Status.Replicas), err
+		set, list := &v1alpha1.SimulatedClusterSet{}, &v1alpha1.SimulatedClusterList{}
+		if err := hub.client.Get(ctx, client.ObjectKey{Name: hostedSet}, set); err != nil {
+			return "", err
+		}
+		told := fmt.Sprintf("%d of %d Ready", set.Status.ReadyReplicas, set.Status.Replicas)
+		if err := hub.client.List(ctx, list, client.MatchingLabels{v1alpha1.SimulatedClusterSetNameLabel: hostedSet}); err != nil {
+			return "", err
+		}
+		for _, one := range list.Items {
+			if ready := meta.FindStatusCondition(one.Status.Conditions, v1alpha1.ReadyCondition); ready == nil {
+				told += "\n" + one.Name + " has no condition Ready"
+			} else if ready.Status != metav1.ConditionTrue {
+				told += "\n" + one.Name + " " + ready.Reason + ": " + ready.Message
+			}
+		}
+		return told, nil
 	}, patience+time.Duration(count)*15*time.Second).Should(Equal(fmt.Sprintf("%d of %d Ready", count, count)))
 }
 

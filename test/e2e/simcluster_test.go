@@ -88,9 +88,11 @@ func removeInOrder(ctx context.Context, release string) {
 		"kubectl delete namespace "+release+" --wait\n")
 }
 
-// makeVolume makes a volume for a claim: the image of the nodes that is built here has nothing that provisions one.
+// makeVolume makes an empty volume for a claim: the image of the nodes that is built here has nothing that provisions one. What a cluster
+// of that name has left there is removed, as a provisioner would: another one cannot start with it.
 func makeVolume(ctx context.Context, name, namespace, claim string) {
 	GinkgoHelper()
+	Expect(c1.exec("rm", "-rf", "/var/local/"+name)).To(Succeed())
 	Expect(c1.exec("mkdir", "-p", "/var/local/"+name)).To(Succeed())
 	Expect(c1.exec("chown", "65532:65532", "/var/local/"+name)).To(Succeed())
 	shellIn(ctx, c1.kubeconfig, strings.NewReplacer("NAMESPACE", namespace, "CLAIM", claim, "NAME", name).Replace(`kubectl apply -f - <<END

@@ -114,7 +114,7 @@ func (s Settings) controlPlane(c Cluster) corev1.Container {
 		Name: ControlPlaneContainer, Image: s.SimclusterImage, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Args: arguments,
 		Ports:        []corev1.ContainerPort{{Name: "https", ContainerPort: APIServerPort, Protocol: corev1.ProtocolTCP}},
 		StartupProbe: probe("/readyz", "https", 2, 5, 150), LivenessProbe: probe("/livez", "https", 10, 10, 12), ReadinessProbe: probe("/readyz", "https", 5, 5, 3),
-		Resources: controlPlaneRequests, SecurityContext: restricted(),
+		Resources: controlPlaneRequests, SecurityContext: restricted(), TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "data", MountPath: dataDir}, {Name: "tmp", MountPath: "/tmp"},
 			{Name: "manifests", MountPath: manifestDir, ReadOnly: true}, {Name: "pki", MountPath: pkiDir, ReadOnly: true},
@@ -144,7 +144,7 @@ func (s Settings) agent(c Cluster) corev1.Container {
 			{Name: "health", ContainerPort: healthPort, Protocol: corev1.ProtocolTCP}, {Name: "metrics", ContainerPort: metricsPort, Protocol: corev1.ProtocolTCP},
 		},
 		StartupProbe: probe("/healthz", "health", 2, 1, 60), LivenessProbe: probe("/healthz", "health", 10, 5, 6), ReadinessProbe: probe("/readyz", "health", 5, 5, 3),
-		Resources: agentRequests, SecurityContext: restricted(),
+		Resources: agentRequests, SecurityContext: restricted(), TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "kubeconfigs", MountPath: configDir, ReadOnly: true}, {Name: "agent", MountPath: agentDir, ReadOnly: true},
 			{Name: "host-token", MountPath: tokenDir, ReadOnly: true},
