@@ -145,7 +145,7 @@ func TestCertManager(t *testing.T) {
 	expectRunning(g, driver, early, ContainSubstring("by the host's agent"))
 	g.Expect(driver.Ensure(t.Context(), late)).To(Succeed())
 	namespace := rendering.NamespaceOf(late.Name)
-	expectMessage(g, driver, late, clusterdriver.Starting, "certificates by cert-manager: "+rendering.SecretOf("admin")+" is not issued yet")
+	expectMessage(g, driver, late, clusterdriver.Starting, "certificates by cert-manager: "+rendering.SecretOf(rendering.Authority)+" is not issued yet: if it stays so, look at cert-manager")
 	signer.issue(t, namespace)
 	expectRunning(g, driver, late, HaveSuffix("certificates by cert-manager"))
 

@@ -3,6 +3,7 @@ package pods
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -48,8 +49,13 @@ func (d *Driver) judgeCertificates(ctx context.Context, namespace *corev1.Namesp
 	return judged.message, judged.isBroken
 }
 
-// describeCertificates names the first certificate that is not as it should be. One that is issued for the first time is not broken.
+// describeCertificates names the first certificate that is not as it should be, the authority before what it signs. One that is issued for
+// the first time is not broken.
 func describeCertificates(found []certmanagerv1.Certificate, now time.Time) (message string, isBroken bool) {
+	isAuthority := func(certificate certmanagerv1.Certificate) bool { return certificate.Spec.IsCA }
+	if i := slices.IndexFunc(found, isAuthority); i > 0 {
+		found[0], found[i] = found[i], found[0]
+	}
 	for i := range found {
 		each := &found[i]
 		ready := conditionOf(each, certmanagerv1.CertificateConditionReady)
@@ -57,7 +63,7 @@ func describeCertificates(found []certmanagerv1.Certificate, now time.Time) (mes
 		case each.Status.NotAfter != nil && !now.Before(each.Status.NotAfter.Time):
 			return fmt.Sprintf("certificates by cert-manager: %s has expired on %s and was not renewed: look at cert-manager", each.Name, each.Status.NotAfter.UTC().Format(time.RFC3339)), true
 		case ready == nil:
-			return fmt.Sprintf("certificates by cert-manager: %s is not issued yet", each.Name), false
+			return fmt.Sprintf("certificates by cert-manager: %s is not issued yet: if it stays so, look at cert-manager on the host", each.Name), false
 		case ready.Status != cmmeta.ConditionTrue:
 			return fmt.Sprintf("certificates by cert-manager: %s is not ready: %s: %s", each.Name, ready.Reason, ready.Message), each.Status.FailedIssuanceAttempts != nil
 		}
