@@ -101,7 +101,7 @@ func measuresManySimulatedClusters() {
 
 const (
 	// settling is after which the pods are at rest, and measured for how long their processor time is counted.
-	settling, measured = time.Minute, 2*time.Minute
+	settling, measured = time.Minute, 2 * time.Minute
 )
 
 // measureHosted has the kubelet say what the control planes take, their agents included, and each container alone.
