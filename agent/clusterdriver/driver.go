@@ -12,6 +12,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Driver makes, changes and removes simulated clusters. Each call may be repeated at any time and then changes nothing more. An error is
@@ -36,6 +38,10 @@ type Desired struct {
 	// and asked for when all components are healthy. The driver upgrades the API server first, and then the controller manager and the
 	// scheduler, which must never be newer: each when what went before is healthy.
 	ControlPlaneVersion string
+	// Resources of the control plane: cpu and memory, with no request above its limit. Empty: the driver's default. A driver refuses
+	// with NoRoom what the host does not have, before it makes anything, and says in Observed.Message which of them it does not enforce.
+	// Other resources than before may start the control plane again, with its data.
+	Resources corev1.ResourceRequirements
 	// Hub is where the cluster's agent finds its hub.
 	Hub HubAccess
 	// Credential is what the cluster's agent shows to the hub first; it renews it itself. Nil leaves the one that it has.
@@ -70,7 +76,7 @@ const (
 // Observed is a cluster as it is.
 type Observed struct {
 	Name, UID string
-	// Phase, and for people why it is not Running.
+	// Phase, and for people why it is not Running, and what they have to know of one that is.
 	Phase   Phase
 	Message string
 	// Version is what the API server reports; empty until it has answered.

@@ -121,6 +121,19 @@ func (c *HollowNodeConfig) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// UnmarshalJSON implements json.Unmarshaler; it bounds what the quantities cost.
+func (r *ControlPlaneResources) UnmarshalJSON(data []byte) error {
+	decoded := struct {
+		Requests boundedResources `json:"requests"`
+		Limits   boundedResources `json:"limits"`
+	}{}
+	if err := utiljson.Unmarshal(data, &decoded); err != nil {
+		return err
+	}
+	r.Requests, r.Limits = corev1.ResourceList(decoded.Requests), corev1.ResourceList(decoded.Limits)
+	return nil
+}
+
 // UnmarshalJSON implements json.Unmarshaler; it bounds what the quantity costs.
 func (p *HollowImagePull) UnmarshalJSON(data []byte) error {
 	type plain HollowImagePull

@@ -64,11 +64,11 @@ func TestBoundedQuantitiesAreKept(t *testing.T) {
 // Every struct of the API with quantities bounds them itself, as no later check comes before the decoder.
 func TestEveryStructWithQuantitiesBoundsThem(t *testing.T) {
 	found := map[string]bool{}
-	for _, kind := range []any{Cluster{}, MachineClass{}, Machine{}, MachineSet{}, MachineDeployment{}, HollowNodeConfig{}} {
+	for _, kind := range []any{Cluster{}, MachineClass{}, Machine{}, MachineSet{}, MachineDeployment{}, HollowNodeConfig{}, SimulatedCluster{}, SimulatedClusterSet{}} {
 		holders(reflect.TypeOf(kind), found)
 	}
-	if len(found) != 4 {
-		t.Errorf("structs with quantities: %v, want four", found)
+	if len(found) != 5 {
+		t.Errorf("structs with quantities: %v, want five", found)
 	}
 	for name, bounded := range found {
 		if !bounded {

@@ -1,6 +1,9 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // SimulatedCluster is a whole workload cluster that is simulated: control plane, hollow nodes and agent. It is in the namespace of
 // the Cluster that hosts it, whose agent runs it. The hub makes a Cluster of the same name for it.
@@ -44,6 +47,12 @@ type SimulatedClusterSpec struct {
 	// versions that the simulated cluster is to run.
 	// +optional
 	Versions ControlPlaneVersions `json:"versions,omitzero"`
+	// resources of the control plane, without those of the cluster's agent. In a SimulatedCluster they can be changed: a host that runs
+	// control planes as pods then starts the pod again, with its data, and its API server does not answer meanwhile. A request that is
+	// larger than the host's quota, or than the memory that the machine of a local fleet has left, is refused before anything is changed.
+	// A local fleet enforces nothing else, and says in the message of ControlPlaneReady what.
+	// +optional
+	Resources ControlPlaneResources `json:"resources,omitzero"`
 	// machineDeployments are those that the simulated cluster starts with, at most 8. The hub creates each once, when it has made the
 	// Cluster and its namespace. From then on it is the user's: it is not changed again, and not created again when it is deleted.
 	// Cannot be changed in a SimulatedCluster.
@@ -93,6 +102,27 @@ type ControlPlaneVersions struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^v1\\\\.(3[4-9]|[4-9][0-9])(\\\\.(0|[1-9][0-9]{0,2}))?$')",message="versions.controlPlane: not a Kubernetes version from v1.34 on: write it as v1.36 or v1.36.2"
 	// +optional
 	ControlPlane string `json:"controlPlane,omitempty"`
+}
+
+// ControlPlaneResources are what the control plane of a simulated cluster gets of its host: cpu and memory, as for a container.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || self.requests.all(k, !(k in self.limits) || !isQuantity(string(self.requests[k])) || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",message="resources.requests: more than resources.limits: lower the request, or raise the limit"
+type ControlPlaneResources struct {
+	// requests are set aside on the host. Default, of what is left out: the limit, but no more than what the host gives by itself, which
+	// is cpu 40m and memory 320Mi for pods.
+	// +kubebuilder:validation:MaxProperties=8
+	// +kubebuilder:validation:XValidation:rule="self.all(k, isQuantity(string(self[k])))",message="resources.requests: not a quantity: write cpu as 500m or 2, and memory as 400Mi or 2Gi"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory'])",message="resources.requests: only cpu and memory: leave the others out"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) == int ? self[k] >= 0 : !self[k].startsWith('-'))",message="resources.requests: a quantity is negative: write 0 or more"
+	// +optional
+	Requests corev1.ResourceList `json:"requests,omitempty"`
+	// limits end a control plane that takes more memory, and slow down one that takes more cpu. Default: there are none.
+	// +kubebuilder:validation:MaxProperties=8
+	// +kubebuilder:validation:XValidation:rule="self.all(k, isQuantity(string(self[k])))",message="resources.limits: not a quantity: write cpu as 500m or 2, and memory as 400Mi or 2Gi"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory'])",message="resources.limits: only cpu and memory: leave the others out"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !isQuantity(string(self[k])) || quantity(string(self[k])).isGreaterThan(quantity('0')))",message="resources.limits: want more than 0: leave a limit out that is none"
+	// +optional
+	Limits corev1.ResourceList `json:"limits,omitempty"`
 }
 
 // SimulatedClusterStatus is what the hub and the host's agent know of a simulated cluster.

@@ -21,12 +21,22 @@ type Desired struct {
 	UID string `json:"uid"`
 	// ControlPlaneVersion is the Kubernetes version of the control plane, such as v1.36. Empty: that of the keeper's programs.
 	ControlPlaneVersion string `json:"controlPlaneVersion,omitempty"`
+	// Resources are those of the control plane. The keeper has its room for RequestsMemory, and enforces no other.
+	Resources Resources `json:"resources,omitzero"`
 	// Hub is where the cluster's agent finds its hub.
 	Hub HubAccess `json:"hub"`
 	// Certificate and Key, PEM encoded, are what the cluster's agent shows to the hub first. It renews them itself: the keeper uses them
 	// only while the agent has none that is valid for longer. Both may be empty for a cluster that has a credential.
 	Certificate []byte `json:"certificate,omitempty"`
 	Key         []byte `json:"key,omitempty"`
+}
+
+// Resources are quantities as Kubernetes writes them; empty for what is not asked for.
+type Resources struct {
+	RequestsCPU    string `json:"requestsCPU,omitempty"`
+	RequestsMemory string `json:"requestsMemory,omitempty"`
+	LimitsCPU      string `json:"limitsCPU,omitempty"`
+	LimitsMemory   string `json:"limitsMemory,omitempty"`
 }
 
 // HubAccess is where a hub is, and how it shows that it is the hub.
@@ -56,7 +66,7 @@ const (
 type Cluster struct {
 	Name string `json:"name"`
 	UID  string `json:"uid"`
-	// Phase says how far it is, and Message why it is not Running.
+	// Phase says how far it is, and Message why it is not Running, or which of its resources are not enforced.
 	Phase   Phase  `json:"phase"`
 	Message string `json:"message,omitempty"`
 	// Version is what the API server says of itself; the emulated minor, such as v1.36, if it emulates one. Empty until it has answered.

@@ -5,11 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver"
@@ -24,6 +28,10 @@ type Subject struct {
 	Version, Other, Later, Unsupported string
 	// Hub is a hub as the clusters' agents are to find it. Default: one that does not answer.
 	Hub clusterdriver.HubAccess
+	// Huge is more memory than the driver has for a control plane; empty if that is not tried. Unenforced are the fields of spec.resources
+	// that it does not enforce.
+	Huge       string
+	Unenforced []string
 	// Timeout bounds what a driver does behind a call.
 	Timeout time.Duration
 
@@ -39,6 +47,8 @@ func Run(t *testing.T, subject func(t *testing.T) Subject) {
 		"should upgrade component by component and keep the credential":    upgradesComponents,
 		"should take a new credential":                                     takesCredential,
 		"should refuse a version that it cannot run, and make nothing":     refusesVersion,
+		"should give a control plane its resources, or say which not":      givesResources,
+		"should refuse more memory than the host has, and make nothing":    refusesMemory,
 		"should refuse a new cluster without a credential":                 refusesWithoutCredential,
 		"should leave a cluster with another UID alone":                    leavesOthersAlone,
 		"should remove, and then know nothing of it":                       removes,
@@ -181,6 +191,31 @@ func refusesVersion(g *WithT, s Subject, desired clusterdriver.Desired) {
 	inventory, err := s.Driver.List(context.Background())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(inventory.Versions).To(Or(BeEmpty(), ContainElements(s.Version, s.Other)))
+}
+
+func givesResources(g *WithT, s Subject, desired clusterdriver.Desired) {
+	desired.Resources = corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("330Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("2Gi")},
+	}
+	g.Expect(s.Driver.Ensure(context.Background(), desired)).To(Succeed())
+	s.expectRunning(g, desired, s.Version)
+	message := s.find(g, desired.Name)[0].Message
+	for _, field := range []string{"requests.cpu", "requests.memory", "limits.cpu", "limits.memory"} {
+		g.Expect(strings.Contains(message, "spec.resources."+field)).To(Equal(slices.Contains(s.Unenforced, field)), "%s in %q", field, message)
+	}
+	desired.Credential = nil
+	g.Expect(s.Driver.Ensure(context.Background(), desired)).To(Succeed(), "the same again")
+}
+
+func refusesMemory(g *WithT, s Subject, desired clusterdriver.Desired) {
+	if s.Huge == "" {
+		s.t.Skip("it has no bound")
+	}
+	desired.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(s.Huge)}
+	refused := expectRefused(g, s.Driver.Ensure(context.Background(), desired), clusterdriver.NoRoom)
+	g.Expect(refused.Problem).To(ContainSubstring("memory"))
+	g.Expect(s.find(g, desired.Name)).To(BeEmpty())
 }
 
 func refusesWithoutCredential(g *WithT, s Subject, desired clusterdriver.Desired) {

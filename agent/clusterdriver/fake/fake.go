@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
@@ -30,6 +31,8 @@ type Driver struct {
 	// silent is why no call is answered; nil if it is. lingering clusters stay Removing until Finish, idle ones Starting until Set.
 	silent          error
 	lingering, idle bool
+	// memory is the most that a control plane may ask for; nil if that is not bounded.
+	memory *resource.Quantity
 }
 
 // New returns a Driver that runs control planes of these versions, the first by default.
@@ -51,6 +54,14 @@ func (d *Driver) Fail(call string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failures[call] = append(d.failures[call], err)
+}
+
+// BoundMemory lets control planes that ask for more be refused.
+func (d *Driver) BoundMemory(most resource.Quantity) *Driver {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.memory = &most
+	return d
 }
 
 // Linger lets removed clusters stay Removing until Finish is called for them, and new ones Starting until Set is.
@@ -137,6 +148,8 @@ func (d *Driver) refuseDesired(found clusterdriver.Observed, exists bool, desire
 		return &clusterdriver.RefusedError{Refusal: clusterdriver.Downgrade, Problem: "a control plane cannot go back from " + found.Version + " to " + version}
 	case exists && isEarlier(found.Version, version, 1):
 		return &clusterdriver.RefusedError{Refusal: clusterdriver.Changing, Problem: "an upgrade skips no minor: from " + found.Version + " ask for the next one first"}
+	case d.memory != nil && desired.Resources.Requests.Memory().Cmp(*d.memory) > 0:
+		return &clusterdriver.RefusedError{Refusal: clusterdriver.NoRoom, Problem: "spec.resources.requests.memory: want at most " + d.memory.String()}
 	case !exists && desired.Credential == nil:
 		return &clusterdriver.RefusedError{Refusal: clusterdriver.Invalid, Problem: "certificate: a new cluster needs one"}
 	}

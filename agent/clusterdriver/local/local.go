@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver"
 	"github.com/hollowfleet/hollowfleet/internal/localclusters"
 )
@@ -21,7 +23,7 @@ func New(socket string) *Driver { return &Driver{keeper: localclusters.NewClient
 func (d *Driver) Ensure(ctx context.Context, desired clusterdriver.Desired) error {
 	request := localclusters.Desired{
 		UID: desired.UID, ControlPlaneVersion: desired.ControlPlaneVersion,
-		Hub: localclusters.HubAccess{Server: desired.Hub.Server, CA: desired.Hub.CA},
+		Hub: localclusters.HubAccess{Server: desired.Hub.Server, CA: desired.Hub.CA}, Resources: resourcesOf(desired.Resources),
 	}
 	if desired.Credential != nil {
 		request.Certificate, request.Key = desired.Credential.Certificate, desired.Credential.Key
@@ -30,6 +32,20 @@ func (d *Driver) Ensure(ctx context.Context, desired clusterdriver.Desired) erro
 		return fmt.Errorf("asking for simulated cluster %s: %w", desired.Name, translateError(err))
 	}
 	return nil
+}
+
+func resourcesOf(desired corev1.ResourceRequirements) localclusters.Resources {
+	text := func(of corev1.ResourceList, name corev1.ResourceName) string {
+		quantity, isAsked := of[name]
+		if !isAsked {
+			return ""
+		}
+		return quantity.String()
+	}
+	return localclusters.Resources{
+		RequestsCPU: text(desired.Requests, corev1.ResourceCPU), RequestsMemory: text(desired.Requests, corev1.ResourceMemory),
+		LimitsCPU: text(desired.Limits, corev1.ResourceCPU), LimitsMemory: text(desired.Limits, corev1.ResourceMemory),
+	}
 }
 
 // Remove implements clusterdriver.Driver.

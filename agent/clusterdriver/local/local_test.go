@@ -10,6 +10,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/clock"
 
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver"
@@ -20,13 +22,20 @@ import (
 )
 
 // keeper serves the fake driver as a keeper.
-type keeper struct{ *fake.Driver }
+type keeper struct {
+	*fake.Driver
+	resources map[string]localclusters.Resources
+}
+
+func newKeeper(driver *fake.Driver) keeper {
+	return keeper{driver, map[string]localclusters.Resources{}}
+}
 
 func (k keeper) List(ctx context.Context) (localclusters.ClusterList, error) {
 	inventory, err := k.Driver.List(ctx)
 	list := localclusters.ClusterList{Versions: inventory.Versions}
 	for _, one := range inventory.Clusters {
-		shown := localclusters.Cluster{Name: one.Name, UID: one.UID, Phase: localclusters.Phase(one.Phase), Version: one.Version, Message: one.Message,
+		shown := localclusters.Cluster{Name: one.Name, UID: one.UID, Phase: localclusters.Phase(one.Phase), Version: one.Version, Message: k.resources[one.Name].DescribeUnenforced(),
 			ControllerManager: one.ControllerManager, Scheduler: one.Scheduler}
 		if !one.Checked.IsZero() {
 			shown.Checked = &one.Checked
@@ -53,6 +62,10 @@ func (k keeper) Ensure(ctx context.Context, name string, desired localclusters.D
 	asked := clusterdriver.Desired{
 		Name: name, UID: desired.UID, ControlPlaneVersion: desired.ControlPlaneVersion, Hub: clusterdriver.HubAccess{Server: desired.Hub.Server, CA: desired.Hub.CA},
 	}
+	if memory := desired.Resources.RequestsMemory; memory != "" {
+		asked.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}
+	}
+	k.resources[name] = desired.Resources
 	if len(desired.Certificate) > 0 {
 		asked.Credential = &clusterdriver.Credential{Certificate: desired.Certificate, Key: desired.Key}
 	}
@@ -100,8 +113,11 @@ func serve(t *testing.T, handler http.Handler) (socket string) {
 
 func TestConformance(t *testing.T) {
 	clusterdrivertest.Run(t, func(t *testing.T) clusterdrivertest.Subject {
-		socket := serve(t, localclusters.NewHandler(keeper{fake.New(clock.RealClock{}, "v1.37", "v1.36", "v1.35")}))
-		return clusterdrivertest.Subject{Driver: local.New(socket), Version: "v1.35", Other: "v1.36", Later: "v1.37", Unsupported: "v1.20", Timeout: time.Minute}
+		socket := serve(t, localclusters.NewHandler(newKeeper(fake.New(clock.RealClock{}, "v1.37", "v1.36", "v1.35").BoundMemory(resource.MustParse("1Ti")))))
+		return clusterdrivertest.Subject{
+			Driver: local.New(socket), Version: "v1.35", Other: "v1.36", Later: "v1.37", Unsupported: "v1.20", Timeout: time.Minute,
+			Huge: "2Ti", Unenforced: []string{"requests.cpu", "limits.cpu", "limits.memory"},
+		}
 	})
 }
 
@@ -129,7 +145,7 @@ func TestARefusalNamesTheFieldOfTheUser(t *testing.T) {
 	g := NewWithT(t)
 	runs := fake.New(clock.RealClock{}, "v1.37")
 	runs.Fail("Ensure c", &localclusters.Problem{Reason: localclusters.Changing, Field: "controlPlaneVersion", Message: "ask again"})
-	driver := local.New(serve(t, localclusters.NewHandler(keeper{runs})))
+	driver := local.New(serve(t, localclusters.NewHandler(newKeeper(runs))))
 	err := driver.Ensure(t.Context(), clusterdriver.Desired{Name: "c", UID: "u", Hub: clusterdriver.HubAccess{Server: "https://127.0.0.1:1"}})
 	var refused *clusterdriver.RefusedError
 	g.Expect(errors.As(err, &refused)).To(BeTrue(), "%v", err)

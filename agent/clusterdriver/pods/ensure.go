@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,6 +50,9 @@ func (d *Driver) ensureObjects(ctx context.Context, desired clusterdriver.Desire
 	case namespace == nil && !isNewAllowed:
 		return nil
 	case namespace == nil:
+		if err := d.checkQuota(cluster); err != nil {
+			return err
+		}
 		if namespace, err = d.createNamespace(ctx, cluster, desired.Credential); err != nil {
 			return err
 		}
@@ -94,8 +99,18 @@ func (d *Driver) checkDesired(desired clusterdriver.Desired) (rendering.Cluster,
 	}
 	return rendering.Cluster{
 		Name: desired.Name, UID: desired.UID, Version: cmp.Or(desired.ControlPlaneVersion, programVersion), EmulatedVersion: emulated,
-		HubServer: desired.Hub.Server, HubKubeconfig: kubeconfig,
+		HubServer: desired.Hub.Server, HubKubeconfig: kubeconfig, Resources: desired.Resources,
 	}, nil
+}
+
+// checkQuota refuses a pod that the quota of its namespace does not let in.
+func (d *Driver) checkQuota(cluster rendering.Cluster) error {
+	excess := d.FindExcess(cluster)
+	if excess == nil {
+		return nil
+	}
+	return refuseCluster(clusterdriver.NoRoom, "spec.resources.%s: with its agent it takes %s, and the host's quota for the namespace of each simulated cluster has %s=%s: ask for less, or have the host's administrator raise that",
+		excess.Field, excess.Needs.String(), excess.Name, excess.Has.String())
 }
 
 // createNamespace records a new cluster.
@@ -160,6 +175,12 @@ func (d *Driver) applyCluster(ctx context.Context, cluster rendering.Cluster, de
 		}
 		cluster.Claims = claimsOf(set.Spec.VolumeClaimTemplates)
 	}
+	// A pod that runs stays, also if the quota has become smaller since.
+	if set == nil || !equality.Semantic.DeepEqual(planeResourcesOf(set), cluster.ControlPlaneResources()) {
+		if err := d.checkQuota(cluster); err != nil {
+			return err
+		}
+	}
 	cluster, waiting, err := d.admitVersion(ctx, cluster, set)
 	if err != nil {
 		return err
@@ -182,6 +203,16 @@ func (d *Driver) applyCluster(ctx context.Context, cluster rendering.Cluster, de
 		}
 	}
 	return waiting
+}
+
+// planeResourcesOf are those of the control plane as it was made.
+func planeResourcesOf(set *appsv1.StatefulSet) corev1.ResourceRequirements {
+	for _, container := range set.Spec.Template.Spec.InitContainers {
+		if container.Name == rendering.ControlPlaneContainer {
+			return container.Resources
+		}
+	}
+	return corev1.ResourceRequirements{}
 }
 
 // claimsOf are the templates of claims as they were made.

@@ -78,12 +78,16 @@ func explainUnscheduled(pod *corev1.Pod, message string) string {
 			sum[name] = total
 		}
 	}
-	return fmt.Sprintf("the host has no room for the %s of CPU and %s of memory that it requests, give the host more nodes or remove simulated clusters: %s",
+	return fmt.Sprintf("the host has no room for the %s of CPU and %s of memory that it requests, lower spec.resources.requests, give the host more nodes or remove simulated clusters: %s",
 		sum.Cpu(), sum.Memory(), message)
 }
 
 func describeEnd(container string, ended *corev1.ContainerStateTerminated) string {
-	return fmt.Sprintf("container %s has ended with status %d: %s%s", container, ended.ExitCode, ended.Reason, formatDetail(lastLine(ended.Message)))
+	remedy := ""
+	if ended.Reason == "OOMKilled" && container == rendering.ControlPlaneContainer {
+		remedy = ": raise spec.resources.limits.memory, or give the host nodes with more memory"
+	}
+	return fmt.Sprintf("container %s has ended with status %d: %s%s%s", container, ended.ExitCode, ended.Reason, remedy, formatDetail(lastLine(ended.Message)))
 }
 
 // longestLine is how much of a line of a container's output is told.

@@ -49,13 +49,17 @@ func TestDescribePod(t *testing.T) {
 		{"missing", nil, "its pod is missing: kubectl describe statefulset says why", false},
 		{
 			"no room", unscheduled("0/1 nodes are available: 1 Insufficient cpu."),
-			"pod simcluster-0 is not scheduled: the host has no room for the 50m of CPU and 384Mi of memory that it requests, give the host more nodes or remove simulated clusters: 0/1 nodes are available: 1 Insufficient cpu.", true,
+			"pod simcluster-0 is not scheduled: the host has no room for the 50m of CPU and 384Mi of memory that it requests, lower spec.resources.requests, give the host more nodes or remove simulated clusters: 0/1 nodes are available: 1 Insufficient cpu.", true,
 		},
 		{"no volume", unscheduled("0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."), "pod simcluster-0 is not scheduled: 0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.", true},
 		{"ended", controlPlane(ended, corev1.ContainerState{}), "container simcluster has ended with status 2: Error: simcluster: cannot go back to 1.36", false},
 		{
 			"back-off", controlPlane(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 10s"}}, ended),
 			"container simcluster waits: CrashLoopBackOff: back-off 10s; container simcluster has ended with status 2: Error: simcluster: cannot go back to 1.36", true,
+		},
+		{
+			"out of memory", controlPlane(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}}, corev1.ContainerState{}),
+			"container simcluster has ended with status 137: OOMKilled: raise spec.resources.limits.memory, or give the host nodes with more memory", false,
 		},
 		{"long", controlPlane(long, corev1.ContainerState{}), "container simcluster has ended with status 1: Error: " + strings.Repeat("ä", longestLine/2) + "…", false},
 	} {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -99,12 +101,14 @@ func (c *Controller) ensureWithDriver(ctx context.Context, s *scope, next step) 
 	}
 	desired := clusterdriver.Desired{
 		Name: s.one.Name, UID: string(s.one.UID), ControlPlaneVersion: next.version, Hub: access,
+		Resources: corev1.ResourceRequirements{Requests: s.one.Spec.Resources.Requests, Limits: s.one.Spec.Resources.Limits},
 	}
 	if needed, err := c.getCredential(ctx, s, &desired); needed && desired.Credential == nil {
 		return err
 	}
 	s.waiting = next.waiting
-	if next.hold && desired.Credential == nil {
+	// Other resources may be what makes it healthy: they do not wait for a version.
+	if next.hold && desired.Credential == nil && equality.Semantic.DeepEqual(s.memory.ensured.Resources, desired.Resources) {
 		s.memory.generation = s.one.Generation
 		s.sayObserved(c.Clock.Now())
 		return nil
@@ -135,7 +139,8 @@ func (c *Controller) ensureWithDriver(ctx context.Context, s *scope, next step) 
 }
 
 func sameDesired(a, b clusterdriver.Desired) bool {
-	return a.UID == b.UID && a.ControlPlaneVersion == b.ControlPlaneVersion && a.Hub.Server == b.Hub.Server && bytes.Equal(a.Hub.CA, b.Hub.CA)
+	return a.UID == b.UID && a.ControlPlaneVersion == b.ControlPlaneVersion && a.Hub.Server == b.Hub.Server && bytes.Equal(a.Hub.CA, b.Hub.CA) &&
+		equality.Semantic.DeepEqual(a.Resources, b.Resources)
 }
 
 // getCredential puts a credential into desired if the cluster's agent has none that is good. needed without one says that it is to come.

@@ -90,7 +90,7 @@ func newKeep(hub *cmdutil.Hub, dir *string) *cobra.Command {
 				return err
 			}
 			options.CheckRoom = func(a localfleet.Addition) error {
-				addition := preflight.Addition{Clusters: a.Clusters, Groups: a.Groups, Shared: a.Isolation == localfleet.IsolationShared}
+				addition := preflight.Addition{Clusters: a.Clusters, Groups: a.Groups, Shared: a.Isolation == localfleet.IsolationShared, Reserved: a.Reserved}
 				return addition.Check(preflight.ThisMachine.Available(options.Dir), ignored...)
 			}
 			ctx, stop := whileRuns(command.Context(), options.Owner)

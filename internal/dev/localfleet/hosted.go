@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+	"github.com/hollowfleet/hollowfleet/internal/localclusters"
 )
 
 // HostedCluster is the record of a simulated cluster that the keeper runs for the agent of the host.
@@ -22,6 +23,8 @@ type HostedCluster struct {
 	UID string `json:"uid"`
 	// ControlPlaneVersion is the one that was asked for; empty for that of the programs.
 	ControlPlaneVersion string `json:"controlPlaneVersion,omitempty"`
+	// Resources are those that were asked for.
+	Resources localclusters.Resources `json:"resources,omitzero"`
 	// Group is the name of its group, without groupPrefix; empty for processes of its own. FormerGroup is the one that it leaves.
 	Group       string `json:"group,omitempty"`
 	FormerGroup string `json:"formerGroup,omitempty"`

@@ -28,6 +28,8 @@ type Addition struct {
 	// Clusters is their number, and Groups that of the groups among them that do not run yet. Isolation is what they share.
 	Clusters, Groups int
 	Isolation        Isolation
+	// Reserved is how many bytes each simulated cluster that asks for memory asks for, also of those that run.
+	Reserved []int64
 }
 
 // programVersion is the Kubernetes version of the programs.
@@ -87,7 +89,7 @@ func decideRecord(name string, desired localclusters.Desired, before *HostedClus
 		return HostedCluster{}, err
 	}
 	if before == nil {
-		return HostedCluster{Name: name, UID: desired.UID, ControlPlaneVersion: desired.ControlPlaneVersion}, nil
+		return HostedCluster{Name: name, UID: desired.UID, ControlPlaneVersion: desired.ControlPlaneVersion, Resources: desired.Resources}, nil
 	}
 	switch {
 	case before.UID != desired.UID:
@@ -108,7 +110,7 @@ func decideRecord(name string, desired localclusters.Desired, before *HostedClus
 		return HostedCluster{}, &localclusters.Problem{Reason: localclusters.Changing, Field: "controlPlaneVersion", Message: fmt.Sprintf("cluster %s is still on its way to %s: ask again when it is Running", name, before.ControlPlaneVersion)}
 	}
 	after := *before
-	after.ControlPlaneVersion = desired.ControlPlaneVersion
+	after.ControlPlaneVersion, after.Resources = desired.ControlPlaneVersion, desired.Resources
 	return after, nil
 }
 

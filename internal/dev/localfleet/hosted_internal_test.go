@@ -52,6 +52,9 @@ func TestWhatIsRecordedForARequest(t *testing.T) {
 	newer, reason := decide("a", "", before)
 	g.Expect(reason).To(BeEmpty())
 	g.Expect(newer.ControlPlaneVersion).To(BeEmpty())
+	larger, err := decideRecord("s1", localclusters.Desired{UID: "a", ControlPlaneVersion: "v1.36", Resources: localclusters.Resources{RequestsMemory: "1Gi"}}, &before, own)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(larger.Resources.Memory()).To(BeEquivalentTo(1 << 30))
 	before.FormerGroup = "h1"
 	_, reason = decide("a", "", before)
 	g.Expect(reason).To(Equal(localclusters.Changing))

@@ -197,9 +197,11 @@ func TestTheKeeperRunsSimulatedClusters(t *testing.T) {
 
 	k.refuses()
 	first, second := k.desired("s1", "a", ""), k.desired("s2", "b", minor)
+	second.Resources = localclusters.Resources{RequestsMemory: "1Gi", LimitsMemory: "2Gi"}
 	k.Expect(k.keeper.Ensure(t.Context(), "s1", first)).To(Succeed())
 	k.Expect(k.keeper.Ensure(t.Context(), "s2", second)).To(Succeed())
 	k.Expect(k.added.Load().Clusters).To(Equal(2), "the first one does not run yet")
+	k.Expect(k.added.Load().Reserved).To(ConsistOf(BeEquivalentTo(1 << 30)))
 	k.Expect(k.keeper.Remove(t.Context(), "s2", "a")).Error().To(MatchError(ContainSubstring("UID b")))
 	k.awaits("s1", localclusters.Running)
 	k.Eventually(func() (bool, error) {
@@ -211,6 +213,7 @@ func TestTheKeeperRunsSimulatedClusters(t *testing.T) {
 	cluster, err := k.keeper.Get(t.Context(), "s2")
 	k.Expect(err).NotTo(HaveOccurred())
 	k.Expect(cluster.Version).To(Equal(minor))
+	k.Expect(cluster.Message).To(And(HavePrefix("not enforced"), HaveSuffix(": spec.resources.limits.memory")))
 	k.Expect(*cluster.Checked).To(BeTemporally("~", time.Now(), time.Minute))
 	k.Expect(*cluster.CredentialExpires).To(BeTemporally(">", time.Now()))
 	report, err := localfleet.ReadReport(k.dir)

@@ -54,6 +54,12 @@ func (h *hosting) find(name string) *hosted {
 	return h.clusters[name]
 }
 
+// runs reports whether the control plane of a cluster was started.
+func (h *hosting) runs(name string) bool {
+	cluster := h.find(name)
+	return cluster != nil && cluster.current().Cluster != nil
+}
+
 // members are the hosted clusters as they are now.
 func (h *hosting) members() []*Member {
 	h.mutex.Lock()
@@ -174,6 +180,9 @@ func (k *keeper) describe(ctx context.Context, record HostedCluster) localcluste
 		return cluster
 	}
 	running.observe(ctx, &cluster)
+	if cluster.Phase == localclusters.Running {
+		cluster.Message = record.Resources.DescribeUnenforced()
+	}
 	return cluster
 }
 
@@ -241,8 +250,8 @@ func (k *keeper) acceptCluster(name string, desired localclusters.Desired, own *
 			return record, false, err
 		}
 	}
-	if before == nil {
-		return record, true, k.checkRoom(record)
+	if before == nil || before.Resources.Memory() < record.Resources.Memory() {
+		return record, before == nil, k.checkRoom(record)
 	}
 	return record, false, nil
 }
@@ -271,18 +280,22 @@ func (k *keeper) assignGroup(record *HostedCluster, own *version.Version) error 
 	return nil
 }
 
-// checkRoom refuses a cluster for which the machine has no room beside those that do not run yet.
+// checkRoom refuses a cluster for which the machine has no room beside those that do not run yet, and what all ask for.
 func (k *keeper) checkRoom(record HostedCluster) error {
 	f := k.fleet
 	if f.options.CheckRoom == nil {
 		return nil
 	}
-	addition := Addition{Clusters: 1, Isolation: f.options.Isolation}
-	groups := []string{record.Group}
-	for _, other := range f.hostedRecords() {
-		if running := f.hosting.find(other.Name); running != nil && running.current().Cluster == nil && !other.Removing {
+	addition := Addition{Isolation: f.options.Isolation}
+	var groups []string
+	others := slices.DeleteFunc(f.hostedRecords(), func(other HostedCluster) bool { return other.Name == record.Name || other.Removing })
+	for _, each := range append(others, record) {
+		if memory := each.Resources.Memory(); memory > 0 {
+			addition.Reserved = append(addition.Reserved, memory)
+		}
+		if !f.hosting.runs(each.Name) {
 			addition.Clusters++
-			groups = append(groups, other.Group)
+			groups = append(groups, each.Group)
 		}
 	}
 	slices.Sort(groups)

@@ -6,7 +6,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -29,18 +28,6 @@ const (
 	configDir   = "/etc/hollowfleet/kubeconfigs"
 	tokenDir    = "/var/run/secrets/kubernetes.io/serviceaccount"
 )
-
-// Requests are what each takes at rest, so that a Node has room for as many as it can run.
-var (
-	controlPlaneRequests = newRequests("40m", "320Mi")
-	agentRequests        = newRequests("10m", "64Mi")
-)
-
-func newRequests(cpu, memory string) corev1.ResourceRequirements {
-	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
-	}}
-}
 
 func (s Settings) statefulSet(c Cluster) *appsv1.StatefulSet {
 	made := c.meta(Name)
@@ -114,7 +101,7 @@ func (s Settings) controlPlane(c Cluster) corev1.Container {
 		Name: ControlPlaneContainer, Image: s.SimclusterImage, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Args: arguments,
 		Ports:        []corev1.ContainerPort{{Name: "https", ContainerPort: APIServerPort, Protocol: corev1.ProtocolTCP}},
 		StartupProbe: probe("/readyz", "https", 2, 5, 150), LivenessProbe: probe("/livez", "https", 10, 10, 12), ReadinessProbe: probe("/readyz", "https", 5, 5, 3),
-		Resources: controlPlaneRequests, SecurityContext: restricted(), TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		Resources: c.ControlPlaneResources(), SecurityContext: restricted(), TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "data", MountPath: dataDir}, {Name: "tmp", MountPath: "/tmp"},
 			{Name: "manifests", MountPath: manifestDir, ReadOnly: true}, {Name: "pki", MountPath: pkiDir, ReadOnly: true},

@@ -86,6 +86,8 @@ type Cluster struct {
 	Name, UID string
 	// Version is that of its control plane, such as v1.36; EmulatedVersion is the minor that simcluster gets for it, such as 1.36.
 	Version, EmulatedVersion string
+	// Resources are what is asked for its control plane.
+	Resources corev1.ResourceRequirements
 	// Certificates say who makes them.
 	Certificates PKI
 	// HubServer is the hub's URL, HubKubeconfig a kubeconfig without a credential for it.
