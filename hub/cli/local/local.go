@@ -51,6 +51,9 @@ func readReport(dir string) (localfleet.Report, error) {
 		return localfleet.Report{}, fmt.Errorf("finding --dir: %w", err)
 	}
 	report, err := localfleet.ReadReport(dir)
+	if errors.Is(err, fs.ErrNotExist) && localfleet.Check(dir) == nil {
+		return report, fmt.Errorf("the start or the end of a fleet in %s was interrupted, and nothing of it runs: remove what is left with %s", dir, writtenCommand("down", dir))
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return report, cmdutil.NotFound("there is no fleet in %s: start one with kubectl hollow local up", dir)
 	}
@@ -196,11 +199,11 @@ func whileRuns(ctx context.Context, owner *process.Identity) (context.Context, c
 var errEnded = errors.New("the fleet was ended while it started: its keeper does not run")
 
 // whileKept returns a context that ends with ctx, and with the keeper of the fleet.
-func whileKept(ctx context.Context, keeper *process.Process) (context.Context, context.CancelFunc) {
+func whileKept(ctx context.Context, keeper runningKeeper) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		select {
-		case <-keeper.Done():
+		case <-keeper.done:
 			cancel(errEnded)
 		case <-ctx.Done():
 		}

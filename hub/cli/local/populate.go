@@ -114,7 +114,7 @@ func (o *upOptions) createWorkers(ctx context.Context, c client.Client, index in
 		} else if o.startsWithMachines() {
 			continue
 		}
-		if err := c.Create(ctx, object); err != nil {
+		if err := c.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating %T %s/%s: %w", object, name, object.GetName(), err)
 		}
 	}

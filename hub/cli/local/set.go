@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,7 +52,7 @@ func (o *upOptions) createSet(ctx context.Context, c client.WithWatch) ([]string
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Create(ctx, set); err != nil {
+	if err := c.Create(ctx, set); err != nil && !apierrors.IsAlreadyExists(err) { // A start that is continued finds its set.
 		return nil, fmt.Errorf("creating SimulatedClusterSet %s: %w", set.Name, err)
 	}
 	err = cmdutil.Until(ctx, c, &v1alpha1.SimulatedClusterSetList{}, client.ObjectKeyFromObject(set), &v1alpha1.SimulatedClusterSet{},
@@ -96,7 +97,13 @@ func (o *upOptions) awaitMember(ctx context.Context, c client.WithWatch, index i
 	if err != nil {
 		return fmt.Errorf("waiting for simulated cluster %s to be ready: %w", name, err)
 	}
-	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	cluster := &v1alpha1.Cluster{}
+	if err := c.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
+		return fmt.Errorf("reading Cluster %s: %w", name, err)
+	}
+	if _, known := cluster.Labels[localfleet.StageLabel]; known {
+		return nil // A start that is continued changes nothing that is there.
+	}
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, localfleet.StageLabel, localfleet.StageOf(index))
 	if err := c.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("labelling Cluster %s: %w", name, err)

@@ -47,7 +47,8 @@ func newStatus(hub *cmdutil.Hub, dir *string) *cobra.Command {
 	command := &cobra.Command{
 		Use: "status", Short: "Show the processes and clusters of a fleet on this machine",
 		Long: `Show the processes and clusters of a fleet on this machine. The exit code is 3 if there is no fleet, and 1 if one of its
-processes is not running or does not answer, a control plane is out of space, or the file system of its directory is full. -o wide adds the agents' versions and why a cluster is not ready.`,
+processes is not running or does not answer, the command that started it was killed before everything was there, a control plane is out of
+space, or the file system of its directory is full. It is 4 while the fleet starts. -o wide adds the agents' versions and why a cluster is not ready.`,
 		Example: `  kubectl hollow local status
 
   # The hub's kubeconfig, for a script
@@ -195,6 +196,9 @@ func askHub(ctx context.Context, report localfleet.Report) map[string]v1alpha1.C
 // processError is the error of a fleet of which a process does not run, or does not answer.
 func processError(report localfleet.Report, dir string) error {
 	for _, process := range report.Processes {
+		if !process.Alive && report.Interrupted && !report.Ready {
+			return interruptedError("before it was up, and "+process.Name+" is not running (its log: "+process.Log+")", dir)
+		}
 		if !process.Alive && report.Resumable {
 			return fmt.Errorf("%s is not running (its log: %s), and nothing is started again: start the fleet again with its data with %s, or end it with %s",
 				process.Name, process.Log, writtenCommand("up", dir), writtenCommand("down", dir))
@@ -210,10 +214,20 @@ func processError(report localfleet.Report, dir string) error {
 				process.Name, process.Log, process.SilentPID)
 		}
 	}
-	if !report.Ready {
+	switch {
+	case report.Interrupted && report.Ready:
+		return interruptedError("before all of its clusters and machines were there", dir)
+	case report.Interrupted:
+		return interruptedError("before the fleet was up", dir)
+	case !report.Ready:
 		return cmdutil.Refusal("the fleet is still starting")
 	}
 	return nil
+}
+
+// interruptedError is the error of a fleet of which a part is missing that nobody makes.
+func interruptedError(when, dir string) error {
+	return fmt.Errorf("the command that starts the fleet has ended %s: continue with %s, or end the fleet with %s", when, writtenCommand("up", dir), writtenCommand("down", dir))
 }
 
 // planeError is the error of a fleet with a control plane that cannot do all of its job.
@@ -257,9 +271,9 @@ func (o *upOptions) printSummary() error {
 const followPoll = 100 * time.Millisecond
 
 // followKeeper shows the keeper's progress until the fleet is up or the keeper has ended. Its log starts at an offset.
-func followKeeper(ctx context.Context, keeper *process.Process, dir string, offset int64, out io.Writer) error {
+func followKeeper(ctx context.Context, keeper runningKeeper, dir string, offset int64, out io.Writer) error {
 	// A keeper that fails removes the fleet's directory with its log: an open file can be read all the same.
-	file, err := os.Open(keeper.LogFile())
+	file, err := os.Open(keeper.logFile)
 	if err != nil {
 		return fmt.Errorf("following the start of the fleet: %w", err)
 	}
@@ -276,11 +290,11 @@ func followKeeper(ctx context.Context, keeper *process.Process, dir string, offs
 		if err := log.showNews(); err != nil {
 			return err
 		}
-		if stateErr == nil && state.Ready && state.Keeper != nil && state.Keeper.PID == keeper.PID() {
+		if stateErr == nil && state.Ready && state.Keeper != nil && state.Keeper.PID == keeper.pid {
 			return nil
 		}
 		select {
-		case <-keeper.Done():
+		case <-keeper.done:
 			return errors.Join(log.showNews(), fmt.Errorf("starting the fleet: %s", log.lastFailure()))
 		case <-ctx.Done():
 			return ctx.Err()

@@ -62,6 +62,8 @@ type upOptions struct {
 	localfleet.Programs
 	clusters int
 	workers  workers
+	// isHalfMade is that the directory has what is left of a start that was interrupted before the fleet was up.
+	isHalfMade bool
 	// dryRun says only what the fleet needs. ignored are the preflight checks whose errors are warnings.
 	dryRun  bool
 	ignored []string
@@ -91,8 +93,9 @@ Workload clusters are those of the SimulatedClusterSet "local": local-0, local-1
 They come and go while the fleet runs, with "kubectl scale simulatedclusterset local --replicas 20". Those that the fleet starts with
 have the label stage. The hub's own cluster hosts them, as Cluster "host".
 
-If there is a fleet whose keeper has ended, as after a restart of the machine, it is started again as it was, with all of its data; other
-flags than -o and --timeout do not count then. Otherwise the directory of --dir must be empty, or not exist yet. The fleet marks it as its own. If the fleet does not come up, and with
+If there is a fleet whose keeper has ended, as after a restart of the machine, it is started again as it was, with all of its data. If the
+command that started a fleet was killed, its start is continued as it was asked for. Other flags than -o and --timeout do not count then,
+and nothing is removed should that fail. What was killed before the fleet was up is removed first, and started from the beginning. Otherwise the directory of --dir must be empty, or not exist yet. The fleet marks it as its own. If the fleet does not come up, and with
 "local down", its files are removed and no others.
 
 Before anything starts, the command prints what the fleet needs and what this machine and its control groups have left. It exits with 4
@@ -162,18 +165,20 @@ func (o *upOptions) validateFlags() error {
 	return nil
 }
 
-// takeDirectory takes the directory before anything is written, and returns its ID.
-func (o *upOptions) takeDirectory() (string, error) {
-	id, err := localfleet.Take(o.dir, o.temporary)
+// takeDirectory takes the directory before anything is written.
+func (o *upOptions) takeDirectory() (*localfleet.Start, error) {
+	start, err := localfleet.TakeForStart(o.dir, o.temporary, localfleet.Start{
+		Clusters: o.clusters, Machines: o.workers.machines, KubeletVersions: o.workers.versions, Heartbeats: o.Heartbeats,
+	})
 	switch {
 	case errors.Is(err, localfleet.ErrTaken):
-		return "", cmdutil.Refusal("--dir: %w, or the rest of one: see %s, or end it with %s", err, writtenCommand("status", o.dir), writtenCommand("down", o.dir))
+		return nil, cmdutil.Refusal("--dir: %w, or the rest of one: see %s, or end it with %s", err, writtenCommand("status", o.dir), writtenCommand("down", o.dir))
 	case errors.Is(err, localfleet.ErrUnusable):
-		return "", cmdutil.Refusal("--dir: %w; choose a directory that is empty or does not exist yet", err)
+		return nil, cmdutil.Refusal("--dir: %w; choose a directory that is empty or does not exist yet", err)
 	case err != nil:
-		return "", fmt.Errorf("--dir: %w", err)
+		return nil, fmt.Errorf("--dir: %w", err)
 	}
-	return id, nil
+	return start, nil
 }
 
 func (o *upOptions) describeFleet() string {
@@ -196,7 +201,7 @@ func (o *upOptions) run(ctx context.Context) error {
 		o.progress = o.hub.ErrOut
 	}
 	if !o.dryRun {
-		if resumed, err := o.resumeFleet(ctx); resumed || err != nil {
+		if continued, err := o.continueFleet(ctx); continued || err != nil {
 			return err
 		}
 	}
@@ -212,22 +217,33 @@ func (o *upOptions) run(ctx context.Context) error {
 	timeout := cmp.Or(o.timeout, defaultTimeout(o.clusters, o.workers.machines))
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, cmdutil.Timeout("the fleet was not up after %s, and was ended", timeout))
 	defer cancel()
-	id, err := o.takeDirectory()
+	return o.startFleet(ctx)
+}
+
+// startFleet starts a fleet in its directory. What was started ends with a start that fails.
+func (o *upOptions) startFleet(ctx context.Context) error {
+	if err := o.removeHalfMade(ctx); err != nil {
+		return err
+	}
+	start, err := o.takeDirectory()
 	if err != nil {
 		return err
 	}
 	o.printf("Starting %s in %s", o.describeFleet(), o.dir)
-	keeper, err := o.startDetached(o.keeperArgs(id))
+	keeper, err := o.startDetached(o.keeperArgs(start.DirID()))
 	if err != nil {
 		return errors.Join(err, o.clearFailed(ctx))
 	}
-	if err := followKeeper(ctx, keeper, o.dir, 0, o.progress); err != nil {
+	if err := followKeeper(ctx, keeperOf(keeper), o.dir, 0, o.progress); err != nil {
 		return o.giveUp(ctx, keeper, err)
 	}
-	kept, release := whileKept(ctx, keeper)
+	kept, release := whileKept(ctx, keeperOf(keeper))
 	defer release()
 	if err := o.createMachines(kept); err != nil {
 		return o.giveUp(kept, keeper, err)
+	}
+	if err := start.Finish(); err != nil {
+		return err
 	}
 	return o.printResult(ctx)
 }

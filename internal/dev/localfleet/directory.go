@@ -31,26 +31,37 @@ var (
 // Take marks dir as a fleet's, for Options.DirID. It must be missing or empty. In the end it is removed itself if it is
 // empty then, and was missing or is temporary. The error wraps ErrTaken if a fleet is there.
 func Take(dir string, temporary bool) (id string, err error) {
+	owned, err := takeDirectory(dir, temporary)
+	if err != nil {
+		return "", err
+	}
+	defer owned.Close()
+	return owned.ID(), nil
+}
+
+func takeDirectory(dir string, temporary bool) (*owneddir.Directory, error) {
 	if outer := fleetAround(dir); outer != "" {
-		return "", fmt.Errorf("%w: %s is inside the directory of the fleet in %s, which would be left behind when that fleet ends", ErrUnusable, dir, outer)
+		return nil, fmt.Errorf("%w: %s is inside the directory of the fleet in %s, which would be left behind when that fleet ends", ErrUnusable, dir, outer)
 	}
 	owned, err := owneddir.Take(dir, dirKind, 0o755)
 	switch {
 	case errors.Is(err, owneddir.ErrTaken):
-		return "", fmt.Errorf("%w in %s", ErrTaken, dir)
+		return nil, fmt.Errorf("%w in %s", ErrTaken, dir)
 	case errors.Is(err, owneddir.ErrNotEmpty):
 		if state, stateErr := ReadState(dir); stateErr == nil {
-			return "", unmarkedError(dir, state)
+			return nil, unmarkedError(dir, state)
 		}
 	}
 	if err != nil {
-		return "", unusableError(err)
+		return nil, unusableError(err)
 	}
-	defer owned.Close()
 	if temporary {
-		err = owned.CountAsMade()
+		if err := owned.CountAsMade(); err != nil {
+			owned.Close()
+			return nil, err
+		}
 	}
-	return owned.ID(), err
+	return owned, nil
 }
 
 // fleetAround returns the directory of a fleet that dir is inside of, symbolic links followed; empty if there is none.
@@ -178,7 +189,7 @@ var credentialFiles = []string{"lock", "holder", "pending.key", "tls.crt", "tls.
 
 // filePatterns are the files that a fleet makes, as patterns. What its control planes make is removed by simcluster.
 func (s State) filePatterns() []string {
-	files := []string{stateFile, atomicfile.TemporaryPrefix(stateFile) + "*", earlierStateFile, "logs/" + KeeperName + ".log", "logs/hub.log", localclusters.SocketName}
+	files := []string{stateFile, atomicfile.TemporaryPrefix(stateFile) + "*", earlierStateFile, startFile, atomicfile.TemporaryPrefix(startFile) + "*", "logs/" + KeeperName + ".log", "logs/hub.log", localclusters.SocketName}
 	if s.Isolation == IsolationShared {
 		for number := range (len(s.Clusters)-1)/ClustersPerGroup + 1 {
 			files = append(files, groupFiles(strconv.Itoa(number+1))...)

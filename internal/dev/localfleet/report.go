@@ -2,6 +2,8 @@ package localfleet
 
 import (
 	"cmp"
+	"errors"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,8 @@ type Report struct {
 	Ready bool `json:"ready"`
 	// Resumable is that the keeper has ended without ending the fleet, which can be started again with all of its data.
 	Resumable bool `json:"resumable,omitempty"`
+	// Interrupted is that the command that starts the fleet has ended before everything was there, which another command can finish.
+	Interrupted bool `json:"interrupted,omitempty"`
 	// Hub is the hub's control plane, Clusters are those of the workload clusters: the fleet's own, and the simulated ones that the keeper
 	// runs for the host.
 	Hub      ControlPlane   `json:"hub"`
@@ -70,10 +74,15 @@ type Running struct {
 	Endpoints
 }
 
-// ReadReport reports on the fleet in dir.
+// ReadReport reports on the fleet in dir, also on one of which there is no more than that it is to start.
 func ReadReport(dir string) (Report, error) {
-	report := Report{Dir: dir}
+	report := Report{Dir: dir, Interrupted: isInterrupted(dir)}
 	state, err := ReadState(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, startErr := readStart(dir); !errors.Is(startErr, fs.ErrNotExist) {
+			state, err = State{Clusters: []string{hubName}}, nil
+		}
+	}
 	if err != nil {
 		return report, err
 	}
