@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -266,4 +267,61 @@ func TestAFleetIsForAsLongAsItsOwnerRuns(t *testing.T) {
 	g.Expect(stays.Done()).NotTo(BeClosed())
 	stop()
 	g.Expect(stays.Done()).To(BeClosed())
+}
+
+// started is a fleet whose command has ended, or runs.
+func started(g Gomega, dir string, isRunning bool) {
+	start, err := localfleet.TakeForStart(dir, false, localfleet.Start{Clusters: 2})
+	g.Expect(err).NotTo(HaveOccurred())
+	if isRunning {
+		return
+	}
+	start.Command.StartTicks++
+	content, err := json.Marshal(start)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(filepath.Join(dir, "start.json"), content, 0o600)).To(Succeed())
+}
+
+func TestAStartIsNotContinuedWhileItsCommandRuns(t *testing.T) {
+	g := NewWithT(t)
+	o := options(t)
+	started(g, o.dir, true)
+	err := o.run(t.Context())
+	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Refused))
+	g.Expect(err).To(MatchError(And(ContainSubstring("another command is starting the fleet"), ContainSubstring("local down --dir "+o.dir))))
+	g.Expect(filepath.Join(o.dir, "start.json")).To(BeARegularFile())
+}
+
+// Edge case: `local status` said that there is no fleet, and `local up` that there is one. Also: test/integration/cli TestAStartThatIsKilled.
+func TestAStartThatWasKilledBeforeItsKeeperRan(t *testing.T) {
+	g := NewWithT(t)
+	o := options(t)
+	started(g, o.dir, false)
+	report, err := readReport(o.dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	err = processError(report, o.dir)
+	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Failed))
+	g.Expect(err).To(MatchError(And(ContainSubstring("before the fleet was up: continue with kubectl hollow local up --dir "+o.dir), ContainSubstring("kubectl hollow local down --dir "+o.dir))))
+	g.Expect(o.continueFleet(t.Context())).To(BeFalse())
+	o.progress = io.Discard
+	g.Expect(o.removeHalfMade(t.Context())).To(Succeed())
+	g.Expect(o.dir).NotTo(BeADirectory())
+
+	_, err = localfleet.Take(o.dir, false)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = readReport(o.dir)
+	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Failed))
+	g.Expect(err).To(MatchError(ContainSubstring("remove what is left with kubectl hollow local down --dir " + o.dir)))
+}
+
+func TestAnInterruptedStartIsAnError(t *testing.T) {
+	g := NewWithT(t)
+	report := localfleet.Report{Interrupted: true, Ready: true, Processes: []localfleet.Running{{Name: "keeper", PID: 7, Alive: true}}}
+	g.Expect(processError(report, "/d")).To(MatchError(ContainSubstring("before all of its clusters and machines were there: continue with kubectl hollow local up --dir /d")))
+	report.Processes[0].Alive, report.Resumable = false, true
+	g.Expect(processError(report, "/d")).To(MatchError(ContainSubstring("start the fleet again with its data with kubectl hollow local up --dir /d")))
+	report.Ready, report.Resumable = false, false
+	g.Expect(processError(report, "/d")).To(MatchError(ContainSubstring("before it was up, and keeper is not running")))
+	report.Interrupted = false
+	g.Expect(processError(report, "/d")).To(MatchError(ContainSubstring("keeper is not running")))
 }

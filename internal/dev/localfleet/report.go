@@ -77,12 +77,7 @@ type Running struct {
 // ReadReport reports on the fleet in dir, also on one of which there is no more than that it is to start.
 func ReadReport(dir string) (Report, error) {
 	report := Report{Dir: dir, Interrupted: isInterrupted(dir)}
-	state, err := ReadState(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		if _, startErr := readStart(dir); !errors.Is(startErr, fs.ErrNotExist) {
-			state, err = State{Clusters: []string{hubName}}, nil
-		}
-	}
+	state, err := readRecorded(dir)
 	if err != nil {
 		return report, err
 	}
@@ -122,6 +117,17 @@ func ReadReport(dir string) (Report, error) {
 		}
 	}
 	return report, nil
+}
+
+// readRecorded is ReadState, also before the keeper of a fleet that starts has written its state.
+func readRecorded(dir string) (State, error) {
+	state, err := ReadState(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, startErr := readStart(dir); !errors.Is(startErr, fs.ErrNotExist) {
+			return State{Clusters: []string{hubName}}, nil
+		}
+	}
+	return state, err
 }
 
 // Planes are all control planes of the fleet, the hub's first.

@@ -109,7 +109,7 @@ func readStart(dir string) (Start, error) {
 		err = json.Unmarshal(content, &start)
 	}
 	if err != nil {
-		return start, fmt.Errorf("reading how the fleet in %s is started: %w", dir, err)
+		return start, fmt.Errorf("reading how the fleet in %s is started: %w: end it with kubectl hollow local down", dir, err)
 	}
 	return start, nil
 }
