@@ -112,39 +112,6 @@ func servesWithCertManager() {
 		Expect(starts(podsOf(ctx, c1, managed, "hollowfleet-simcluster"))).To(Equal(starts(pods)), "nor a container of the pod")
 		removeInOrder(ctx, managed)
 	})
-
-	It("should host a simulated cluster whose certificates are cert-manager's, and renew and upgrade it", func(ctx SpecContext) {
-		needCertManager()
-		allowSimulatedClusters(ctx, sampleSize)
-		makeHostedVolumes(ctx, 1)
-		started := time.Now()
-		run(ctx, applySample+"kubectl scale simulatedclusterset "+hostedSet+" --replicas 1\n")
-		awaitHosted(ctx, 1)
-		figure("a simulated cluster as a pod with cert-manager's certificates, from kubectl apply to Ready", seconds(started))
-		name := hostedNames(1)[0]
-		in := hostedNamespace(name)
-		names := []string{"simcluster-ca", "simcluster-kube-apiserver", "simcluster-kube-controller-manager", "simcluster-kube-scheduler", "simcluster-admin", "simcluster-agent"}
-		issued(ctx, c1, in, names...)
-		pods := podsOf(ctx, c1, in, "hollowfleet-simcluster")
-		server := forward(ctx, c1, in, "service/simcluster", 6443)
-		Eventually(shows(ctx, server, c1, in, "simcluster-kube-apiserver")).Should(Succeed())
-
-		By("renewing the authority, and then what it has signed")
-		for _, each := range names {
-			renew(ctx, c1, in, each, each)
-		}
-		Eventually(shows(ctx, server, c1, in, "simcluster-kube-apiserver")).Should(Succeed(), "the API server follows its certificate")
-		working(ctx, name)
-		Expect(starts(podsOf(ctx, c1, in, "hollowfleet-simcluster"))).To(Equal(starts(pods)), "nothing was started again")
-
-		run(ctx, `kubectl patch simulatedclusterset simulated --type merge --patch '{"spec":{"template":{"spec":{"versions":{"controlPlane":"v1.37"}}}}}'`+"\n"+
-			"kubectl hollow rollout status simulatedclusterset simulated --timeout 5m\n")
-		Eventually(controlPlaneVersion(ctx, name)).Should(HavePrefix("v1.37"))
-		working(ctx, name)
-		removeHosted(ctx, 1)
-		forbidSimulatedClusters(ctx)
-		working(ctx, "c1", "c2")
-	})
 }
 
 // certManager is a directory with cert-manager's chart and images. Its name is the version.

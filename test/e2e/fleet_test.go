@@ -35,6 +35,7 @@ var _ = Describe("A fleet on kind", Ordered, func() {
 	standsADrain()
 	isRehearsed()
 	servesWithCertManager()
+	hostsWithCertManager()
 	measuresManySimulatedClusters()
 })
 

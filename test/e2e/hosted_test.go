@@ -31,12 +31,12 @@ const (
 
 // hostsSimulatedClusters has the agent of c1 run simulated clusters that are asked for by objects, and takes them away again.
 func hostsSimulatedClusters() {
-	// Claim: A host on kind runs the sample's set as pods under PodSecurity restricted, upgrades, shrinks and removes it, and leaves nothing. Broken: not broken alone.
+	// Claim: A host on kind runs the sample's set as pods, under PodSecurity restricted. Broken: the namespace is only baseline.
 	It("should host the sample's simulated clusters as pods once its administrator allows it", func(ctx SpecContext) {
 		allowSimulatedClusters(ctx, sampleSize)
-		started := time.Now()
 		makeHostedVolumes(ctx, 2)
-		run(ctx, applySample+"kubectl scale simulatedclusterset "+hostedSet+" --replicas 2\n")
+		started := time.Now()
+		run(ctx, applySampleWith(2))
 		awaitHosted(ctx, 2)
 		figure("2 simulated clusters as pods of one host, from kubectl apply to Ready", seconds(started))
 		for _, name := range hostedNames(2) {
@@ -52,19 +52,44 @@ func hostsSimulatedClusters() {
 		Expect(hollowNodePodsIn(ctx, c1, hostedNamespace(hostedNames(1)[0]))).To(HaveLen(2))
 	})
 
-	It("should upgrade their control planes in place, one after the other", func(ctx SpecContext) {
-		nodes := uids(hollowNodePodsIn(ctx, c1, hostedNamespace(hostedNames(1)[0])))
+	// Claim: The control planes of hosted clusters are upgraded in the pods that run, and a SIGKILL of hubs and host's agent in the middle changes nothing: no Machine comes or goes. Broken: the version in the pod's template.
+	It("should upgrade their control planes in place, one after the other, also when hubs and the host's agent are killed", func(ctx SpecContext) {
+		before, programs := hostedWorld(ctx, 2), append(podsOf(ctx, hub, hubNamespace, "hollowfleet-hub"), podsOf(ctx, c1, agentNamespace, "hollowfleet-agent")...)
+		Expect(programs).To(HaveLen(3))
 		started := time.Now()
-		run(ctx, `kubectl patch simulatedclusterset simulated --type merge --patch '{"spec":{"template":{"spec":{"versions":{"controlPlane":"v1.37"}}}}}'`+"\n"+
-			"kubectl hollow rollout status simulatedclusterset simulated --timeout 5m\n")
+		run(ctx, upgradeHosted)
+		upgraded := map[string]bool{}
+		for range hostedNames(2) {
+			var name string
+			Eventually(func() (string, error) {
+				var err error
+				name, err = upgrading(ctx, upgraded)
+				return name, err
+			}).WithPolling(50 * time.Millisecond).ShouldNot(BeEmpty())
+			By("killing both hubs and the agent of c1 while " + name + " is upgraded")
+			killContainers(hub, podsOf(ctx, hub, hubNamespace, "hollowfleet-hub"), "hub")
+			killContainers(c1, podsOf(ctx, c1, agentNamespace, "hollowfleet-agent"), "agent")
+			Expect(controlPlaneVersion(ctx, name)()).To(HavePrefix("v1.36"), "they were killed before it was upgraded")
+			Eventually(controlPlaneVersion(ctx, name)).Should(HavePrefix("v1.37"))
+			upgraded[name] = true
+		}
+		run(ctx, awaitUpgrade)
 		for _, name := range hostedNames(2) {
 			Eventually(controlPlaneVersion(ctx, name)).Should(HavePrefix("v1.37"))
 			working(ctx, name)
 		}
-		figure("upgrade of 2 simulated clusters as pods, one after the other", seconds(started))
-		Expect(uids(hollowNodePodsIn(ctx, c1, hostedNamespace(hostedNames(1)[0])))).To(Equal(nodes), "its machines stay")
+		figure("upgrade of 2 simulated clusters as pods, one after the other, hubs and agent killed twice", seconds(started))
+		working(ctx, "c1", "c2")
+		Expect(hostedWorld(ctx, 2)).To(Equal(before), "Machines, Nodes and containers stay")
+		for i, program := range append(podsOf(ctx, hub, hubNamespace, "hollowfleet-hub"), podsOf(ctx, c1, agentNamespace, "hollowfleet-agent")...) {
+			Expect(program.Status.ContainerStatuses[0].RestartCount).To(BeNumerically(">=", programs[i].Status.ContainerStatuses[0].RestartCount+2), program.Name)
+		}
+		By("making one more machine")
+		run(ctx, "kubectl --namespace "+hostedNames(1)[0]+" scale machinedeployment workers --replicas=3\n"+
+			"kubectl --namespace "+hostedNames(1)[0]+" wait machinedeployment workers --for=jsonpath='{.status.readyReplicas}'=3 --timeout 3m\n")
 	})
 
+	// Claim: A set that shrinks takes the highest ordinal, and a set that is removed leaves nothing. Broken: the lowest ordinal first.
 	It("should remove the highest of them first, and leave nothing of the set", func(ctx SpecContext) {
 		run(ctx, "kubectl scale simulatedclusterset "+hostedSet+" --replicas 1\n")
 		Eventually(leftOf(ctx, hostedNames(2)[1])).Should(BeEmpty())
@@ -85,11 +110,7 @@ func measuresManySimulatedClusters() {
 		allowSimulatedClusters(ctx, max(many, sampleSize))
 		makeHostedVolumes(ctx, many)
 		started := time.Now()
-		script := applySample
-		if many != sampleSize {
-			script += fmt.Sprintf("kubectl scale simulatedclusterset %s --replicas %d\n", hostedSet, many)
-		}
-		run(ctx, script)
+		run(ctx, applySampleWith(many))
 		awaitHosted(ctx, many)
 		figure(fmt.Sprintf("%d simulated clusters as pods of one host, from kubectl apply to all Ready", many), seconds(started))
 		measureHosted(ctx, many)
@@ -152,8 +173,20 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// applySample chooses c1 as the host and applies the sample as it stands.
-const applySample = "kubectl label clusters.hollowfleet.io c1 hosts=simulated-clusters --overwrite\nkubectl apply -f config/samples/simulatedclusterset.yaml\n"
+// applySampleWith chooses c1 as the host and applies the sample: as it stands, or with another number of clusters.
+func applySampleWith(count int) string {
+	script := "kubectl label clusters.hollowfleet.io c1 hosts=simulated-clusters --overwrite\n"
+	if count == sampleSize {
+		return script + "kubectl apply -f config/samples/simulatedclusterset.yaml\n"
+	}
+	return script + fmt.Sprintf("sed 's/replicas: %d$/replicas: %d/' config/samples/simulatedclusterset.yaml | kubectl apply -f -\n", sampleSize, count)
+}
+
+const (
+	// upgradeHosted asks for the version of the control planes after that of the sample, and awaitUpgrade waits until all have it.
+	upgradeHosted = `kubectl patch simulatedclusterset simulated --type merge --patch '{"spec":{"template":{"spec":{"versions":{"controlPlane":"v1.37"}}}}}'` + "\n"
+	awaitUpgrade  = "kubectl hollow rollout status simulatedclusterset simulated --timeout 5m\n"
+)
 
 // allowSimulatedClusters has c1 host so many.
 func allowSimulatedClusters(ctx context.Context, most int) {
@@ -254,5 +287,48 @@ func controlPlaneVersion(ctx context.Context, name string) func() (string, error
 			return "", err
 		}
 		return one.Status.Versions.ControlPlane, err
+	}
+}
+
+// upgrading names a simulated cluster of the set whose control plane is being upgraded, except those that are left out.
+func upgrading(ctx context.Context, except map[string]bool) (string, error) {
+	list := &v1alpha1.SimulatedClusterList{}
+	err := hub.client.List(ctx, list, client.MatchingLabels{v1alpha1.SimulatedClusterSetNameLabel: hostedSet})
+	for _, one := range list.Items {
+		ready := meta.FindStatusCondition(one.Status.Conditions, v1alpha1.ControlPlaneReadyCondition)
+		if ready != nil && ready.Reason == v1alpha1.ReasonUpdating && !except[one.Name] {
+			return one.Name, nil
+		}
+	}
+	return "", err
+}
+
+// hostedWorld is everything that an upgrade of the first clusters of the set may not touch: Machines, hollow-node pods, and the containers of
+// their control planes.
+func hostedWorld(ctx context.Context, count int) map[string]string {
+	GinkgoHelper()
+	all := map[string]string{}
+	for _, name := range hostedNames(count) {
+		for machine, uid := range machineUIDs(ctx, name) {
+			all[name+"/machine/"+machine] = uid
+		}
+		for pod, uid := range uids(hollowNodePodsIn(ctx, c1, hostedNamespace(name))) {
+			all[name+"/pod/"+pod] = string(uid)
+		}
+		maps.Copy(all, starts(podsOf(ctx, c1, hostedNamespace(name), "hollowfleet-simcluster")))
+	}
+	return all
+}
+
+// killContainers ends a container of each pod with SIGKILL, as the kernel does where memory is short.
+func killContainers(in *kindCluster, pods []corev1.Pod, name string) {
+	GinkgoHelper()
+	Expect(pods).NotTo(BeEmpty())
+	for _, pod := range pods {
+		for _, container := range pod.Status.ContainerStatuses {
+			if container.Name == name && container.State.Running != nil {
+				Expect(in.execOn(pod.Spec.NodeName, "ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", strings.TrimPrefix(container.ContainerID, "containerd://"))).To(Succeed())
+			}
+		}
 	}
 }
