@@ -31,7 +31,7 @@ const (
 
 // hostsSimulatedClusters has the agent of c1 run simulated clusters that are asked for by objects, and takes them away again.
 func hostsSimulatedClusters() {
-	// Claim: A host on kind runs the sample's set as pods, under PodSecurity restricted. Broken: the namespace is only baseline.
+	// Claim: A kind host runs the sample's set under PodSecurity restricted. Broken: the namespace is only baseline.
 	It("should host the sample's simulated clusters as pods once its administrator allows it", func(ctx SpecContext) {
 		allowSimulatedClusters(ctx, sampleSize)
 		makeHostedVolumes(ctx, 2)
@@ -52,7 +52,7 @@ func hostsSimulatedClusters() {
 		Expect(hollowNodePodsIn(ctx, c1, hostedNamespace(hostedNames(1)[0]))).To(HaveLen(2))
 	})
 
-	// Claim: The control planes of hosted clusters are upgraded in the pods that run, and a SIGKILL of hubs and host's agent in the middle changes nothing: no Machine comes or goes. Broken: the version in the pod's template.
+	// Claim: On kind, killing hubs and agent in a hosted upgrade replaces nothing. Broken: the version in the pod's template.
 	It("should upgrade their control planes in place, one after the other, also when hubs and the host's agent are killed", func(ctx SpecContext) {
 		before, programs := hostedWorld(ctx, 2), append(podsOf(ctx, hub, hubNamespace, "hollowfleet-hub"), podsOf(ctx, c1, agentNamespace, "hollowfleet-agent")...)
 		Expect(programs).To(HaveLen(3))
@@ -89,7 +89,7 @@ func hostsSimulatedClusters() {
 			"kubectl --namespace "+hostedNames(1)[0]+" wait machinedeployment workers --for=jsonpath='{.status.readyReplicas}'=3 --timeout 3m\n")
 	})
 
-	// Claim: A set that shrinks takes the highest ordinal, and a set that is removed leaves nothing. Broken: the lowest ordinal first.
+	// Claim: A shrinking set loses its highest ordinal, a removed one everything. Broken: the lowest ordinal first.
 	It("should remove the highest of them first, and leave nothing of the set", func(ctx SpecContext) {
 		run(ctx, "kubectl scale simulatedclusterset "+hostedSet+" --replicas 1\n")
 		Eventually(leftOf(ctx, hostedNames(2)[1])).Should(BeEmpty())

@@ -20,7 +20,7 @@ var hostedCertificates = []string{
 
 // hostsWithCertManager hosts simulated clusters whose certificates the cert-manager makes that servesWithCertManager has installed.
 func hostsWithCertManager() {
-	// Claim: A hosted cluster with cert-manager's certificates serves with renewed ones without a restart, and is upgraded. Broken: the kubelet mounts them by subPath.
+	// Claim: Hosted clusters follow cert-manager's renewals without a restart. Broken: the kubelet mounts them by subPath.
 	It("should host a simulated cluster whose certificates are cert-manager's, and renew and upgrade it", func(ctx SpecContext) {
 		needCertManager()
 		allowSimulatedClusters(ctx, sampleSize)
@@ -54,7 +54,7 @@ func hostsWithCertManager() {
 		Expect(starts(podsOf(ctx, c1, in, "hollowfleet-simcluster"))).To(Equal(starts(pods)), "nothing was started again")
 	})
 
-	// Claim: Where cert-manager stands still or is lost, what runs continues, and conditions say so. Broken: a certificate that is not issued goes unmentioned.
+	// Claim: Without cert-manager, hosted clusters continue and say so. Broken: a certificate that is not issued goes unmentioned.
 	It("should say so where cert-manager stands still or is lost, and continue with the next one", func(ctx SpecContext) {
 		needCertManager()
 		first := hostedNames(1)[0]

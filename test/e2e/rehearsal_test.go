@@ -45,7 +45,7 @@ func (d drained) course() string {
 
 // isRehearsed holds a rehearsal of c1 against the upgrade of c1 itself.
 func isRehearsed() {
-	// Claim: A rehearsal of a kind cluster has its upgrade's drains in the same order, held by the same budgets, for about as long. Broken: not broken alone.
+	// Claim: A rehearsal predicts a kind cluster's drains: order, budgets and duration. Broken: not broken alone.
 	It("should be rehearsed as its upgrade goes", func(ctx SpecContext) {
 		shellIn(ctx, hub.kubeconfig, poolsOf())
 		shellIn(ctx, c1.kubeconfig, shop)

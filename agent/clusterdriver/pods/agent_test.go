@@ -120,7 +120,7 @@ func filesOf(t *testing.T, namespace string, volume corev1.Volume) map[string]st
 	return files
 }
 
-// Claim: The agent of a simulated cluster's pod gets to its host and to its control plane, and finds its credential in the host. Broken: a kubeconfig's path; the role of its ServiceAccount; --credential-secret-cluster without effect.
+// Claim: A simulated pod's agent reaches host and control plane, and finds its credential. Broken: a kubeconfig's path; the role of its ServiceAccount; --credential-secret-cluster without effect.
 func TestTheAgentOfAPodWorksWithWhatItsPodHas(t *testing.T) {
 	testenv.Long(t)
 	g, kubelet, desired := NewWithT(t), startKubelet(t), newDesired(t)

@@ -126,7 +126,7 @@ func (s *signer) say(t *testing.T, certificate *certmanagerv1.Certificate, statu
 	NewWithT(t).Expect(s.client.Status().Update(t.Context(), certificate)).To(Succeed())
 }
 
-// Claim: cert-manager's certificates are made, reported, and renewed without a restart; who makes them stays as chosen. Broken: auto decided again for each Ensure; a Certificate that is not ready not told.
+// Claim: cert-manager's certificates are reported and renewed without a restart; their maker stays. Broken: auto decided again for each Ensure; a Certificate that is not ready not told.
 func TestCertManager(t *testing.T) {
 	testenv.Long(t)
 	g, kubelet := NewWithT(t), startKubelet(t)

@@ -46,7 +46,7 @@ func own(t *testing.T, driver *pods.Driver, desired clusterdriver.Desired) {
 	NewWithT(t).Expect(admin().Create(t.Context(), made)).To(Succeed())
 }
 
-// Claim: The driver of pods touches nothing that it did not make. Broken: an object taken over; one removed with the others.
+// Claim: Foreign objects are left alone. Broken: an object taken over; one removed with the others.
 func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 	secret := map[string][]byte{"tls.crt": []byte("x"), "tls.key": []byte("y")}
 	for kind, prepare := range map[string]func(clusterdriver.Desired) client.Object{
@@ -146,7 +146,7 @@ func TestARemovalWaitsForWhatOthersHaveInTheNamespace(t *testing.T) {
 	g.Eventually(func() (bool, error) { return driver.Remove(t.Context(), desired.Name, desired.UID) }).WithTimeout(time.Minute).Should(BeTrue())
 }
 
-// Claim: The driver of pods brings back what is changed or lost, but no lost namespace and no lost authority. Broken: a lost Service stays lost; a new authority replaces a lost one.
+// Claim: What is changed or lost comes back, except namespace and authority. Broken: a lost Service stays lost; a new authority replaces a lost one.
 func TestRepair(t *testing.T) {
 	g, driver, desired := NewWithT(t), newDriver(t), newDesired(t)
 	g.Expect(driver.Ensure(t.Context(), desired)).To(Succeed())
@@ -224,7 +224,7 @@ func TestADowngradeIsRefusedAndNothingChanges(t *testing.T) {
 	g.Expect(set.Generation).To(Equal(before))
 }
 
-// Claim: No step of an upgrade is taken before the control plane is healthy, and all else is repaired all the same. Broken: the check of what runs; a refusal before the objects are written.
+// Claim: An upgrade waits for a healthy control plane; repairs do not. Broken: the check of what runs; a refusal before the objects are written.
 func TestAVersionWaitsForAHealthyControlPlane(t *testing.T) {
 	g, driver, desired := NewWithT(t), newDriver(t), newDesired(t)
 	desired.ControlPlaneVersion = "v1.35"

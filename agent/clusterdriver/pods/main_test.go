@@ -88,7 +88,7 @@ func newDesired(t *testing.T) clusterdriver.Desired {
 	}
 }
 
-// Claim: A simulated cluster as a pod is made, upgraded in the pod that runs, checked and removed with the rights of the chart alone. Broken: a right left out; a volume missing; the version in the pod's template.
+// Claim: The chart's rights suffice to make, upgrade in place, check and remove simulated clusters. Broken: a right left out; a volume missing; the version in the pod's template.
 func TestConformance(t *testing.T) {
 	testenv.Long(t)
 	kubelet := startKubelet(t)

@@ -36,7 +36,7 @@ func controlPlane(state, last corev1.ContainerState) *corev1.Pod {
 	return pod
 }
 
-// Claim: A host without room says so of each simulated cluster, with what it asks for; one that ends says its last words. Broken: the requests left out; the end before a back-off left out.
+// Claim: A full host names what pods request; ended containers say why. Broken: the requests left out; the end before a back-off left out.
 func TestDescribePod(t *testing.T) {
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2, Reason: "Error", Message: "starting\nsimcluster: cannot go back to 1.36\n"}}
 	long := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: strings.Repeat("ä", longestLine)}}
