@@ -34,7 +34,7 @@ func hostsSimulatedClusters() {
 	// Claim: A kind host runs the sample's set under PodSecurity restricted. Broken: the namespace is only baseline.
 	It("should host the sample's simulated clusters as pods once its administrator allows it", func(ctx SpecContext) {
 		allowSimulatedClusters(ctx, sampleSize)
-		makeHostedVolumes(ctx, 2)
+		makeHostedVolumes(ctx, hostedNames(2)...)
 		started := time.Now()
 		run(ctx, applySampleWith(2))
 		awaitHosted(ctx, 2)
@@ -108,7 +108,7 @@ func measuresManySimulatedClusters() {
 			Skip("make e2e HOSTED=10 measures so many")
 		}
 		allowSimulatedClusters(ctx, max(many, sampleSize))
-		makeHostedVolumes(ctx, many)
+		makeHostedVolumes(ctx, hostedNames(many)...)
 		started := time.Now()
 		run(ctx, applySampleWith(many))
 		awaitHosted(ctx, many)
@@ -214,9 +214,9 @@ func hostedNames(count int) (names []string) {
 
 func hostedNamespace(name string) string { return "simulated-" + name }
 
-func makeHostedVolumes(ctx context.Context, count int) {
+func makeHostedVolumes(ctx context.Context, names ...string) {
 	GinkgoHelper()
-	for _, name := range hostedNames(count) {
+	for _, name := range names {
 		makeVolume(ctx, name, hostedNamespace(name), volumeClaim)
 	}
 }

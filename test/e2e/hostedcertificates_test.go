@@ -24,7 +24,7 @@ func hostsWithCertManager() {
 	It("should host a simulated cluster whose certificates are cert-manager's, and renew and upgrade it", func(ctx SpecContext) {
 		needCertManager()
 		allowSimulatedClusters(ctx, sampleSize)
-		makeHostedVolumes(ctx, 1)
+		makeHostedVolumes(ctx, hostedNames(1)...)
 		started := time.Now()
 		run(ctx, applySampleWith(1))
 		awaitHosted(ctx, 1)
@@ -63,7 +63,7 @@ func hostsWithCertManager() {
 		By("stopping its controller, and asking for one more cluster")
 		shellIn(ctx, c1.kubeconfig, "kubectl --namespace cert-manager scale deployment cert-manager --replicas 0\n"+
 			"kubectl --namespace cert-manager wait --for=delete pod --selector app.kubernetes.io/component=controller --timeout 2m\n")
-		makeHostedVolumes(ctx, 3)
+		makeHostedVolumes(ctx, hostedNames(3)[1:]...)
 		run(ctx, "kubectl scale simulatedclusterset "+hostedSet+" --replicas 2\n")
 		Eventually(controlPlaneSays(ctx, hostedNames(2)[1])).Should(ContainSubstring("simcluster-ca is not issued yet: if it stays so, look at cert-manager on the host"))
 		shellIn(ctx, c1.kubeconfig, "kubectl --namespace cert-manager scale deployment cert-manager --replicas 1\n")
