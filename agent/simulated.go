@@ -148,7 +148,7 @@ func (w *worker) newClusterDriver(c clusters) (clusterdriver.Driver, error) {
 		return nil, err
 	}
 	repair := poll.Loop{
-		Doing: "Repairing simulated clusters", Every: repairInterval, Timeout: repairTimeout, Runtime: w.pollRuntime("simulatedcluster"),
+		Doing: "Repairing simulated clusters", Every: repairInterval, Timeout: repairTimeout, Wake: driver.RepairRequests(), Runtime: w.pollRuntime("simulatedcluster"),
 		Do: func(ctx context.Context) error {
 			if w.monitor.Check() != nil {
 				return nil //nolint:nilerr // A frozen agent repairs nothing.

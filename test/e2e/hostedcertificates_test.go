@@ -54,7 +54,7 @@ func hostsWithCertManager() {
 		Expect(starts(podsOf(ctx, c1, in, "hollowfleet-simcluster"))).To(Equal(starts(pods)), "nothing was started again")
 	})
 
-	// Claim: Without cert-manager, hosted clusters continue and say so. Broken: a certificate that is not issued goes unmentioned.
+	// Claim: Without cert-manager, hosted clusters continue and say so. Broken: a certificate that is not issued goes unmentioned; lost Certificates are made again only with the next repair.
 	It("should say so where cert-manager stands still or is lost, and continue with the next one", func(ctx SpecContext) {
 		needCertManager()
 		first := hostedNames(1)[0]

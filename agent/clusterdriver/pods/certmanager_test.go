@@ -160,6 +160,14 @@ func TestCertManager(t *testing.T) {
 	g.Expect(signer.client.Get(t.Context(), client.ObjectKeyFromObject(broken), broken)).To(Succeed())
 	signer.say(t, broken, cmmeta.ConditionFalse, "IssuerNotFound")
 	expectMessage(g, driver, late, clusterdriver.Running, "certificates by cert-manager: "+broken.Name+" is not ready: IssuerNotFound: said by the test")
+
+	g.Expect(signer.client.DeleteAllOf(t.Context(), &certmanagerv1.Certificate{}, client.InNamespace(namespace))).To(Succeed())
+	expectMessage(g, driver, late, clusterdriver.Running, "certificates by cert-manager: Certificate "+rendering.SecretOf(rendering.Authority)+" is missing")
+	g.Expect(driver.RepairRequests()).To(Receive())
+	g.Expect(driver.Repair(t.Context())).To(Succeed())
+	signer.issue(t, namespace)
+	expectRunning(g, driver, late, HaveSuffix("certificates by cert-manager"))
+	g.Expect(kubelet.supervisor(namespace)).To(Equal(process))
 }
 
 func expectMessage(g *WithT, driver *pods.Driver, desired clusterdriver.Desired, phase clusterdriver.Phase, message string) {

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -80,6 +81,9 @@ type Driver struct {
 	removing map[string]bool
 	proofs   map[string]*proof
 	judged   map[string]judgement
+	// requestedAt is when a repair was requested last.
+	requestedAt time.Time
+	requests    chan struct{}
 }
 
 // checkOptions reports what is missing.
@@ -109,6 +113,7 @@ func New(options Options) (*Driver, error) {
 	d := &Driver{
 		Options: options, turns: keyedMutex{held: map[string]*sync.Mutex{}},
 		ensured: map[string]clusterdriver.Desired{}, removing: map[string]bool{}, proofs: map[string]*proof{}, judged: map[string]judgement{},
+		requests: make(chan struct{}, 1),
 	}
 	scheme, err := newScheme()
 	if err != nil {

@@ -24,8 +24,8 @@ type judgement struct {
 	isBroken bool
 }
 
-// judgeCertificates says who makes the certificates of a cluster, and what is wrong with them.
-func (d *Driver) judgeCertificates(ctx context.Context, namespace *corev1.Namespace) (message string, isBroken bool) {
+// judgeCertificates says who makes the certificates of a cluster, and what is wrong with them. isMade is that all its objects were made once.
+func (d *Driver) judgeCertificates(ctx context.Context, namespace *corev1.Namespace, isMade bool) (message string, isBroken bool) {
 	if rendering.PKI(namespace.Annotations[rendering.CertificatesAnnotation]) != rendering.CertManager {
 		return "certificates are made by the host's agent", false
 	}
@@ -40,6 +40,9 @@ func (d *Driver) judgeCertificates(ctx context.Context, namespace *corev1.Namesp
 	judged := judgement{at: now}
 	if err := d.client.List(ctx, list, client.InNamespace(namespace.Name), client.MatchingLabels{rendering.UIDLabel: uid}); err != nil {
 		judged.message, judged.isBroken = fmt.Sprintf("certificates by cert-manager: they cannot be read: %v", err), true
+	} else if missing := missingCertificate(list.Items); missing != "" && isMade {
+		judged.message = fmt.Sprintf("certificates by cert-manager: Certificate %s is missing: the host's agent makes it again; if it stays so, its log says why", missing)
+		d.requestRepair(now)
 	} else {
 		judged.message, judged.isBroken = describeCertificates(list.Items, now)
 	}
@@ -47,6 +50,17 @@ func (d *Driver) judgeCertificates(ctx context.Context, namespace *corev1.Namesp
 	defer d.mu.Unlock()
 	d.judged[uid] = judged
 	return judged.message, judged.isBroken
+}
+
+// missingCertificate names one that is not there; empty if all are.
+func missingCertificate(found []certmanagerv1.Certificate) string {
+	for _, wanted := range append([]rendering.Certificate{{Name: rendering.Authority}}, rendering.Certificates("")...) {
+		name := rendering.SecretOf(wanted.Name)
+		if !slices.ContainsFunc(found, func(each certmanagerv1.Certificate) bool { return each.Name == name }) {
+			return name
+		}
+	}
+	return ""
 }
 
 // describeCertificates names the first certificate that is not as it should be, the authority before what it signs. One that is issued for

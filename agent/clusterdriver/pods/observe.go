@@ -78,7 +78,7 @@ func (d *Driver) observe(ctx context.Context, namespace *corev1.Namespace) (clus
 		return observed, nil
 	}
 	state := describePod(seen.pod)
-	certificates, isBroken := d.judgeCertificates(ctx, namespace)
+	certificates, isBroken := d.judgeCertificates(ctx, namespace, seen.hasSet)
 	if state.runsControlPlane {
 		d.proveComponents(ctx, &observed, &state, seen.authority)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver"
 )
@@ -23,6 +24,23 @@ func (d *Driver) Repair(ctx context.Context) error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// RepairRequests receives when List has found something missing that Repair makes again.
+func (d *Driver) RepairRequests() <-chan struct{} { return d.requests }
+
+// requestRepair asks for a repair, unless one has been asked for just now: it may not succeed.
+func (d *Driver) requestRepair(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now.Sub(d.requestedAt) < judgedFor {
+		return
+	}
+	d.requestedAt = now
+	select {
+	case d.requests <- struct{}{}:
+	default: // It has been asked for already.
+	}
 }
 
 // repairCluster does it for one, unless its removal has been asked for in between.
