@@ -80,7 +80,6 @@ var sets = map[string][]string{
 		"tls.mode=certManager,metrics.serviceMonitor.enabled=true,servingNames[0]=c7.example.com",
 		"networkPolicy.enabled=true,networkPolicy.apiServerFrom[0].ipBlock.cidr=10.0.0.0/8,networkPolicy.metricsFrom[0].ipBlock.cidr=10.0.0.0/8",
 		"networkPolicy.enabled=true,metrics.enabled=false",
-		"hollowNode.quota.enabled=true,hollowNode.quota.hard.pods=101",
 		"simcluster.image.registry=registry.example.com,simcluster.image.tag=v1,agent.image.registry=registry.example.com,agent.image.tag=v1," +
 			"hollowNode.image.registry=registry.example.com,hollowNode.image.tag=v1",
 		"simcluster.image.digest=sha256:" + digest + ",agent.image.digest=sha256:" + digest + ",hollowNode.image.digest=sha256:" + digest,

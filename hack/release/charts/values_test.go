@@ -81,6 +81,7 @@ func TestRefusedValues(t *testing.T) {
 		{agentChart, simulatedSet + ",target.kubeconfigSecret=t", "simulatedClusters.enabled: the agent runs simulated clusters as pods of the cluster that it is in"},
 		{agentChart, simulatedSet + ",simulatedClusters.pki=certManager", "simulatedClusters.pki: certManager needs cert-manager, which this cluster does not have"},
 		{one{name: "simcluster", namespace: "c7"}, "", "at '/hub/bootstrapKubeconfigSecret': minLength: got 0, want 1"},
+		{simclusterChart, "hollowNode.quota.enabled=true,hollowNode.quota.hard.pods=9", "kubectl --namespace c7 annotate resourcequota r helm.sh/resource-policy=keep. Then set hollowNode.quota.enabled=false"},
 		{simclusterChart, "clusterName=C_7", "at '/clusterName': 'C_7' does not match pattern"},
 		{simclusterChart, "tls.mode=none", "at '/tls/mode': value must be one of 'auto', 'certManager', 'selfSigned'"},
 		{simclusterChart, "tls.mode=certManager", "tls.mode: certManager needs cert-manager, which this cluster does not have: install it (https://cert-manager.io/docs/installation), or set tls.mode=selfSigned"},
