@@ -11,7 +11,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/owneddir"
 )
 
-// Isolation says what the control planes of the workload clusters share. That of the hub is always one of its own.
+// Isolation says what the control planes of the workload clusters share. That of the hub is one of its own, but with Programs.HubInGroup.
 type Isolation string
 
 const (
@@ -53,6 +53,14 @@ func (f *Fleet) groupOf(ctx context.Context, member int) (*process.Group, error)
 		return nil, nil
 	}
 	return f.ensureGroup(ctx, strconv.Itoa(member/ClustersPerGroup+1), "")
+}
+
+// groupOfHub returns the group of the hub's control plane, nil for one with processes of its own.
+func (f *Fleet) groupOfHub(ctx context.Context) (*process.Group, error) {
+	if !f.options.HubInGroup {
+		return nil, nil
+	}
+	return f.groupOf(ctx, 0)
 }
 
 // ensureGroup returns the group of that name, and starts it if it does not run. Its clusters emulate the Kubernetes minor, such as 1.36;

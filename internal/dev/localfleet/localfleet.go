@@ -80,6 +80,9 @@ type Programs struct {
 	Heartbeats Heartbeats
 	// Isolation is what control planes share. Default: IsolationProcess.
 	Isolation Isolation
+	// HubInGroup lets the control plane of the hub share the process of the first clusters, of which there are fewer than ClustersPerGroup
+	// then. It costs less; a panic ends the hub's too.
+	HubInGroup bool
 	// HubArgs and AgentArgs are added to the command lines of hub and agents.
 	HubArgs, AgentArgs []string
 }
@@ -210,8 +213,11 @@ func (f *Fleet) bringUp(ctx context.Context) error {
 }
 
 func (f *Fleet) startHub(ctx context.Context) error {
-	var err error
-	plane := f.planeOf(hubName, nil)
+	group, err := f.groupOfHub(ctx)
+	if err != nil {
+		return err
+	}
+	plane := f.planeOf(hubName, group)
 	plane.components = process.HubComponents
 	if f.Hub, f.HubClient, err = f.startControlPlane(ctx, plane); err != nil {
 		return err

@@ -97,6 +97,9 @@ func ReadGroup(dir string) (GroupStatus, error) {
 	return status, nil
 }
 
+// FindGroup returns the group that runs in dir. Another process has started it and ends it, and Process is nil.
+func FindGroup(dir string) *Group { return &Group{Dir: dir} }
+
 // Stop ends the group with its clusters.
 func (g *Group) Stop() error { return g.Process.Stop(groupStopGrace) }
 

@@ -137,11 +137,16 @@ func (e *Environment) AwareCollector(ctx context.Context) error {
 }
 
 func (e *Environment) restartCollector(ctx context.Context) error {
-	return e.Cluster.Component(ctx, "kill", "kube-controller-manager")
+	const collector = "kube-controller-manager"
+	return errors.Join(e.Cluster.Component(ctx, "stop", collector), e.Cluster.Component(ctx, "start", collector))
 }
 
+// sharedGroup is an environment variable with the directory of a group of control planes that share a process. hack/test.sh sets it and
+// starts the group.
+const sharedGroup = "HOLLOWFLEET_SHARED_GROUP"
+
 // Start starts a control plane without scheduler and podhost, which are of no use to controllers of the hub. Args are for the program
-// simcluster. The caller must Stop it.
+// simcluster. The caller must Stop it. Where hack/test.sh has a group for control planes, it is one of that.
 func Start(ctx context.Context, args ...string) (*Environment, error) {
 	binary, err := Binary("simcluster")
 	if err != nil {
@@ -154,8 +159,13 @@ func Start(ctx context.Context, args ...string) (*Environment, error) {
 	environment := &Environment{binary: binary, dir: dir}
 	ctx, cancel := context.WithTimeout(ctx, StartTimeout)
 	defer cancel()
+	// A group wants a name for each.
+	name, group := "test", (*process.Group)(nil)
+	if dir := os.Getenv(sharedGroup); dir != "" {
+		name, group = filepath.Base(environment.dir), process.FindGroup(dir)
+	}
 	environment.Cluster, err = process.StartCluster(ctx, process.ClusterOptions{
-		Name: "test", Dir: environment.dataDirectory(), Binary: binary, Components: process.HubComponents,
+		Name: name, Group: group, Dir: environment.dataDirectory(), Binary: binary, Components: process.HubComponents,
 		LogFile: filepath.Join(dir, "simcluster.log"), KubeconfigDir: filepath.Join(dir, "kubeconfigs"),
 		// Nodes that a test makes have no kubelet. After 50 seconds without heartbeat, the node controller would write to them.
 		Args: append([]string{"--controller-manager-arg", "node-monitor-grace-period=1h"}, args...),

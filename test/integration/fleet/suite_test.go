@@ -21,7 +21,7 @@ func TestFleet(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	fleet = fleettest.StartCabled(ctx, localfleet.Options{
 		Clusters: []string{"c1", "c2", "c3", "c4"},
-		Programs: localfleet.Programs{Isolation: localfleet.IsolationShared, HubArgs: []string{"--heartbeat-period", "1s", "--heartbeat-grace", "8s"}},
+		Programs: localfleet.Programs{Isolation: localfleet.IsolationShared, HubInGroup: true, HubArgs: []string{"--heartbeat-period", "1s", "--heartbeat-grace", "8s"}},
 	})
 	fleet.KeepHub = true
 	for _, member := range fleet.Members {

@@ -31,7 +31,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(os.RemoveAll(directory)).To(Succeed()) })
 	fleet = fleettest.Start(ctx, localfleet.Options{
-		Clusters: []string{"one", "two"}, Programs: localfleet.Programs{Isolation: localfleet.IsolationShared},
+		Clusters: []string{"one", "two"}, Programs: localfleet.Programs{Isolation: localfleet.IsolationShared, HubInGroup: true},
 	})
 	one, two = fleet.Members[0], fleet.Members[1]
 	for _, member := range fleet.Members {

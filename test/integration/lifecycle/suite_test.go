@@ -28,7 +28,7 @@ func TestLifecycle(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	args := startReceiver()
 	fleet = fleettest.Start(ctx, localfleet.Options{
-		Clusters: []string{"c1", "c2"}, Programs: localfleet.Programs{Isolation: localfleet.IsolationShared, HubArgs: args, AgentArgs: args},
+		Clusters: []string{"c1", "c2"}, Programs: localfleet.Programs{Isolation: localfleet.IsolationShared, HubInGroup: true, HubArgs: args, AgentArgs: args},
 	})
 	first := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: fleet.Members[0].Name}}
 	Expect(fleet.HubClient.Patch(ctx, first, client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"labels":{"first":"yes"}}}`)))).To(Succeed())

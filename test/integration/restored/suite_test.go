@@ -23,7 +23,7 @@ func TestRestored(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	fleet = fleettest.Start(ctx, localfleet.Options{
-		Clusters: []string{"busy", "idle"}, Programs: localfleet.Programs{Isolation: localfleet.IsolationShared, AgentArgs: agentArgs, HubArgs: hubArgs},
+		Clusters: []string{"busy", "idle"}, Programs: localfleet.Programs{Isolation: localfleet.IsolationShared, HubInGroup: true, AgentArgs: agentArgs, HubArgs: hubArgs},
 	})
 	busy, idle = fleet.Members[0], fleet.Members[1]
 	for _, member := range fleet.Members {
