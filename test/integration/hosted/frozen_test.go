@@ -61,6 +61,24 @@ func freezeHost(ctx context.Context) func() {
 	return func() { annotate(ctx, "null") }
 }
 
+// freezeUnsigned freezes the host when nothing but the certificates of its clusters' agents is missing. They are signed while it is frozen.
+func freezeUnsigned(ctx context.Context) func() {
+	GinkgoHelper()
+	ready, err := process.ReadReady(filepath.Join(fleet.dir, "hub"))
+	Expect(err).NotTo(HaveOccurred())
+	signs := suspend(ready.Components["kube-controller-manager"].PID)
+	list := &v1alpha1.SimulatedClusterList{}
+	Expect(fleet.hub.List(ctx, list)).To(Succeed())
+	for i := range list.Items {
+		if !isDeleting(&list.Items[i]) {
+			fleet.awaitRequest(ctx, list.Items[i].Name)
+		}
+	}
+	release := freezeHost(ctx)
+	signs()
+	return release
+}
+
 // awaitHost waits until the host has a condition.
 func awaitHost(ctx context.Context, condition string) {
 	GinkgoHelper()
@@ -120,5 +138,6 @@ var _ = DescribeTable("A host that is held in mid-creation and mid-removal", fle
 	// Claim: While a host is frozen or away, nothing starts there or goes, and then all is done. Broken: neither the agent nor its driver asks for the freeze.
 	Entry("should start and remove nothing while the API server of hub and host does not answer, and then the rest", "dumb", holder(suspendServer), SpecTimeout(2*fleettest.Patience)),
 	Entry("should start and remove nothing while its agent does not run, and then the rest", "away", holder(suspendAgent), SpecTimeout(2*fleettest.Patience)),
+	Entry("should start and remove nothing while a user has frozen it after all but the certificates was there, and then the rest", "unsigned", holder(freezeUnsigned), SpecTimeout(2*fleettest.Patience)),
 	Entry("should start and remove nothing while a user has frozen it, and then the rest", "frozen", holder(freezeHost), SpecTimeout(2*fleettest.Patience)),
 )
