@@ -135,7 +135,7 @@ var _ = DescribeTable("A host that is held in mid-creation and mid-removal", fle
 	o.expectNothing(ctx, names)
 	o.expectMade(ctx, names, machines)
 },
-	// Claim: While a host is frozen or away, nothing starts there or goes, and then all is done. Broken: neither the agent nor its driver asks for the freeze.
+	// Claim: While a host is frozen or away, nothing starts there or goes, and then all is done. Broken: not broken alone: without the freeze of the agent and its driver, or without the one of the hub, the entry of a user passes.
 	Entry("should start and remove nothing while the API server of hub and host does not answer, and then the rest", "dumb", holder(suspendServer), SpecTimeout(2*fleettest.Patience)),
 	Entry("should start and remove nothing while its agent does not run, and then the rest", "away", holder(suspendAgent), SpecTimeout(2*fleettest.Patience)),
 	Entry("should start and remove nothing while a user has frozen it after all but the certificates was there, and then the rest", "unsigned", holder(freezeUnsigned), SpecTimeout(2*fleettest.Patience)),

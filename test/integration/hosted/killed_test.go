@@ -65,7 +65,7 @@ var _ = DescribeTable("A set whose programs are killed in each phase", fleettest
 	AddReportEntry("phases that were over before they were seen", strings.Join(k.missed, "\n"))
 	Expect(len(k.missed)).To(BeNumerically("<", len(slices.Concat(creation, upgrade, removal))/3), "most phases are hit: %v", k.missed)
 },
-	// Claim: A hub, host agent or keeper killed in any phase loses, doubles and leaves nothing. Broken: a keeper takes over without the records.
+	// Claim: A hub, host agent or keeper killed in any phase loses, doubles and leaves nothing. Broken: a keeper takes over without the records; a hub that starts leaves what is older alone.
 	Entry("should have each cluster and Machine once, and leave nothing: hub, host's agent, keeper", 0, SpecTimeout(4*fleettest.Patience)),
 	Entry("should have each cluster and Machine once, and leave nothing: host's agent, keeper, hub", 1, SpecTimeout(4*fleettest.Patience)),
 	Entry("should have each cluster and Machine once, and leave nothing: keeper, hub, host's agent", 2, SpecTimeout(4*fleettest.Patience)),

@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("A set that is scaled", fleettest.Long, func() {
-	// Claim: A set scaled from 5 to 20 to 3 while it starts ends at ordinals 0 to 2; one that a user keeps stays. Broken: the lowest goes first; the Machines of those that never joined stay.
+	// Claim: A set scaled from 5 to 20 to 3 while it starts ends at ordinals 0 to 2; one that a user keeps stays. Broken: the lowest goes first; the annotation is not read; the Machines of those that never joined stay.
 	It("should end at ordinals 0 to 2 from 5, 20 and 3 clusters, and keep the ordinal that a user keeps", func(ctx SpecContext) {
 		const name, machines = "scaled", 1
 		o := fleet.observe(ctx, name)
