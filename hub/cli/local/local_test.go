@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -312,6 +313,29 @@ func TestAStartThatWasKilledBeforeItsKeeperRan(t *testing.T) {
 	_, err = readReport(o.dir)
 	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Failed))
 	g.Expect(err).To(MatchError(ContainSubstring("remove what is left with kubectl hollow local down --dir " + o.dir)))
+}
+
+func TestAStartIsNotContinuedWithASuspendedKeeper(t *testing.T) {
+	g := NewWithT(t)
+	o := options(t)
+	started(g, o.dir, false)
+	keeper, err := process.Start(process.Spec{Name: "keeper", Path: "/bin/sh", Args: []string{"-c", "while :; do sleep 0.05; done"}, LogFile: filepath.Join(t.TempDir(), "log")})
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { g.Expect(keeper.Stop(time.Minute)).To(Succeed()) }()
+	defer func() { g.Expect(keeper.Signal(syscall.SIGCONT)).To(Succeed()) }()
+	identity, err := keeper.Identity()
+	g.Expect(err).NotTo(HaveOccurred())
+	content, err := json.Marshal(localfleet.State{Keeper: &identity, Clusters: []string{"hub"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(filepath.Join(o.dir, "fleet.json"), content, 0o600)).To(Succeed())
+	g.Expect(keeper.Signal(syscall.SIGSTOP)).To(Succeed())
+	g.Eventually(identity.IsSuspended).Should(BeTrue())
+	_, err = o.continueFleet(t.Context())
+	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Refused))
+	g.Expect(err).To(MatchError(ContainSubstring("kill -CONT")))
+	report, err := readReport(o.dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(processError(report, o.dir)).To(MatchError(ContainSubstring("kill -CONT")))
 }
 
 func TestAnInterruptedStartIsAnError(t *testing.T) {

@@ -33,6 +33,9 @@ func (o *upOptions) continueFleet(ctx context.Context) (bool, error) {
 	if len(args) == 0 && (start == nil || !isKept) {
 		return false, nil // There is none, or one that takeDirectory says more of.
 	}
+	if isKept && state.Keeper.IsSuspended() {
+		return false, cmdutil.Refusal("--dir: the keeper of the fleet does not answer (its log: %s): let it continue with kill -CONT %d", localfleet.LogFile(o.dir, localfleet.KeeperName), state.Keeper.PID)
+	}
 	if err := o.finishFleet(ctx, state, args, start); err != nil {
 		return true, fmt.Errorf("starting the fleet again, whose data stays in %s: %w", o.dir, err)
 	}
