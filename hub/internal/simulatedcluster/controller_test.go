@@ -108,6 +108,21 @@ func TestTheClusterIsMadeAndKeptInSync(t *testing.T) {
 	f.expectSaid(f.one, v1alpha1.ReadyCondition, v1alpha1.ReasonReady, "")
 }
 
+// Claim: Ready names the driver of the host that does not answer, not the cluster's silence. Broken: NeverSeen hides it.
+func TestReadyNamesTheDriverThatDoesNotAnswer(t *testing.T) {
+	f := newEnv(t)
+	f.ExpectReconciled(f.one)
+	f.ExpectConditionApplied(f.cluster(), v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNeverSeen)
+	f.ExpectExists(f.one)
+	f.ExpectConditionApplied(f.one, v1alpha1.ControlPlaneReadyCondition, metav1.ConditionUnknown, v1alpha1.ReasonDriverUnreachable)
+	for i := range f.one.Status.Conditions {
+		f.one.Status.Conditions[i].ObservedGeneration = f.one.Generation
+	}
+	f.ExpectStatusApplied(f.one)
+	f.ExpectReconciled(f.one)
+	f.expectSaid(f.one, v1alpha1.ReadyCondition, v1alpha1.ReasonDriverUnreachable, "")
+}
+
 // Claim: A refused SimulatedCluster changes nothing and says why. Broken: a Cluster of others is taken over; a simulated host is allowed.
 func TestWhatCannotBeMadeIsRefusedWithTheRemedy(t *testing.T) {
 	for name, test := range map[string]struct {

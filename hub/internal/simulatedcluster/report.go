@@ -64,14 +64,17 @@ func (s *scope) explainObserved() []metav1.Condition {
 	}}
 }
 
-// readyTable is what Ready is made of. While the host is silent, it is not known.
+// readyTable is what Ready is made of. While the host is silent, it is not known. While nothing is known of the control plane, the silence of
+// the cluster's agent is no cause.
 func readyTable(s *scope) []conditions.Part {
+	plane := meta.FindStatusCondition(s.one.Status.Conditions, v1alpha1.ControlPlaneReadyCondition)
+	unknown := plane == nil || plane.Status == metav1.ConditionUnknown
 	return []conditions.Part{
 		{Type: v1alpha1.ClusterCreatedCondition, Wanted: metav1.ConditionTrue},
 		{Type: v1alpha1.FrozenCondition, Wanted: metav1.ConditionFalse, Optional: true, Blind: freeze.Blind(s.held.Reason)},
 		{Type: v1alpha1.ControlPlaneReadyCondition, Wanted: metav1.ConditionTrue},
 		{Type: observedFact, Wanted: metav1.ConditionTrue, Optional: true},
 		{Type: v1alpha1.MachineDeploymentsCreatedCondition, Wanted: metav1.ConditionTrue, Optional: true},
-		{Type: v1alpha1.ClusterReadyCondition, Wanted: metav1.ConditionTrue},
+		{Type: v1alpha1.ClusterReadyCondition, Wanted: metav1.ConditionTrue, Blind: unknown},
 	}
 }
