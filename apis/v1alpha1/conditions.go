@@ -56,7 +56,8 @@ const (
 	ControlPlaneReadyCondition = "ControlPlaneReady"
 	// ClusterReadyCondition repeats the Ready condition of that Cluster.
 	ClusterReadyCondition = "ClusterReady"
-	// MachineDeploymentsCreatedCondition: those that the SimulatedCluster starts with were created. Absent if it has none.
+	// MachineDeploymentsCreatedCondition: the MachineClasses and MachineDeployments that the SimulatedCluster starts with were created.
+	// Absent if it has none.
 	MachineDeploymentsCreatedCondition = "MachineDeploymentsCreated"
 	// MachinesRemovedCondition, on a SimulatedCluster that is being deleted: its Machines are gone, so that the host's agent may remove the
 	// control plane. Absent otherwise. It stays True once it was.

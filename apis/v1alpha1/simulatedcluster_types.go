@@ -53,6 +53,14 @@ type SimulatedClusterSpec struct {
 	// A local fleet enforces nothing else, and says in the message of ControlPlaneReady what.
 	// +optional
 	Resources ControlPlaneResources `json:"resources,omitzero"`
+	// machineClasses are the MachineClasses that the simulated cluster starts with, at most 8. The hub creates each once, before the
+	// machineDeployments; one of that name in the namespace counts as created. From then on it is the user's: it is not changed again, and
+	// not created again when it is deleted. Cannot be changed in a SimulatedCluster.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	MachineClasses []InitialMachineClass `json:"machineClasses,omitempty"`
 	// machineDeployments are those that the simulated cluster starts with, at most 8. The hub creates each once, when it has made the
 	// Cluster and its namespace. From then on it is the user's: it is not changed again, and not created again when it is deleted.
 	// Cannot be changed in a SimulatedCluster.
@@ -61,6 +69,19 @@ type SimulatedClusterSpec struct {
 	// +listMapKey=name
 	// +optional
 	MachineDeployments []InitialMachineDeployment `json:"machineDeployments,omitempty"`
+}
+
+// InitialMachineClass is a MachineClass that a simulated cluster starts with.
+type InitialMachineClass struct {
+	// name of the MachineClass.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +required
+	Name string `json:"name"`
+	// spec of the MachineClass.
+	// +required
+	Spec MachineClassSpec `json:"spec"`
 }
 
 // InitialMachineDeployment is a MachineDeployment that a simulated cluster starts with. All else of it has the defaults.
@@ -79,7 +100,7 @@ type InitialMachineDeployment struct {
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 	// template of the Machines. Its labels are the selector of the MachineDeployment, too; without any, both are pool: <name>. A
-	// MachineClass that it names is not there yet in a new namespace: write providerConfig.value.
+	// MachineClass that it names is to be one of machineClasses, because a new namespace has no others.
 	// +required
 	Template MachineTemplate `json:"template"`
 }
@@ -134,6 +155,12 @@ type SimulatedClusterStatus struct {
 	// +optional
 	Versions *ObservedControlPlaneVersions `json:"versions,omitempty"`
 
+	// machineClasses are the names of those of spec.machineClasses that were created. None of them is created again. Written by the hub.
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=63
+	// +listType=set
+	// +optional
+	MachineClasses []string `json:"machineClasses,omitempty"`
 	// machineDeployments are the names of those of spec.machineDeployments that were created. None of them is created again. Written by
 	// the hub.
 	// +kubebuilder:validation:MaxItems=8

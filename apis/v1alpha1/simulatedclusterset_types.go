@@ -57,9 +57,9 @@ type SimulatedClusterSetSpec struct {
 	HostSelector metav1.LabelSelector `json:"hostSelector"`
 
 	// template of the SimulatedClusters. A change of spec.metadata reaches those that there are at once, a later version of the control
-	// plane as spec.rollout says, a change of spec.machineDeployments or spec.resources only those made later. An earlier version is started
-	// nowhere: a control plane cannot go back. New resources start a control plane again: to give them to one that exists, change its
-	// SimulatedCluster.
+	// plane as spec.rollout says, a change of spec.machineClasses, spec.machineDeployments or spec.resources only those made later. An
+	// earlier version is started nowhere: a control plane cannot go back. New resources start a control plane again: to give them to one
+	// that exists, change its SimulatedCluster.
 	// +kubebuilder:default={}
 	// +optional
 	Template SimulatedClusterTemplate `json:"template,omitzero"`

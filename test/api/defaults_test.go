@@ -142,6 +142,11 @@ spec:
 		"simulated": {"SimulatedCluster", "", `
 spec: {}
 status: {` + strings.ReplaceAll(unknownReady, "%s", "The hub has not observed this simulated cluster yet") + `}`},
+		"simulated-class": {"SimulatedCluster", `{machineClasses: [{name: small, spec: {provider: hollow, secretRef: {}}}]}`, `
+spec: {machineClasses: [{name: small, spec: {provider: hollow, drainPolicy: Drain, secretRef: {name: ""}}}]}
+status: {` + strings.ReplaceAll(unknownReady, "%s", "The hub has not observed this simulated cluster yet") + `}`},
+		"simulated-set-class": {"SimulatedClusterSet", `{hostSelector: {}, template: {spec: {machineClasses: [{name: small, spec: {provider: hollow, secretRef: {}}}]}}, rollout: {rolloutStrategy: {all: {}}}}`, `
+spec: {` + strings.Replace(defaultedSet, "template: {spec: {}}", `template: {spec: {machineClasses: [{name: small, spec: {provider: hollow, drainPolicy: Drain, secretRef: {name: ""}}}]}}`, 1) + `, rolloutStrategy: {type: All, all: {` + defaultedConfig + `}}}}` + unseenSet},
 		"simulated-set": {"SimulatedClusterSet", `{hostSelector: {}}`, `
 spec: {` + defaultedSet + `, rolloutStrategy: {type: Progressive, progressive: {maxConcurrency: 1, maxFailures: 0, minSuccessTime: "0", progressDeadline: 10m}}}}` + unseenSet},
 		"simulated-set-all": {"SimulatedClusterSet", `{hostSelector: {}, rollout: {rolloutStrategy: {all: {}}}}`, `

@@ -102,17 +102,14 @@ func (o *upOptions) awaitWorkers(ctx context.Context, c client.WithWatch, names 
 	return awaitCounts(ctx, c, counted)
 }
 
-// createWorkers creates what the cluster of that index does not start with: a set gives its clusters the MachineDeployment, but no class.
+// createWorkers creates the MachineDeployment if the set, which has one version, does not.
 func (o *upOptions) createWorkers(ctx context.Context, c client.Client, index int, name string) error {
-	if o.workers.machines == 0 {
+	if o.workers.machines == 0 || o.startsWithMachines() {
 		return nil
 	}
 	for _, object := range localfleet.Workers(name, int32(o.workers.machines), o.workers.versionOf(index)) {
-		class, isClass := object.(*v1alpha1.MachineClass)
-		if isClass {
-			o.Heartbeats.Configure(class)
-		} else if o.startsWithMachines() {
-			continue
+		if _, isClass := object.(*v1alpha1.MachineClass); isClass {
+			continue // The set gives it to its clusters.
 		}
 		if err := c.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating %T %s/%s: %w", object, name, object.GetName(), err)

@@ -31,6 +31,9 @@ func (o *upOptions) newSet() (*v1alpha1.SimulatedClusterSet, error) {
 	set := &v1alpha1.SimulatedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: localfleet.SetName}}
 	set.Spec.Replicas = new(int32(o.clusters))
 	set.Spec.HostSelector.MatchLabels = map[string]string{v1alpha1.HostsLabel: v1alpha1.HostsSimulatedClusters}
+	if o.workers.machines > 0 {
+		set.Spec.Template.Spec.MachineClasses = []v1alpha1.InitialMachineClass{localfleet.InitialClass(o.Heartbeats)}
+	}
 	if o.startsWithMachines() {
 		workers, err := localfleet.InitialWorkers(int32(o.workers.machines), o.workers.versionOf(0), o.Heartbeats)
 		if err != nil {

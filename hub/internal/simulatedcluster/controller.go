@@ -26,7 +26,7 @@ import (
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=simulatedclusters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=simulatedclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=hollowfleet.io,resources=machinedeployments,verbs=create
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=machineclasses;machinedeployments,verbs=create
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinedeployments;machinesets;machines;loadtestruns,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -75,7 +75,7 @@ func (c *Controller) Reconcile(ctx context.Context, one *v1alpha1.SimulatedClust
 	if deleting {
 		err = c.removeNext(ctx, s)
 	} else if err = c.ensureCluster(ctx, s); err == nil {
-		err = c.createMachineDeployments(ctx, s)
+		err = c.createInitial(ctx, s)
 	}
 	if !s.gone {
 		c.report(s)
@@ -94,7 +94,7 @@ type scope struct {
 	// held is what keeps the hub from beginning and removing something for it.
 	held freeze.Verdict
 
-	// created is what is to be said of the Cluster, started of the MachineDeployments that it starts with, and removing what the removal
+	// created is what is to be said of the Cluster, started of what it starts with, and removing what the removal
 	// waits for.
 	created  metav1.Condition
 	started  metav1.Condition

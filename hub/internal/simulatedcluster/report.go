@@ -31,7 +31,7 @@ func (c *Controller) report(s *scope) {
 		return
 	}
 	set(v1alpha1.ClusterCreatedCondition, s.created)
-	if len(one.Spec.MachineDeployments) > 0 {
+	if s.startsWithAny() {
 		set(v1alpha1.MachineDeploymentsCreatedCondition, s.started)
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MachineDeploymentsCreatedCondition)

@@ -50,13 +50,7 @@ const (
 // the kubelet means that of its code.
 func Workers(cluster string, replicas int32, kubelet string) []client.Object {
 	return []client.Object{
-		&v1alpha1.MachineClass{
-			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: workerClass},
-			Spec: v1alpha1.MachineClassSpec{
-				Provider:     v1alpha1.ProviderHollow,
-				NodeTemplate: &v1alpha1.NodeTemplate{Capacity: workerCapacity()},
-			},
-		},
+		&v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: workerClass}, Spec: workerClassSpec()},
 		&v1alpha1.MachineDeployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: WorkersName},
 			Spec: v1alpha1.MachineDeploymentSpec{
@@ -66,6 +60,10 @@ func Workers(cluster string, replicas int32, kubelet string) []client.Object {
 			},
 		},
 	}
+}
+
+func workerClassSpec() v1alpha1.MachineClassSpec {
+	return v1alpha1.MachineClassSpec{Provider: v1alpha1.ProviderHollow, NodeTemplate: &v1alpha1.NodeTemplate{Capacity: workerCapacity()}}
 }
 
 func workerLabels() map[string]string { return map[string]string{"pool": WorkersName} }
@@ -82,6 +80,13 @@ func workerTemplate(kubelet string, provider v1alpha1.ProviderConfig) v1alpha1.M
 			Versions: v1alpha1.MachineVersions{Kubelet: kubelet}, ProviderConfig: provider,
 		},
 	}
+}
+
+// InitialClass is the MachineClass of Workers, for simulated clusters to start with.
+func InitialClass(heartbeats Heartbeats) v1alpha1.InitialMachineClass {
+	class := &v1alpha1.MachineClass{Spec: workerClassSpec()}
+	heartbeats.Configure(class)
+	return v1alpha1.InitialMachineClass{Name: workerClass, Spec: class.Spec}
 }
 
 // InitialWorkers is the MachineDeployment of Workers, for simulated clusters to start with. It needs no MachineClass.

@@ -146,6 +146,7 @@ func TestAnAgentWritesItsPartOfASimulatedCluster(t *testing.T) {
 	}
 	for wrong, says := range map[string]string{
 		`{"status":{"observedGeneration":9}}`:                                                           "an agent writes versions and conditions only",
+		`{"status":{"machineClasses":["small"]}}`:                                                       "an agent writes versions and conditions only",
 		`{"status":{"machineDeployments":["workers"]}}`:                                                 "an agent writes versions and conditions only",
 		`{"status":{"observedGeneration":null}}`:                                                        "an agent writes versions and conditions only",
 		`{"status":{"conditions":[]}}`:                                                                  "of a SimulatedCluster, an agent writes only ControlPlaneReady",
@@ -210,7 +211,10 @@ func TestASimulatedClusterNeedsARightOfTheWholeHub(t *testing.T) {
 	s.Expect(s.patch(tenant, false, `{"metadata":{"labels":{"x":"y"},"finalizers":["example.com/x"]},"spec":{"versions":{"controlPlane":"v1.36"}}}`)).To(Succeed())
 	s.Expect(s.patch(operator, false, `{"spec":{"metadata":{"labels":{"stage":"prod"}}}}`)).To(Succeed())
 	const machines = `{"spec":{"machineDeployments":[{"name":"workers","template":{"spec":{"providerConfig":{"valueRef":{"name":"x"}}}}}]}}`
+	const classes = `{"spec":{"machineClasses":[{"name":"small","spec":{"provider":"hollow"}}]}}`
 	for _, user := range []client.Client{tenant, operator} {
+		s.Expect(s.patch(user, false, classes)).To(And(Satisfy(apierrors.IsInvalid),
+			MatchError(ContainSubstring("spec.machineClasses: cannot be changed, because they are created once: change the MachineClasses in namespace one"))))
 		s.Expect(s.patch(user, false, machines)).To(And(Satisfy(apierrors.IsInvalid),
 			MatchError(ContainSubstring("spec.machineDeployments: cannot be changed, because they are created once: change the MachineDeployments in namespace one"))))
 	}

@@ -174,11 +174,12 @@ func editorsSimulating() []attempt {
 	}
 	one, set := simulatedCluster(clusterA, "by-editor"), simulatedClusterSet("by-editor")
 	starting := simulatedCluster(clusterA, "starting")
+	starting.Spec.MachineClasses = []v1alpha1.InitialMachineClass{{Name: "x", Spec: v1alpha1.MachineClassSpec{Provider: v1alpha1.ProviderHollow}}}
 	starting.Spec.MachineDeployments = []v1alpha1.InitialMachineDeployment{{Name: "workers", Template: v1alpha1.MachineTemplate{Spec: v1alpha1.MachineTemplateBody{
 		ProviderConfig: v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "x"}},
 	}}}}
 	return []attempt{
-		{"create one with MachineDeployments, which the hub creates in a namespace that it makes for it", allowed, "", asEditor(each(create(starting), remove(starting)))},
+		{"create one with MachineClasses and MachineDeployments, which the hub creates in a namespace that it makes for it", allowed, "", asEditor(each(create(starting), remove(starting)))},
 		{"create, label and delete a SimulatedCluster", allowed, "", asEditor(each(create(one), merge(one, `{"spec":{"metadata":{"labels":{"x":"y"}}}}`), remove(one)))},
 		{"create, scale and delete a SimulatedClusterSet", allowed, "", asEditor(each(create(set), merge(set, `{"spec":{"replicas":1}}`), remove(set)))},
 		{"write the status of a SimulatedCluster", rbac, "cannot patch", asEditor(made(simulatedCluster(clusterA, "hosted"), mergeStatus(simulatedCluster(clusterA, "hosted"), `{"status":{"observedGeneration":9}}`)))},

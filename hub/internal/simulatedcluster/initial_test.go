@@ -30,9 +30,16 @@ func startsWith(names ...string) (initial []v1alpha1.InitialMachineDeployment) {
 // starting is a simulated cluster that starts with MachineDeployments, and whose Cluster was just made.
 func starting(t *testing.T, initial ...v1alpha1.InitialMachineDeployment) *env {
 	t.Helper()
+	return startingWith(t, func(one *v1alpha1.SimulatedCluster) { one.Spec.MachineDeployments = initial })
+}
+
+func startingWith(t *testing.T, changes ...func(*v1alpha1.SimulatedCluster)) *env {
+	t.Helper()
 	f := newEnv(t)
 	f.one = &v1alpha1.SimulatedCluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.host.Name, Name: testenv.Name()}}
-	f.one.Spec.MachineDeployments = initial
+	for _, change := range changes {
+		change(f.one)
+	}
 	f.ExpectApplied(f.one)
 	f.ExpectReconciled(f.one)
 	f.expectSaid(f.one, v1alpha1.MachineDeploymentsCreatedCondition, v1alpha1.ReasonPending, "has no namespace yet")
@@ -46,6 +53,20 @@ func (f *env) admit(proof string) {
 	f.ExpectApplied(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Name, Annotations: map[string]string{v1alpha1.SimulatedClusterAnnotation: proof}}})
 	cluster.Status.Namespace = cluster.Name
 	f.ExpectConditionApplied(cluster, v1alpha1.ClusterAcceptedCondition, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+}
+
+// refuseCreating lets the API server refuse what has that name.
+func (f *env) refuseCreating(name string) {
+	f.T.Helper()
+	refusing := interceptor.NewClient(f.Client, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+		if object.GetName() == name {
+			return errors.New("too many")
+		}
+		return c.Create(ctx, object, options...)
+	}})
+	logic, err := New(Deps{Client: refusing, Live: f.Client, Recorder: f.Recorder, Agents: f.agents, Clock: f.Clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Runner = reconciler.New(refusing, refusing, logic)
 }
 
 func (f *env) deployment(name string) *v1alpha1.MachineDeployment {
@@ -142,20 +163,75 @@ func TestMachineDeploymentsAreNotCreated(t *testing.T) {
 	}
 }
 
+func (f *env) class(name string) *v1alpha1.MachineClass {
+	return &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: f.one.Name, Name: name}}
+}
+
+// withClasses is a MachineDeployment of the first class, and all classes.
+func withClasses(names ...string) func(*v1alpha1.SimulatedCluster) {
+	return func(one *v1alpha1.SimulatedCluster) {
+		for _, name := range names {
+			one.Spec.MachineClasses = append(one.Spec.MachineClasses, v1alpha1.InitialMachineClass{Name: name, Spec: v1alpha1.MachineClassSpec{Provider: v1alpha1.ProviderHollow}})
+		}
+		workers := v1alpha1.InitialMachineDeployment{Name: "workers"}
+		workers.Template.Spec.ProviderConfig.ValueRef = &v1alpha1.MachineClassReference{Name: names[0]}
+		one.Spec.MachineDeployments = append(one.Spec.MachineDeployments, workers)
+	}
+}
+
+// A simulated cluster starts with its MachineClasses: each is created once, and then is the user's. One that others have made stays.
+func TestMachineClassesAreCreatedOnce(t *testing.T) {
+	f := startingWith(t, withClasses("small", "large", "theirs"))
+	f.admit(f.one.ProofOfSimulation())
+	theirs := f.class("theirs")
+	theirs.Spec.Provider = "another"
+	f.ExpectApplied(theirs)
+	f.ExpectReconciled(f.one)
+	f.ExpectExists(f.class("small"))
+	f.ExpectExists(f.deployment("workers"))
+	f.ExpectExists(theirs)
+	f.Expect(theirs.Spec.Provider).To(Equal("another"))
+	f.ExpectExists(f.one)
+	f.Expect(f.one.Status.MachineClasses).To(ConsistOf("small", "large", "theirs"))
+	f.ExpectDeleted(f.class("large"))
+	f.ExpectReconciled(f.one)
+	f.expectGone(f.class("large"))
+
+	stale := f.one.DeepCopy()
+	stale.Status.MachineClasses = nil
+	logic, err := New(Deps{Client: f.Client, Live: f.Client, Recorder: f.Recorder, Agents: f.agents, Clock: f.Clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	_, err = logic.Reconcile(t.Context(), stale)
+	f.Expect(err).To(HaveOccurred(), "it waits for the cache")
+	f.expectGone(f.class("large"))
+}
+
+// A MachineDeployment waits for its class, because Machines without one fail; all others do not.
+func TestAClassThatIsRefusedHoldsItsMachineDeployment(t *testing.T) {
+	f := startingWith(t, withClasses("refused", "small"), func(one *v1alpha1.SimulatedCluster) {
+		one.Spec.MachineDeployments = append(one.Spec.MachineDeployments, startsWith("other")...)
+	})
+	f.admit(f.one.ProofOfSimulation())
+	runner := f.Runner
+	f.refuseCreating("refused")
+	_, err := f.Reconcile(f.one)
+	f.Expect(err).To(MatchError(ContainSubstring("spec.machineClasses[refused]: creating MachineClass")))
+	f.ExpectExists(f.class("small"))
+	f.ExpectExists(f.deployment("other"))
+	f.expectGone(f.deployment("workers"))
+	f.expectSaid(f.one, v1alpha1.MachineDeploymentsCreatedCondition, v1alpha1.ReasonCreateFailed, "too many")
+	f.Runner = runner
+	f.ExpectReconciled(f.one)
+	f.ExpectExists(f.class("refused"))
+	f.ExpectExists(f.deployment("workers"))
+}
+
 // Claim: A MachineDeployment that the API server refuses stops no other. Broken: the first error ends it.
 func TestOneThatIsRefusedStopsNoOther(t *testing.T) {
 	f := starting(t, startsWith("refused", "workers")...)
 	f.admit(f.one.ProofOfSimulation())
-	refusing := interceptor.NewClient(f.Client, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-		if object.GetName() == "refused" {
-			return errors.New("too many")
-		}
-		return c.Create(ctx, object, options...)
-	}})
-	logic, err := New(Deps{Client: refusing, Live: f.Client, Recorder: f.Recorder, Agents: f.agents, Clock: f.Clock})
-	f.Expect(err).NotTo(HaveOccurred())
-	f.Runner = reconciler.New(refusing, refusing, logic)
-	_, err = f.Reconcile(f.one)
+	f.refuseCreating("refused")
+	_, err := f.Reconcile(f.one)
 	f.Expect(err).To(MatchError(ContainSubstring("spec.machineDeployments[refused]: creating MachineDeployment")))
 	f.ExpectExists(f.deployment("workers"))
 	f.expectSaid(f.one, v1alpha1.MachineDeploymentsCreatedCondition, v1alpha1.ReasonCreateFailed, "too many")
