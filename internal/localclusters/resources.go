@@ -11,16 +11,16 @@ import (
 // resource is one of Resources. field is that of Desired, and spec that of a SimulatedCluster.
 type resource struct{ field, spec, quantity string }
 
-func (r Resources) list() []resource {
+func (r Resources) listQuantities() []resource {
 	return []resource{
 		{"resources.requestsMemory", "spec.resources.requests.memory", r.RequestsMemory}, {"resources.requestsCPU", "spec.resources.requests.cpu", r.RequestsCPU},
 		{"resources.limitsMemory", "spec.resources.limits.memory", r.LimitsMemory}, {"resources.limitsCPU", "spec.resources.limits.cpu", r.LimitsCPU},
 	}
 }
 
-// validate returns a Problem for the first that is no quantity.
-func (r Resources) validate() error {
-	for _, each := range r.list() {
+// validateQuantities returns a Problem for the first that cannot be read.
+func (r Resources) validateQuantities() error {
+	for _, each := range r.listQuantities() {
 		if each.quantity == "" {
 			continue
 		}
@@ -61,7 +61,7 @@ func (r Resources) Memory() int64 {
 // DescribeUnenforced says which of them a keeper does not enforce; empty if it enforces all.
 func (r Resources) DescribeUnenforced() string {
 	var fields []string
-	for _, each := range r.list()[1:] {
+	for _, each := range r.listQuantities()[1:] {
 		if each.quantity != "" {
 			fields = append(fields, each.spec)
 		}

@@ -30,7 +30,7 @@ func (d Desired) Validate(name string, now time.Time) error {
 	if d.ControlPlaneVersion != "" && !versionPattern.MatchString(d.ControlPlaneVersion) {
 		return invalidError("controlPlaneVersion", "%q is not a Kubernetes version: write it as v1.36", d.ControlPlaneVersion)
 	}
-	if err := d.Resources.validate(); err != nil {
+	if err := d.Resources.validateQuantities(); err != nil {
 		return err
 	}
 	if err := joining.CheckURL(d.Hub.Server); err != nil {

@@ -225,7 +225,7 @@ func processError(report localfleet.Report, dir string) error {
 	return nil
 }
 
-// interruptedError is the error of a fleet of which a part is missing that nobody makes.
+// interruptedError is the error of a fleet whose start was interrupted.
 func interruptedError(when, dir string) error {
 	return fmt.Errorf("the command that starts the fleet has ended %s: continue with %s, or end the fleet with %s", when, writtenCommand("up", dir), writtenCommand("down", dir))
 }

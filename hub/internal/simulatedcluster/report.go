@@ -65,7 +65,7 @@ func (s *scope) explainObserved() []metav1.Condition {
 }
 
 // readyTable is what Ready is made of. While the host is silent, it is not known. While nothing is known of the control plane, the silence of
-// the cluster's agent is no cause.
+// the cluster's agent does not explain it.
 func readyTable(s *scope) []conditions.Part {
 	plane := meta.FindStatusCondition(s.one.Status.Conditions, v1alpha1.ControlPlaneReadyCondition)
 	unknown := plane == nil || plane.Status == metav1.ConditionUnknown

@@ -54,8 +54,8 @@ func (h *hosting) find(name string) *hosted {
 	return h.clusters[name]
 }
 
-// runs reports whether the control plane of a cluster was started.
-func (h *hosting) runs(name string) bool {
+// isRunning reports whether the control plane of a cluster was started.
+func (h *hosting) isRunning(name string) bool {
 	cluster := h.find(name)
 	return cluster != nil && cluster.current().Cluster != nil
 }
@@ -293,7 +293,7 @@ func (k *keeper) checkRoom(record HostedCluster) error {
 		if memory := each.Resources.Memory(); memory > 0 {
 			addition.Reserved = append(addition.Reserved, memory)
 		}
-		if !f.hosting.runs(each.Name) {
+		if !f.hosting.isRunning(each.Name) {
 			addition.Clusters++
 			groups = append(groups, each.Group)
 		}

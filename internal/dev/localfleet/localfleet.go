@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -212,26 +211,6 @@ func (f *Fleet) bringUp(ctx context.Context) error {
 	return group.Wait()
 }
 
-func (f *Fleet) startHub(ctx context.Context) error {
-	group, err := f.groupOfHub(ctx)
-	if err != nil {
-		return err
-	}
-	plane := f.planeOf(hubName, group)
-	plane.components = process.HubComponents
-	if f.Hub, f.HubClient, err = f.startControlPlane(ctx, plane); err != nil {
-		return err
-	}
-	if f.HubConfig, err = f.Hub.RESTConfig(); err != nil {
-		return err
-	}
-	install := exec.CommandContext(ctx, f.binaryPath("hub"), "install", "--kubeconfig", f.Hub.AdminKubeconfig())
-	if output, err := install.CombinedOutput(); err != nil {
-		return fmt.Errorf("running hub install: %w: %s", err, output)
-	}
-	return f.StartHubProcess(ctx)
-}
-
 func (f *Fleet) startCluster(ctx context.Context, member *Member) error {
 	group, err := f.groupOf(ctx, slices.Index(f.Members, member))
 	if err != nil {
@@ -299,23 +278,6 @@ func (f *Fleet) startControlPlane(ctx context.Context, plane plane) (*process.Cl
 		return cluster, nil, fmt.Errorf("making a client for cluster %s: %w", name, err)
 	}
 	return cluster, c, nil
-}
-
-// StartHubProcess starts the hub, also again after it has ended.
-func (f *Fleet) StartHubProcess(ctx context.Context) error {
-	kubeconfig, err := f.Hub.Kubeconfig(ctx, hubUser, "hollowfleet:hub")
-	if err != nil {
-		return err
-	}
-	if kubeconfig, _, err = f.routedKubeconfig(Link{From: FromHub, To: HubServer}, kubeconfig); err != nil {
-		return err
-	}
-	args, err := f.withEndpoints("hub", append([]string{"--kubeconfig", kubeconfig}, f.options.HubArgs...))
-	if err != nil {
-		return err
-	}
-	f.HubProcess, err = f.startProcess("hub", "hub", args)
-	return err
 }
 
 func (f *Fleet) startProcess(name, program string, args []string) (*process.Process, error) {

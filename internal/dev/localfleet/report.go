@@ -74,7 +74,7 @@ type Running struct {
 	Endpoints
 }
 
-// ReadReport reports on the fleet in dir, also on one of which there is no more than that it is to start.
+// ReadReport reports on the fleet in dir, also if only its start is recorded.
 func ReadReport(dir string) (Report, error) {
 	report := Report{Dir: dir, Interrupted: isInterrupted(dir)}
 	state, err := readRecorded(dir)

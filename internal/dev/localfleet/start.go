@@ -40,7 +40,7 @@ func TakeForStart(dir string, temporary bool, start Start) (*Start, error) {
 		return nil, err
 	}
 	defer owned.Close()
-	return &start, start.claim(owned)
+	return &start, start.claimDirectory(owned)
 }
 
 // ContinueStart makes this process the one that continues the start of the fleet in dir. It returns nil if no start is unfinished there. The
@@ -64,11 +64,11 @@ func ContinueStart(dir string) (*Start, error) {
 	if start.Command.Alive() {
 		return nil, fmt.Errorf("%w in %s, as process %d", ErrStarting, dir, start.Command.PID)
 	}
-	return &start, start.claim(owned)
+	return &start, start.claimDirectory(owned)
 }
 
-// claim records that this process makes it. The directory is open, so that no other process does.
-func (s *Start) claim(owned *owneddir.Directory) error {
+// claimDirectory records that this process makes it. The directory is open, so that no other process does.
+func (s *Start) claimDirectory(owned *owneddir.Directory) error {
 	var err error
 	if s.Command, err = process.Self(); err != nil {
 		return err
@@ -114,7 +114,7 @@ func readStart(dir string) (Start, error) {
 	return start, nil
 }
 
-// isInterrupted reports whether a start is unfinished, and nobody is left who finishes it.
+// isInterrupted reports whether a start is unfinished and its command has ended.
 func isInterrupted(dir string) bool {
 	start, err := readStart(dir)
 	return !errors.Is(err, fs.ErrNotExist) && !start.Command.Alive()

@@ -23,13 +23,13 @@ func (a Addition) Check(has Resources, ignored ...string) error {
 		{name: Disk, title: "disk", needs: needs.Disk, has: has.Disk, text: gibibytes},
 	} {
 		if c.needs > c.has && !isIgnored(c.name, ignored) {
-			return fmt.Errorf("%s: %s need %s, and %s are available: %sdelete simulated clusters, or end what else runs on the host", c.title, a.describe(), c.text(c.needs), c.text(c.has), a.suggestLess())
+			return fmt.Errorf("%s: %s need %s, and %s are available: %sdelete simulated clusters, or end what else runs on the host", c.title, a.describeClusters(), c.text(c.needs), c.text(c.has), a.suggestLess())
 		}
 	}
 	return nil
 }
 
-func (a Addition) describe() string {
+func (a Addition) describeClusters() string {
 	var asked []string
 	if a.Clusters > 0 || len(a.Reserved) == 0 {
 		asked = append(asked, fmt.Sprintf("%d more clusters", a.Clusters))
