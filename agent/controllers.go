@@ -118,7 +118,9 @@ func addRequestController(c clusters, monitor *freeze.Monitor, requests *csrappr
 	if err != nil {
 		return fmt.Errorf("making the approver: %w", err)
 	}
-	open := predicate.NewTypedPredicateFuncs(certrequest.Open)
+	open := predicate.NewTypedPredicateFuncs(func(csr *certificatesv1.CertificateSigningRequest) bool {
+		return certrequest.Open(csr) && csrapprover.IsKubelets(csr)
+	})
 	sources := []source.Source{
 		source.Kind(c.target.GetCache(), &certificatesv1.CertificateSigningRequest{},
 			&handler.TypedEnqueueRequestForObject[*certificatesv1.CertificateSigningRequest]{}, open),

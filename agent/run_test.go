@@ -140,6 +140,60 @@ func TestAnotherMachinesTokenGetsNoIdentity(t *testing.T) {
 	f.Expect(csr.Status.Conditions).To(BeEmpty())
 }
 
+// Claim: A node gets a serving certificate for its own name and addresses alone. Broken: the agent does not watch that signer; its role does not name it; the addresses of the Node, which the node writes, count. Also: agent/internal/csrapprover TestServingCertificates; agent/driver/hollow TestAddressesAreThoseOfThePod.
+func TestServingCertificatesAreForTheNodesOwnAddress(t *testing.T) {
+	f := start(t, "run-port", nil)
+	f.accept()
+	f.expectThawed()
+	machine := f.machine("port-1")
+	kubelet := f.kubelet(machine.Name)
+	ask := func(addresses ...net.IP) *certificatesv1.CertificateSigningRequest {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		f.Expect(err).NotTo(HaveOccurred())
+		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+			Subject:  pkix.Name{CommonName: "system:node:port-1", Organization: []string{"system:nodes"}},
+			DNSNames: []string{"port-1"}, IPAddresses: addresses,
+		}, key)
+		f.Expect(err).NotTo(HaveOccurred())
+		csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"}}
+		csr.Spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+		csr.Spec.SignerName = certificatesv1.KubeletServingSignerName
+		csr.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}
+		f.Expect(kubelet.Create(context.Background(), csr)).To(Succeed())
+		return csr
+	}
+	f.Eventually(func() error {
+		pod := &corev1.Pod{}
+		if err := f.exists(pod, hostNamespace, machine.Name)(); err != nil {
+			return err
+		}
+		pod.Status.PodIP, pod.Status.PodIPs = "127.64.0.9", []corev1.PodIP{{IP: "127.64.0.9"}}
+		return f.admin.Status().Update(context.Background(), pod)
+	}).WithTimeout(agenttest.Wait).Should(Succeed())
+	f.Eventually(func() error {
+		node := &corev1.Node{}
+		if err := kubelet.Get(context.Background(), client.ObjectKey{Name: machine.Name}, node); err != nil {
+			return err
+		}
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.64.0.10"}}
+		return kubelet.Status().Update(context.Background(), node)
+	}).WithTimeout(agenttest.Wait).Should(Succeed())
+	stolen := ask(net.IPv4(127, 64, 0, 10))
+	own := ask(net.IPv4(127, 64, 0, 9), net.IPv4(241, 64, 0, 9))
+	f.Eventually(func() ([]byte, error) {
+		err := f.admin.Get(context.Background(), client.ObjectKeyFromObject(own), own)
+		return own.Status.Certificate, err
+	}).WithTimeout(agenttest.Wait).ShouldNot(BeEmpty(), "the serving certificate is not issued")
+	f.Expect(f.admin.Get(context.Background(), client.ObjectKeyFromObject(stolen), stolen)).To(Succeed())
+	f.Expect(stolen.Status.Conditions).To(BeEmpty())
+
+	f.Expect(f.admin.Delete(context.Background(), machine)).To(Succeed())
+	f.expectGone(&v1alpha1.Machine{}, f.cluster, machine.Name)
+	for _, csr := range []*certificatesv1.CertificateSigningRequest{own, stolen} {
+		f.expectGone(&certificatesv1.CertificateSigningRequest{}, "", csr.Name)
+	}
+}
+
 func TestFreezeAndThaw(t *testing.T) {
 	t.Parallel()
 	var hub, target *tunnel

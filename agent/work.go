@@ -197,7 +197,8 @@ func (w *worker) targetCache() cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}: nodes,
 			&certificatesv1.CertificateSigningRequest{}: {
-				Field: fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientKubeletSignerName),
+				// Kubelets ask two signers, and a selector cannot name two. This leaves out the one that most others ask.
+				Field: fields.OneTermNotEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientSignerName),
 			},
 		},
 	}

@@ -26,6 +26,8 @@ const (
 
 	// HealthPort is where a hollow-node serves /healthz and /readyz on its pod IP.
 	HealthPort = 10248
+	// KubeletPort is where it serves the kubelet's API there, if its configuration wants that.
+	KubeletPort = 10250
 )
 
 // KubeletLate is the condition of a Node whose hollow kubelet does not keep up, because the machine that simulates the Node is too slow:

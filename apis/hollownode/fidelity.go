@@ -88,6 +88,8 @@ type Kubelet struct {
 	ConfigMapAndSecretChangeDetectionStrategy string `json:"configMapAndSecretChangeDetectionStrategy"`
 	// PodCertificateRequests keeps the watch of PodCertificateRequests.
 	PodCertificateRequests bool `json:"podCertificateRequests"`
+	// EnableServer serves the kubelet's API.
+	EnableServer bool `json:"enableServer,omitempty"`
 	// NodeLeaseDurationSeconds and NodeStatusUpdateFrequency are 0 for the kubelet's defaults, which both profiles have: files of earlier
 	// agents do not have them.
 	NodeLeaseDurationSeconds  int32           `json:"nodeLeaseDurationSeconds,omitempty"`
@@ -126,6 +128,7 @@ func Realistic() Fidelity {
 			SerializeImagePulls:                       true,
 			ConfigMapAndSecretChangeDetectionStrategy: ChangeDetectionWatch,
 			PodCertificateRequests:                    true,
+			EnableServer:                              true,
 		},
 	}
 }

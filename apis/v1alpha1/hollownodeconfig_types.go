@@ -183,6 +183,12 @@ type HollowKubelet struct {
 	// +optional
 	PodCertificateRequests *bool `json:"podCertificateRequests,omitempty"`
 
+	// enableServer serves the kubelet's API on port 10250 of the hollow node's address, for callers that the Node's cluster authenticates and
+	// authorizes: logs, /metrics/resource, /stats/summary, /pods. exec, attach, cp and port-forward are answered with an error: nothing runs in
+	// a hollow node. The agent approves the serving certificate. Default by profile: Fast false, Realistic true.
+	// +optional
+	EnableServer *bool `json:"enableServer,omitempty"`
+
 	// nodeLeaseDurationSeconds is how long the Node's Lease is valid, 4 to 3600. The kubelet renews it four times as often: this is the
 	// Node's heartbeat. The cluster marks a Node Unknown that is silent for the grace period of its node controller, so this may be at most
 	// three times that; the agent's option --node-monitor-grace-period tells it. Default 40.

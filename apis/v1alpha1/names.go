@@ -254,6 +254,14 @@ const (
 	// ImagePullFailsAnnotation with the value "true", on a pod that runs on a hollow node, lets each pull of an image of it
 	// fail, for as long as it is there. Written by users.
 	ImagePullFailsAnnotation = "hollowfleet.io/image-pull-fails"
+	// LogAnnotation, on a pod that runs on a hollow node that serves the kubelet's API, is the log of its containers: lines of a time
+	// since their start and a text, such as "2s listening" or "every 10s handled a request". Written by users.
+	LogAnnotation = "hollowfleet.io/log"
+	// CPUUsageAnnotation and MemoryUsageAnnotation, on a pod that runs on a hollow node, are what each of its containers uses: a share of
+	// its request ("50%", the default), a quantity ("200m"), "sine 100m..500m period 5m", or "curve 0s=100m 60s=400m", which can end with
+	// "repeat". Written by users.
+	CPUUsageAnnotation    = "hollowfleet.io/cpu-usage"
+	MemoryUsageAnnotation = "hollowfleet.io/memory-usage"
 )
 
 // DefaultDeletionPriority is the deletion priority of a Machine without DeletionPriorityAnnotation.

@@ -682,6 +682,11 @@ func (in *HollowKubelet) DeepCopyInto(out *HollowKubelet) {
 		*out = new(bool)
 		**out = **in
 	}
+	if in.EnableServer != nil {
+		in, out := &in.EnableServer, &out.EnableServer
+		*out = new(bool)
+		**out = **in
+	}
 	if in.NodeLeaseDurationSeconds != nil {
 		in, out := &in.NodeLeaseDurationSeconds, &out.NodeLeaseDurationSeconds
 		*out = new(int32)

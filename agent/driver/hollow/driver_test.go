@@ -172,6 +172,29 @@ func TestTokenIDsOfAnother(t *testing.T) {
 	}
 }
 
+func TestAddressesAreThoseOfThePod(t *testing.T) {
+	g, b := NewWithT(t), newEnv(t)
+	_, err := b.Create(t.Context(), b.request("m1"))
+	g.Expect(err).NotTo(HaveOccurred())
+	own := Identities{b.client, b.namespace, "c1"}
+	read := func(from Identities, machine string) []string {
+		addresses, err := from.Addresses(t.Context(), machine)
+		g.Expect(err).NotTo(HaveOccurred())
+		var texts []string
+		for _, address := range addresses {
+			texts = append(texts, address.String())
+		}
+		return texts
+	}
+	g.Expect(read(own, "m1")).To(BeEmpty(), "the pod has no address yet")
+	pod := b.pod(g, "m1")
+	pod.Status.PodIP, pod.Status.PodIPs = "127.64.0.5", []corev1.PodIP{{IP: "127.64.0.5"}, {IP: "2001:db8::5"}}
+	g.Expect(b.client.Status().Update(t.Context(), pod)).To(Succeed())
+	g.Expect(read(own, "m1")).To(Equal([]string{"127.64.0.5", "241.64.0.5", "2001:db8::5"}))
+	g.Expect(read(own, "m2")).To(BeEmpty())
+	g.Expect(read(Identities{b.client, b.namespace, "c2"}, "m1")).To(BeEmpty())
+}
+
 func TestTokenIsReplacedUntilTheNodeHasJoined(t *testing.T) {
 	g, b := NewWithT(t), newEnv(t)
 	request := b.request("m1")

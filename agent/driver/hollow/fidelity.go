@@ -68,6 +68,7 @@ func setKubelet(kubelet *hollownode.Kubelet, config *v1alpha1.HollowKubelet, pat
 		kubelet.ConfigMapAndSecretChangeDetectionStrategy = string(config.ConfigMapAndSecretChangeDetectionStrategy)
 	}
 	replaceIfSet(&kubelet.PodCertificateRequests, config.PodCertificateRequests)
+	replaceIfSet(&kubelet.EnableServer, config.EnableServer)
 	// The kubelet's defaults are written as nothing, so that a Machine which asks for what it has keeps its pod.
 	if lease := config.NodeLeaseDurationSeconds; lease != nil && *lease != hollownode.DefaultLeaseSeconds {
 		kubelet.NodeLeaseDurationSeconds = *lease
@@ -110,6 +111,7 @@ func readKubelet(target **v1alpha1.HollowKubelet) setter {
 			"configMapAndSecretChangeDetectionStrategy": oneOf(&k.ConfigMapAndSecretChangeDetectionStrategy,
 				v1alpha1.ChangeDetectionWatch, v1alpha1.ChangeDetectionCache, v1alpha1.ChangeDetectionGet),
 			"podCertificateRequests":    readBoolean(&k.PodCertificateRequests),
+			"enableServer":              readBoolean(&k.EnableServer),
 			"nodeLeaseDurationSeconds":  readNumber(&k.NodeLeaseDurationSeconds, hollownode.MinLeaseSeconds, hollownode.MaxLeaseSeconds),
 			"nodeStatusUpdateFrequency": readDuration(&k.NodeStatusUpdateFrequency, hollownode.MinStatusFrequency, hollownode.MaxStatusFrequency),
 		})

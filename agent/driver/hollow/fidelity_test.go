@@ -44,15 +44,16 @@ func TestFidelity(t *testing.T) {
 		"Realistic": {`,"profile":"Realistic"`, realistic(func(*hollownode.Fidelity) {})},
 		"what Fast has, by its fields": {`,"probes":"Skip","terminationPercent":0,"imagePull":{"bytesPerSecond":0,"failurePercent":0,"seed":9},` +
 			`"kubelet":{"eventRecordQPS":5,"eventBurst":20,"registryPullQPS":0,"registryBurst":10,"serializeImagePulls":false,` +
-			`"configMapAndSecretChangeDetectionStrategy":"Cache","podCertificateRequests":false,"nodeLeaseDurationSeconds":40,"nodeStatusUpdateFrequency":"10s"}`, nil},
+			`"configMapAndSecretChangeDetectionStrategy":"Cache","podCertificateRequests":false,"enableServer":false,"nodeLeaseDurationSeconds":40,"nodeStatusUpdateFrequency":"10s"}`, nil},
 		"slow heartbeats": {`,"kubelet":{"nodeLeaseDurationSeconds":120,"nodeStatusUpdateFrequency":"30s"}`, fast(func(f *hollownode.Fidelity) {
 			f.Kubelet.NodeLeaseDurationSeconds, f.Kubelet.NodeStatusUpdateFrequency.Duration = 120, 30*time.Second
 		})},
+		"the kubelet's API":    {`,"kubelet":{"enableServer":true}`, fast(func(f *hollownode.Fidelity) { f.Kubelet.EnableServer = true })},
 		"one of Fast replaced": {`,"terminationPercent":50`, fast(func(f *hollownode.Fidelity) { f.TerminationPercent = 50 })},
 		"probes alone":         {`,"probes":"Run"`, fast(func(f *hollownode.Fidelity) { f.Probes = hollownode.ProbesRun })},
 		"each of Realistic replaced": {`,"profile":"Realistic","probes":"Skip","terminationPercent":0,"imagePull":{"bytesPerSecond":"1Gi","failurePercent":3,"seed":-4},` +
 			`"kubelet":{"eventRecordQPS":0,"eventBurst":1,"registryPullQPS":6,"registryBurst":7,"maxParallelImagePulls":8,` +
-			`"configMapAndSecretChangeDetectionStrategy":"Get","podCertificateRequests":false}`, &hollownode.Fidelity{
+			`"configMapAndSecretChangeDetectionStrategy":"Get","podCertificateRequests":false,"enableServer":false}`, &hollownode.Fidelity{
 			Probes:    hollownode.ProbesSkip,
 			ImagePull: hollownode.ImagePull{BytesPerSecond: 1 << 30, FailurePercent: 3, Seed: -4},
 			Kubelet: hollownode.Kubelet{
@@ -97,7 +98,7 @@ func TestFidelityRefuses(t *testing.T) {
 		`"imagePull":{"failurePercent":-1}`:           `c.imagePull.failurePercent: want a whole number from 0 to 100, got -1`,
 		`"imagePull":{"seed":0.5}`:                    `c.imagePull.seed: want a whole number, got 0.5`,
 		`"kubelet":[]`:                                `c.kubelet: want an object, got []`,
-		`"kubelet":{"maxPods":5}`: `c.kubelet.maxPods: unknown field: kubelet has configMapAndSecretChangeDetectionStrategy, eventBurst, eventRecordQPS, ` +
+		`"kubelet":{"maxPods":5}`: `c.kubelet.maxPods: unknown field: kubelet has configMapAndSecretChangeDetectionStrategy, enableServer, eventBurst, eventRecordQPS, ` +
 			`maxParallelImagePulls, nodeLeaseDurationSeconds, nodeStatusUpdateFrequency, podCertificateRequests, registryBurst, registryPullQPS, serializeImagePulls`,
 		`"kubelet":{"eventBurst":0}`:                                    `c.kubelet.eventBurst: want a whole number from 1 to 10000, got 0`,
 		`"kubelet":{"nodeLeaseDurationSeconds":0}`:                      `c.kubelet.nodeLeaseDurationSeconds: want a whole number from 4 to 3600, got 0`,

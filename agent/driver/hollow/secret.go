@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -223,7 +224,7 @@ func bootstrapKubeconfig(server string, ca []byte, token string) ([]byte, error)
 
 // Identities tells what the hollow nodes of a cluster prove themselves with.
 type Identities struct {
-	// Reader reads the Secrets of Machines, in Namespace of the host.
+	// Reader reads the Secrets and pods of Machines, in Namespace of the host.
 	Reader             client.Reader
 	Namespace, Cluster string
 }
@@ -245,6 +246,30 @@ func (i Identities) TokenIDs(ctx context.Context, machine string) ([]string, err
 		return nil, nil
 	}
 	return tokenIDs(secret), nil
+}
+
+// Addresses reads the addresses on which the hollow node of a Machine serves from its pod: those of the pod, and what its Node makes of a
+// loopback one. A Machine without a pod of its own has none.
+func (i Identities) Addresses(ctx context.Context, machine string) ([]netip.Addr, error) {
+	pod := &corev1.Pod{}
+	key := client.ObjectKey{Namespace: i.Namespace, Name: machine}
+	if err := i.Reader.Get(ctx, key, pod); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("getting pod %s: %w", key, err)
+	}
+	if pod.Labels[v1alpha1.ClusterNameLabel] != i.Cluster || pod.Labels[v1alpha1.MachineNameLabel] != machine || pod.DeletionTimestamp != nil {
+		return nil, nil
+	}
+	var addresses []netip.Addr
+	for _, ip := range pod.Status.PodIPs {
+		if address, err := netip.ParseAddr(ip.IP); err == nil {
+			addresses = append(addresses, address.Unmap(), hollownode.NodeAddress(address))
+		}
+	}
+	slices.SortFunc(addresses, netip.Addr.Compare)
+	return slices.Compact(addresses), nil
 }
 
 // expiries remembers when the bootstrap tokens of Machines that have not joined yet expire, so that their

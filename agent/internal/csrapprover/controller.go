@@ -1,8 +1,8 @@
 // Package csrapprover decides on the certificate requests of kubelets in the target cluster.
 //
 // It approves only what it knows to be right: the first request of a hollow-node, made with the bootstrap token
-// that was minted for exactly that Machine, for exactly the identity of that Machine's Node; and renewals that a
-// node makes for itself. A Node of that name that is not the Machine's stops both: the certificate would be good for its
+// that was minted for exactly that Machine, for exactly the identity of that Machine's Node; renewals that a
+// node makes for itself; and a node's serving certificate for its own name and the addresses that its host gave it. A Node of that name that is not the Machine's stops all: the certificate would be good for its
 // identity. Everything else it leaves alone: it may be meant for another approver.
 package csrapprover
 
@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -33,8 +34,8 @@ import (
 // approvedReason stands in the Approved condition of a request.
 const approvedReason = "HollowfleetApproved"
 
-// conflictRecheck is how soon a request is looked at again that waits for the end of a Node of its Machine's name, or for the
-// repair of its Machine.
+// conflictRecheck is how soon a request is looked at again that waits for the end of a Node of its Machine's name, for the
+// repair of its Machine, or for the host to report the address of its hollow node.
 const conflictRecheck = 15 * time.Second
 
 // Identities tells what the hollow nodes of Machines prove themselves with.
@@ -43,6 +44,8 @@ type Identities interface {
 	ProviderID(machine string) string
 	// TokenIDs returns the bootstrap tokens that were minted for a Machine, none if it has none.
 	TokenIDs(ctx context.Context, machine string) ([]string, error)
+	// Addresses returns the addresses of the hollow node of a Machine, as its host knows them; none if it has none.
+	Addresses(ctx context.Context, machine string) ([]netip.Addr, error)
 }
 
 // Deps are what a Controller works with. All are required.
@@ -93,7 +96,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	if !verdict.Approves() {
 		c.Metrics.countDecision(verdict)
 		klog.FromContext(ctx).V(1).Info("Leaving a certificate request alone", "verdict", verdict, "why", why)
-		if verdict == NodeConflict || verdict == MachineUndecodable {
+		if verdict == NodeConflict || verdict == MachineUndecodable || verdict == OtherAddress {
 			return reconcile.Result{RequeueAfter: conflictRecheck}, nil
 		}
 		return reconcile.Result{}, nil
@@ -114,7 +117,8 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 // gatherFacts collects what the decision rests on. The hub is not asked about requests that cannot be the agent's.
 func (c *Controller) gatherFacts(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (Facts, error) {
 	facts := Facts{BootstrapUser: c.BootstrapUser}
-	name, err := nodeOf(csr)
+	asked, err := readRequest(csr)
+	name := asked.node
 	if err != nil {
 		return facts, nil //nolint:nilerr // Decide comes to the same, and says so in its verdict
 	}
@@ -139,6 +143,11 @@ func (c *Controller) gatherFacts(ctx context.Context, csr *certificatesv1.Certif
 	} else {
 		// A Node that renews its certificate may be of any provider.
 		providerIDs = append(providerIDs, node.UnknownProviderID)
+	}
+	if asked.serving {
+		if facts.Addresses, err = c.Identities.Addresses(ctx, name); err != nil {
+			return facts, err
+		}
 	}
 	facts.NodeConflict, err = node.Conflict(ctx, c.TargetReader, machine, providerIDs)
 	return facts, err
@@ -230,7 +239,7 @@ func (c *Controller) wakeAll(ctx context.Context, queue workqueue.TypedRateLimit
 		return
 	}
 	for i := range requests.Items {
-		if certrequest.Open(&requests.Items[i]) {
+		if certrequest.Open(&requests.Items[i]) && IsKubelets(&requests.Items[i]) {
 			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&requests.Items[i])})
 		}
 	}
@@ -245,7 +254,7 @@ type Metrics struct {
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hollowfleet_agent_certificate_requests_total",
-		Help: "Certificate requests of kubelets by verdict. Join and Renewal were approved, all others ignored.",
+		Help: "Certificate requests of kubelets by verdict. Join, Renewal and Serving were approved, all others ignored.",
 	}, []string{"verdict"})}
 	registerer.MustRegister(m.decisions)
 	for _, verdict := range Verdicts {

@@ -2,6 +2,8 @@ package csrapprover
 
 import (
 	"context"
+	"net"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 
@@ -86,6 +88,10 @@ func (identities) TokenIDs(_ context.Context, machine string) ([]string, error) 
 	return map[string][]string{"m1": {"t1"}}[machine], nil
 }
 
+func (identities) Addresses(_ context.Context, machine string) ([]netip.Addr, error) {
+	return map[string][]netip.Addr{"m1": {netip.MustParseAddr("127.64.0.5"), netip.MustParseAddr("241.64.0.5")}}[machine], nil
+}
+
 // submit lets the API server see a request as it is, made by the identity in it.
 func (b *env) submit(g *WithT, csr *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
 	config := rest.CopyConfig(b.config)
@@ -131,6 +137,29 @@ func TestReconcile(t *testing.T) {
 	t.Run("should approve a renewal", func(t *testing.T) {
 		g, b := NewWithT(t), newEnv(t)
 		g.Expect(certrequest.Open(b.reconcile(g, b.submit(g, renewing(t))))).To(BeFalse())
+	})
+	t.Run("should approve a serving certificate, and the control plane then issues it", func(t *testing.T) {
+		g, b := NewWithT(t), newEnv(t)
+		csr := b.submit(g, serving(t))
+		g.Expect(certrequest.Open(b.reconcile(g, csr))).To(BeFalse())
+		g.Expect(b.count(ApproveServing)).To(Equal(1.0))
+		g.Eventually(func() ([]byte, error) {
+			err := b.admin.Get(context.Background(), client.ObjectKeyFromObject(csr), csr)
+			return csr.Status.Certificate, err
+		}).WithTimeout(agenttest.Wait).ShouldNot(BeEmpty())
+		g.Expect(b.Remove(t.Context(), "m1")).To(Succeed())
+		g.Expect(apierrors.IsNotFound(b.admin.Get(t.Context(), client.ObjectKeyFromObject(csr), csr))).To(BeTrue())
+	})
+	t.Run("should look again at a serving certificate for an address that the host does not report yet", func(t *testing.T) {
+		g, b := NewWithT(t), newEnv(t)
+		csr := serving(t)
+		template := servingTemplate()
+		template.IPAddresses = append(template.IPAddresses, net.IPv4(127, 64, 0, 6))
+		csr.Spec.Request = request(t, template)
+		result, err := b.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b.submit(g, csr))})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(result.RequeueAfter).To(Equal(conflictRecheck))
+		g.Expect(b.count(OtherAddress)).To(Equal(1.0))
 	})
 	t.Run("should leave a request of another token alone, neither approved nor denied", func(t *testing.T) {
 		g, b := NewWithT(t), newEnv(t)

@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"net"
+	"net/netip"
 	"net/url"
 	"testing"
 
@@ -52,6 +53,76 @@ func renewing(t *testing.T) *certificatesv1.CertificateSigningRequest {
 	csr.Spec.Username, csr.Spec.Groups = "system:node:m1", []string{"system:nodes", "system:authenticated"}
 	csr.Spec.Extra = map[string]certificatesv1.ExtraValue{credentialIDKey: {"X509SHA256=abc"}}
 	return csr
+}
+
+// serving is what the node m1 asks for its port.
+func serving(t *testing.T) *certificatesv1.CertificateSigningRequest {
+	csr := renewing(t)
+	csr.Spec.SignerName = certificatesv1.KubeletServingSignerName
+	csr.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}
+	csr.Spec.Request = request(t, servingTemplate())
+	return csr
+}
+
+func servingTemplate() x509.CertificateRequest {
+	template := subject("system:node:m1", "system:nodes")
+	template.DNSNames, template.IPAddresses = []string{"m1"}, []net.IP{net.IPv4(127, 64, 0, 5), net.IPv4(241, 64, 0, 5)}
+	return template
+}
+
+func TestServingCertificates(t *testing.T) {
+	type csr = *certificatesv1.CertificateSigningRequest
+	with := func(change func(*x509.CertificateRequest)) func(*testing.T, csr, *Facts) {
+		return func(t *testing.T, c csr, _ *Facts) {
+			template := servingTemplate()
+			change(&template)
+			c.Spec.Request = request(t, template)
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*testing.T, csr, *Facts)
+		want   Decision
+	}{
+		"its own":        {nil, ApproveServing},
+		"one of its own": {with(func(r *x509.CertificateRequest) { r.IPAddresses, r.DNSNames = r.IPAddresses[:1], nil }), ApproveServing},
+		"an RSA key's usages": {func(_ *testing.T, c csr, _ *Facts) {
+			c.Spec.Usages = append(c.Spec.Usages, certificatesv1.UsageKeyEncipherment)
+		}, ApproveServing},
+
+		"another node's address":    {with(func(r *x509.CertificateRequest) { r.IPAddresses[1] = net.IPv4(127, 64, 0, 6) }), OtherAddress},
+		"another node's name":       {with(func(r *x509.CertificateRequest) { r.DNSNames = []string{"m1", "m2"} }), OtherAddress},
+		"a name with its own in it": {with(func(r *x509.CertificateRequest) { r.DNSNames = []string{"m1.example.com"} }), OtherAddress},
+		"any name":                  {with(func(r *x509.CertificateRequest) { r.DNSNames = []string{"*"} }), OtherAddress},
+		"a node without a pod":      {func(_ *testing.T, _ csr, f *Facts) { f.Addresses = nil }, OtherAddress},
+		"no address":                {with(func(r *x509.CertificateRequest) { r.IPAddresses = nil }), WrongRequest},
+		"a URI":                     {with(func(r *x509.CertificateRequest) { r.URIs = []*url.URL{{Scheme: "https", Host: "x"}} }), WrongRequest},
+		"an e-mail address":         {with(func(r *x509.CertificateRequest) { r.EmailAddresses = []string{"a@b"} }), WrongRequest},
+		"another node asks":         {func(_ *testing.T, c csr, _ *Facts) { c.Spec.Username = "system:node:m2" }, OtherRequestor},
+		"the bootstrap token asks":  {func(_ *testing.T, c csr, _ *Facts) { c.Spec.Username = bootstrapUser }, OtherRequestor},
+		"another identity":          {with(func(r *x509.CertificateRequest) { r.Subject.CommonName = "system:node:m2" }), OtherRequestor},
+		"no node's identity":        {with(func(r *x509.CertificateRequest) { r.Subject.CommonName = "m1" }), WrongRequest},
+		"one organization more":     {with(func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:nodes", "system:masters"} }), WrongRequest},
+		"a client's usage": {func(_ *testing.T, c csr, _ *Facts) {
+			c.Spec.Usages = append(c.Spec.Usages, certificatesv1.UsageClientAuth)
+		}, WrongRequest},
+		"no server's usage":         {func(_ *testing.T, c csr, _ *Facts) { c.Spec.Usages = c.Spec.Usages[:1] }, WrongRequest},
+		"no machine":                {func(_ *testing.T, _ csr, f *Facts) { f.MachineLive = false }, NoMachine},
+		"a node of another machine": {func(_ *testing.T, _ csr, f *Facts) { f.NodeConflict = "a Node exists" }, NodeConflict},
+		"a client's signer": {func(_ *testing.T, c csr, _ *Facts) {
+			c.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName
+		}, WrongRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own := []netip.Addr{netip.MustParseAddr("127.64.0.5"), netip.MustParseAddr("241.64.0.5")}
+			c, facts := serving(t), Facts{BootstrapUser: bootstrapUser, MachineLive: true, TokenIDs: []string{"t1"}, Addresses: own}
+			if test.change != nil {
+				test.change(t, c, &facts)
+			}
+			if got, why := Decide(c, facts); got != test.want || why == "" {
+				t.Errorf("Decide = %s (%s), want %s", got, why, test.want)
+			}
+		})
+	}
 }
 
 func TestDecide(t *testing.T) {
