@@ -99,8 +99,9 @@ Exit codes: 0 ended by SIGTERM or SIGINT, 2 bad usage or bad configuration,
 func addFlags(flags *pflag.FlagSet, options *hollownode.Options) {
 	flags.StringVar(&options.ConfigDir, "config-dir", "", "directory with the configuration and the bootstrap kubeconfig (required)")
 	flags.StringVar(&options.StateDir, "state-dir", "", "directory for key, certificate and everything else that is written (required)")
-	flags.StringVar(&options.BindAddress, "bind-address", "0.0.0.0", "IP address to serve health on; unless it is 0.0.0.0 or ::, also the Node's internal address")
+	flags.StringVar(&options.BindAddress, "bind-address", "0.0.0.0", "IP address to serve health and the kubelet's API on; unless it is 0.0.0.0 or ::, also the Node's internal address")
 	flags.IntVar(&options.HealthPort, "health-port", contract.HealthPort, "port of /healthz and /readyz")
+	flags.IntVar(&options.KubeletPort, "kubelet-port", contract.KubeletPort, "port of the kubelet's API, if the configuration wants it; 0 lets the kernel choose")
 	flags.StringVar(&options.DisruptionsFile, "disruptions-file", "", "file with the plan of what goes wrong on the node; it need not be there, and is followed")
 	flags.BoolVar(&options.Profiling, "profiling", false, "serve /debug/pprof/ on the health port")
 	_ = flags.MarkHidden("profiling")

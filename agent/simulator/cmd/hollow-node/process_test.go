@@ -94,7 +94,7 @@ func freePort(t *testing.T) string {
 
 // arguments are the hollow-node's command line.
 func (p *process) arguments() []string {
-	return []string{"--config-dir", p.configDir(), "--state-dir", p.stateDir(), "--bind-address", bindAddress, "--health-port", p.port, "--disruptions-file", p.planPath()}
+	return []string{"--config-dir", p.configDir(), "--state-dir", p.stateDir(), "--bind-address", bindAddress, "--health-port", p.port, "--kubelet-port", "0", "--disruptions-file", p.planPath()}
 }
 
 // start runs the hollow-node until the test ends, at the latest.

@@ -2,6 +2,7 @@ package fakecri
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -20,12 +21,13 @@ type container struct {
 	resources *runtimeapi.LinuxContainerResources
 	lifetime  lifetime
 	script    script
+	log       logScript
+	uses      meters
 
 	startedAt, finishedAt time.Time
 	exitCode              int32
-	// signalled is whether it was told to end, and terminatesAt when it does so by itself; zero if never.
-	signalled    bool
-	terminatesAt time.Time
+	// signalledAt is when it was told to end, and terminatesAt when it does so by itself; zero if never.
+	signalledAt, terminatesAt time.Time
 	// ended is closed when the container ends or is removed; it is nil until a caller waits for that.
 	ended chan struct{}
 }
@@ -37,6 +39,7 @@ func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, config *r
 	}
 	pod := sandboxConfig.GetMetadata()
 	role := r.options.RoleOf(pod.GetNamespace(), pod.GetName(), config.GetMetadata().GetName())
+	requests := r.options.RequestsOf(pod.GetNamespace(), pod.GetName(), config.GetMetadata().GetName())
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,6 +48,10 @@ func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, config *r
 		return "", status.Errorf(codes.NotFound, "podSandboxId: sandbox %q not found", sandboxID)
 	}
 	image, reference := imageOf(config.GetImage())
+	uses, log := parent.uses, parent.log
+	if role != MainContainer {
+		uses, log = curves{}, nil
+	}
 	made := &container{
 		listed: &runtimeapi.Container{
 			Id:           newID(),
@@ -59,8 +66,10 @@ func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, config *r
 			Annotations:  config.GetAnnotations(),
 		},
 		mounts:    config.GetMounts(),
-		logPath:   config.GetLogPath(),
+		logPath:   filepath.Join(parent.logDirectory, config.GetLogPath()),
 		resources: config.GetLinux().GetResources(),
+		log:       log,
+		uses:      newMeters(uses, requests),
 		lifetime:  parent.lifetime.lifetimeFor(role),
 		script:    parent.script.scriptFor(role),
 	}
@@ -110,6 +119,8 @@ func (r *Runtime) RemoveContainer(_ context.Context, id string) error {
 
 // forgetContainer forgets a container. The caller holds the lock.
 func (r *Runtime) forgetContainer(c *container) {
+	r.endIfDue(c)
+	r.removedCPU += r.usedBy(c, r.options.Clock.Now()).CPUSeconds
 	delete(r.containers, c.listed.Id)
 	c.wakeWaiters()
 }
@@ -179,6 +190,7 @@ func (r *Runtime) ContainerStatus(_ context.Context, id string, _ bool) (*runtim
 
 // UpdateContainerResources remembers the new resources, so that an in-place resize is seen to be done.
 func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resources *runtimeapi.ContainerResources) error {
+	requests := r.requestsOf(id)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, err := r.findContainer(id)
@@ -186,6 +198,7 @@ func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resourc
 		return err
 	}
 	c.resources = resources.GetLinux()
+	c.uses.setRequests(c.runTime(r.options.Clock.Now()), requests)
 	return nil
 }
 

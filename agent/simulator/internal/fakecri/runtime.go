@@ -31,6 +31,8 @@ type Options struct {
 	// RoleOf tells what a container is for, which the CRI does not say. Nil means that every container
 	// is a main container.
 	RoleOf func(namespace, pod, container string) Role
+	// RequestsOf tells what a container requests, which the CRI does not say of memory. Nil means that nothing does.
+	RequestsOf func(namespace, pod, container string) Requests
 	// TerminationPercent is how much of its grace period a container takes to end, 0 to 100. With 0 it ends at once, with
 	// 100 it is killed at the end.
 	TerminationPercent int32
@@ -48,6 +50,8 @@ type Runtime struct {
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
 	addresses  addressPool
+	// removedCPU is what containers have used that are removed, in core seconds.
+	removedCPU float64
 }
 
 var _ internalapi.RuntimeService = &Runtime{}
@@ -59,6 +63,9 @@ func New(options Options) *Runtime {
 	}
 	if options.RoleOf == nil {
 		options.RoleOf = func(string, string, string) Role { return MainContainer }
+	}
+	if options.RequestsOf == nil {
+		options.RequestsOf = func(string, string, string) Requests { return Requests{} }
 	}
 	return &Runtime{
 		options:    options,

@@ -19,6 +19,10 @@ type sandbox struct {
 	addresses []netip.Addr
 	lifetime  lifetime
 	script    script
+	uses      curves
+	log       logScript
+	// logDirectory is where containers have their logs.
+	logDirectory string
 }
 
 // RunPodSandbox creates a sandbox that is ready at once, unless the gate disturbs the start of pods. Unless the pod uses the
@@ -35,6 +39,11 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 	if err != nil {
 		return "", status.Error(codes.InvalidArgument, err.Error())
 	}
+	uses, usesErr := curvesOf(config.GetAnnotations())
+	log, logErr := logScriptOf(config.GetAnnotations())
+	if err := errors.Join(usesErr, logErr); err != nil {
+		return "", status.Error(codes.InvalidArgument, err.Error())
+	}
 	if err := r.awaitPodStart(ctx, config.GetMetadata()); err != nil {
 		return "", err
 	}
@@ -46,7 +55,8 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	made := &sandbox{namespace: options, lifetime: life, script: said, listed: &runtimeapi.PodSandbox{
+	made := &sandbox{namespace: options, lifetime: life, script: said, uses: uses, log: log, logDirectory: config.GetLogDirectory()}
+	made.listed = &runtimeapi.PodSandbox{
 		Id:             newID(),
 		Metadata:       config.GetMetadata(),
 		State:          runtimeapi.PodSandboxState_SANDBOX_READY,
@@ -54,7 +64,7 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 		Labels:         config.GetLabels(),
 		Annotations:    config.GetAnnotations(),
 		RuntimeHandler: handler,
-	}}
+	}
 	if !hostNetwork {
 		if made.addresses, err = r.addresses.allocateAddresses(); err != nil {
 			return "", status.Errorf(codes.ResourceExhausted, "address of pod %s/%s: %v",

@@ -9,8 +9,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// errNoProcess answers what needs a real process inside the container.
-var errNoProcess = status.Error(codes.Unimplemented, "a hollow container has no process")
+// ErrNoProcess answers what needs a real process inside the container.
+var ErrNoProcess = status.Error(codes.Unimplemented, "nothing runs in a hollow node: its containers have no process, no files and no ports")
 
 // ExecSync succeeds without output, so that exec hooks do. A probe's command succeeds or fails as the pod's annotations
 // say.
@@ -30,35 +30,35 @@ func (r *Runtime) ExecSync(_ context.Context, id string, command []string, _ tim
 
 // Exec is not possible.
 func (r *Runtime) Exec(context.Context, *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
-	return nil, errNoProcess
+	return nil, ErrNoProcess
 }
 
 // Attach is not possible.
 func (r *Runtime) Attach(context.Context, *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
-	return nil, errNoProcess
+	return nil, ErrNoProcess
 }
 
 // PortForward is not possible.
 func (r *Runtime) PortForward(context.Context, *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
-	return nil, errNoProcess
+	return nil, ErrNoProcess
 }
 
-// ReopenContainerLog does nothing: there is no log.
+// ReopenContainerLog does nothing: there is no file.
 func (r *Runtime) ReopenContainerLog(context.Context, string) error { return nil }
 
 // CheckpointContainer is not possible.
 func (r *Runtime) CheckpointContainer(context.Context, *runtimeapi.CheckpointContainerRequest) error {
-	return errNoProcess
+	return ErrNoProcess
 }
 
 // CheckpointPod is not possible.
 func (r *Runtime) CheckpointPod(context.Context, *runtimeapi.CheckpointPodRequest) error {
-	return errNoProcess
+	return ErrNoProcess
 }
 
 // RestorePod is not possible.
 func (r *Runtime) RestorePod(context.Context, *runtimeapi.RestorePodRequest) (*runtimeapi.RestorePodResponse, error) {
-	return nil, errNoProcess
+	return nil, ErrNoProcess
 }
 
 // GetContainerEvents is not offered; the kubelet lists instead.

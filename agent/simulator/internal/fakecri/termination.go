@@ -76,8 +76,8 @@ func (r *Runtime) signalContainer(c *container, now time.Time, grace time.Durati
 	switch {
 	case c.listed.State == runtimeapi.ContainerState_CONTAINER_CREATED:
 		c.finishAt(now, exitCodeStopped)
-	case c.listed.State == runtimeapi.ContainerState_CONTAINER_RUNNING && !c.signalled:
-		c.signalled = true
+	case c.listed.State == runtimeapi.ContainerState_CONTAINER_RUNNING && c.signalledAt.IsZero():
+		c.signalledAt = now
 		if after, killed := r.reactionTo(c, grace); !killed {
 			c.terminatesAt = now.Add(after)
 		}

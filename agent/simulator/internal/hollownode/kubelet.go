@@ -52,6 +52,10 @@ type node struct {
 	registration  *registration
 	disruption    *disruption
 	life          *life
+	// client is the main one of the kubelet, once it is built.
+	client clientset.Interface
+	// port is nil until it is open, and if there is none.
+	port *kubeletPort
 }
 
 // newNode puts together what does not need the API server.
@@ -143,6 +147,7 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	if err != nil {
 		return nil, nil, err
 	}
+	n.client = made.main
 	n.adoptPodCIDRs(ctx, config)
 	n.registration = newRegistration(made.heartbeat, n.configuration.ProviderID)
 	dependencies := n.kubeletDependencies(ctx, made)
@@ -183,8 +188,8 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	if err := addStatusSetter(built, n.setVersion); err != nil {
 		return nil, nil, fmt.Errorf("reporting the version of the configuration: %w", err)
 	}
-	if err := addStatusSetter(built, n.setHeartbeatLabels); err != nil {
-		return nil, nil, fmt.Errorf("reporting the heartbeats of the configuration: %w", err)
+	if err := errors.Join(addStatusSetter(built, n.setHeartbeatLabels), addStatusSetter(built, n.setReachableAddress)); err != nil {
+		return nil, nil, fmt.Errorf("reporting heartbeats and address of the configuration: %w", err)
 	}
 	queue, err := watchWorkQueue(built, n.runtime.Gate())
 	if err == nil {
@@ -224,7 +229,7 @@ func (n *node) kubeletDependencies(ctx context.Context, made clients) *kubelet.D
 		EventClient:               made.events,
 		RemoteRuntimeService:      guardedRuntime{n.runtime, n.life},
 		RemoteImageService:        n.images,
-		CAdvisorInterface:         newMachine(n.configuration, n.images.UsedBytes),
+		CAdvisorInterface:         newMachine(n.configuration, n.images.UsedBytes, n.runtime.Used),
 		ContainerManager:          newResources(n.configuration),
 		OSInterface:               kubecontainer.RealOS{},
 		OOMAdjuster:               oom.NewFakeOOMAdjuster(),
@@ -291,7 +296,7 @@ func (n *node) internalAddress() net.IP {
 		}
 		bind = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
-	return nodeAddress(bind).AsSlice()
+	return contract.NodeAddress(bind).AsSlice()
 }
 
 // startKubelet runs the kubelet until its node's life ends.

@@ -73,11 +73,31 @@ func TestKubelet(t *testing.T) {
 	checkWorkQueueIsWatched(t, k, n.runtime.Gate())
 	checkHooksAreKept(t, k)
 	checkProbesAreKept(t, k, n.runtime)
+	checkAPI(ctx, t, n, k) // The last one: logs hide what the others look at.
 	if !utilfeature.DefaultFeatureGate.Enabled(features.PodCertificateRequest) {
 		t.Error("the kubelet does not watch PodCertificateRequests, which the configuration asks for")
 	}
 	if utilfeature.DefaultFeatureGate.Enabled(features.UserNamespacesSupport) {
 		t.Error("the kubelet has user namespaces, for which it reads /etc/passwd")
+	}
+}
+
+// checkAPI fails if the kubelet's server cannot be made, or answers anyone.
+func checkAPI(ctx context.Context, t *testing.T, n *node, k *kubelet.Kubelet) {
+	t.Helper()
+	if err := wrapLogs(k, n.runtime); err != nil {
+		t.Error(err)
+	}
+	handler, err := n.newAPIHandler(ctx, k, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/pods", "/metrics", "/metrics/resource", "/stats/summary", "/healthz", "/logs/", "/debug/pprof/", "/exec/a/b/c"} {
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+		if answer.Code != http.StatusUnauthorized {
+			t.Errorf("%s answers an unknown caller with %d", path, answer.Code)
+		}
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 
 	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
 )
 
 const (
@@ -24,20 +26,30 @@ const (
 	unreportedDisk = 100 << 30
 )
 
-// machine stands in for cAdvisor: it describes a machine that does not exist and whose only use of
-// anything are the images.
+// machine stands in for cAdvisor: it describes a machine that does not exist, on which images take room, and containers and a base use CPU
+// and memory.
 type machine struct {
 	info      cadvisorapi.MachineInfo
 	version   cadvisorapi.VersionInfo
 	disk      uint64
 	usedBytes func() uint64
+	used      func() fakecri.Used
+	started   time.Time
+	// baseCPU and baseMemory are what the machine uses without containers: cores and bytes.
+	baseCPU, baseMemory float64
 }
+
+// Shares of a machine's capacity that its base uses.
+const (
+	baseCPUShare    = 0.02
+	baseMemoryShare = 0.05
+)
 
 var _ cadvisor.Interface = &machine{}
 
 // newMachine describes the machine of a configuration. Its machine ID and system UUID follow from the
 // node's name, its boot ID is new in every process.
-func newMachine(c contract.Configuration, usedBytes func() uint64) *machine {
+func newMachine(c contract.Configuration, usedBytes func() uint64, used func() fakecri.Used) *machine {
 	cpu, memory := c.Capacity[corev1.ResourceCPU], c.Capacity[corev1.ResourceMemory]
 	disk := uint64(unreportedDisk)
 	if storage, ok := c.Capacity[corev1.ResourceEphemeralStorage]; ok {
@@ -59,6 +71,11 @@ func newMachine(c contract.Configuration, usedBytes func() uint64) *machine {
 		version:   cadvisorapi.VersionInfo{KernelVersion: kernelVersion(), ContainerOsVersion: osImage},
 		disk:      disk,
 		usedBytes: usedBytes,
+		used:      used,
+		started:   time.Now(),
+
+		baseCPU:    baseCPUShare * cpu.AsApproximateFloat64(),
+		baseMemory: baseMemoryShare * memory.AsApproximateFloat64(),
 	}
 }
 
@@ -80,12 +97,42 @@ func (m *machine) MachineInfo(klog.Logger) (*cadvisorapi.MachineInfo, error) {
 
 func (m *machine) VersionInfo() (*cadvisorapi.VersionInfo, error) { return &m.version, nil }
 
-func (m *machine) ContainerInfoV2(string, cadvisorapi.RequestOptions) (map[string]cadvisorapi.ContainerInfo, error) {
-	return map[string]cadvisorapi.ContainerInfo{}, nil
+// rootGroup is the control group of the whole machine, the only one there is.
+const rootGroup = "/"
+
+func (m *machine) ContainerInfoV2(name string, _ cadvisorapi.RequestOptions) (map[string]cadvisorapi.ContainerInfo, error) {
+	if name != rootGroup {
+		return map[string]cadvisorapi.ContainerInfo{}, nil
+	}
+	return map[string]cadvisorapi.ContainerInfo{rootGroup: m.rootInfo(time.Now())}, nil
 }
 
-func (m *machine) GetRequestedContainersInfo(string, cadvisorapi.RequestOptions) (map[string]*cadvisorapi.ContainerInfo, error) {
-	return map[string]*cadvisorapi.ContainerInfo{}, nil
+func (m *machine) GetRequestedContainersInfo(name string, _ cadvisorapi.RequestOptions) (map[string]*cadvisorapi.ContainerInfo, error) {
+	if name != rootGroup {
+		return map[string]*cadvisorapi.ContainerInfo{}, nil
+	}
+	info := m.rootInfo(time.Now())
+	return map[string]*cadvisorapi.ContainerInfo{rootGroup: &info}, nil
+}
+
+// rootInfo is what the machine uses: its base and its containers.
+func (m *machine) rootInfo(now time.Time) cadvisorapi.ContainerInfo {
+	used := m.used()
+	seconds := m.baseCPU*now.Sub(m.started).Seconds() + used.CPUSeconds
+	memory := uint64(m.baseMemory + used.Memory)
+	return cadvisorapi.ContainerInfo{
+		ContainerReference: cadvisorapi.ContainerReference{Name: rootGroup},
+		Spec: cadvisorapi.ContainerSpec{
+			CreationTime: m.started, HasCpu: true, HasMemory: true,
+			Memory: cadvisorapi.MemorySpec{Limit: max(m.info.MemoryCapacity, memory)},
+		},
+		Stats: []*cadvisorapi.ContainerStats{{
+			Timestamp: now,
+			Cpu:       &cadvisorapi.CpuStats{Usage: cadvisorapi.CpuUsage{Total: uint64(seconds * float64(time.Second))}},
+			CpuInst:   &cadvisorapi.CpuInstStats{Usage: cadvisorapi.CpuInstUsage{Total: uint64((m.baseCPU + used.CPU) * float64(time.Second))}},
+			Memory:    &cadvisorapi.MemoryStats{Usage: memory, WorkingSet: memory, RSS: memory},
+		}},
+	}
 }
 
 func (m *machine) ImagesFsInfo(context.Context) (cadvisorapi.FsInfo, error) {

@@ -28,6 +28,8 @@ type Options struct {
 	BindAddress string
 	// HealthPort is the port of /healthz and /readyz.
 	HealthPort int
+	// KubeletPort is the port of the kubelet's API, if the configuration wants one; 0 lets the kernel choose.
+	KubeletPort int
 	// DisruptionsFile has the plan of what goes wrong on the node, and need not be there. Empty means that nothing does.
 	DisruptionsFile string
 	// SharedDir is a directory for what all nodes of a process have in common; it may be relative. Empty if this is the only node of its process.

@@ -129,7 +129,7 @@ func TestNamesAreThoseOfTheAPI(t *testing.T) {
 		hollowLabel, versionSourceLabel, leaseLabel, frequencyLabel, versionBuiltIn, versionReported,
 		fakecri.ExitAfterAnnotation, fakecri.ExitCodeAnnotation, fakecri.StartedAfterAnnotation, fakecri.ReadyAfterAnnotation,
 		fakecri.ReadinessFailsAfterAnnotation, fakecri.LivenessFailsAfterAnnotation, fakecri.TerminatesAfterAnnotation,
-		fakecri.ImagePullFailsAnnotation,
+		fakecri.ImagePullFailsAnnotation, fakecri.LogAnnotation, fakecri.CPUUsageAnnotation, fakecri.MemoryUsageAnnotation,
 	} {
 		if !strings.Contains(string(text), `"`+name+`"`) {
 			t.Errorf("apis/v1alpha1 has no constant %q", name)

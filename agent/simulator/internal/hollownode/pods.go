@@ -35,6 +35,7 @@ func newRuntime(c contract.Configuration, options Options, pods *podIndex) *fake
 		FallbackPodCIDR: fallbackPodCIDR(options.BindAddress, c.NodeName),
 		PodCIDRGrace:    podCIDRGrace,
 		RoleOf:          pods.roleOf,
+		RequestsOf:      pods.requestsOf,
 
 		TerminationPercent: c.EffectiveFidelity().TerminationPercent,
 	})
@@ -63,11 +64,7 @@ func (p *podIndex) useLookup(lookup func(namespace, name string) (*corev1.Pod, b
 
 // roleOf finds out what a container is for.
 func (p *podIndex) roleOf(namespace, pod, container string) fakecri.Role {
-	lookup := p.lookup.Load()
-	if lookup == nil {
-		return fakecri.MainContainer
-	}
-	found, ok := (*lookup)(namespace, pod)
+	found, ok := p.findPod(namespace, pod)
 	if !ok {
 		return fakecri.MainContainer
 	}
@@ -80,4 +77,30 @@ func (p *podIndex) roleOf(namespace, pod, container string) fakecri.Role {
 		}
 	}
 	return fakecri.MainContainer
+}
+
+// findPod asks the kubelet for a pod.
+func (p *podIndex) findPod(namespace, name string) (*corev1.Pod, bool) {
+	lookup := p.lookup.Load()
+	if lookup == nil {
+		return nil, false
+	}
+	return (*lookup)(namespace, name)
+}
+
+// requestsOf finds out what a container requests.
+func (p *podIndex) requestsOf(namespace, pod, container string) fakecri.Requests {
+	found, ok := p.findPod(namespace, pod)
+	if !ok {
+		return fakecri.Requests{}
+	}
+	for _, containers := range [][]corev1.Container{found.Spec.Containers, found.Spec.InitContainers} {
+		for i := range containers {
+			if containers[i].Name == container {
+				requests := containers[i].Resources.Requests
+				return fakecri.Requests{CPU: requests.Cpu().AsApproximateFloat64(), Memory: requests.Memory().AsApproximateFloat64()}
+			}
+		}
+	}
+	return fakecri.Requests{}
 }

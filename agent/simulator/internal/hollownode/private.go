@@ -67,6 +67,10 @@ var (
 		"a collector of metrics that is not used any more would keep the kubelet of a node that has ended"}
 	certificateCollector = private{"manager",
 		"a collector of metrics that is not used any more would keep the clients of a node that has ended"}
+	containerRuntime = private{"containerRuntime",
+		"the logs of a hollow node are made up when they are read, and the kubelet reads files"}
+	resourceAnalyzer = private{"resourceAnalyzer",
+		"the kubelet's server reports the use of resources with it, and the kubelet's own way to start that server ends the process when it fails"}
 	enabledFeatures = private{"enabled",
 		"the feature gates refuse to turn off user namespaces, for which a kubelet reads /etc/passwd, which an image from scratch does not have"}
 )

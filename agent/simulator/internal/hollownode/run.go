@@ -70,8 +70,15 @@ func (n *node) run(ctx context.Context) error {
 	if err != nil {
 		return n.unlessEnded(ctx, err)
 	}
+	if err := n.openPort(); err != nil {
+		return err
+	}
+	defer n.port.close()
 	k, dependencies, err := n.buildKubelet(ctx, own.Config)
 	if err != nil {
+		return err
+	}
+	if err := n.port.serveAPI(ctx, k, own.CA); err != nil {
 		return err
 	}
 	if err := n.turnUnhealthy(follower); err != nil {

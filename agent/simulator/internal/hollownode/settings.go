@@ -39,7 +39,9 @@ func kubeletSettings(c contract.Configuration, stateDir string) (*kubeletconfig.
 		return nil, fmt.Errorf("making the kubelet's configuration: %w", err)
 	}
 
-	settings.EnableServer = false
+	// The number of the port comes when it is open. What its server shows of the process or its machine is turned off.
+	settings.EnableServer = c.EffectiveFidelity().Kubelet.EnableServer
+	settings.EnableSystemLogHandler, settings.EnableProfilingHandler, settings.EnableDebugFlagsHandler = false, false, false
 	settings.Port, settings.ReadOnlyPort, settings.HealthzPort = 0, 0, 0
 	settings.PodLogsDir = filepath.Join(stateDir, "pod-logs")
 	settings.StaticPodPath = ""

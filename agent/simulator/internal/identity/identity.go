@@ -66,7 +66,9 @@ type Options struct {
 // Identity is that of a node that has joined.
 type Identity struct {
 	// Config is a client configuration that carries the identity, and keeps carrying it when the certificate is renewed.
-	Config  *rest.Config
+	Config *rest.Config
+	// CA has the certificates of the cluster's authority, in PEM; empty if the bootstrap kubeconfig names none.
+	CA      []byte
 	manager certificate.Manager
 	user    string
 	valid   time.Time
@@ -235,6 +237,10 @@ func requestName(key crypto.PublicKey, nodeName string) (string, error) {
 // certificate of the directory, and starts renewing that certificate.
 func (o Options) startRenewal(ctx context.Context, target *rest.Config) (*Identity, error) {
 	config := rest.AnonymousClientConfig(target)
+	loaded := rest.CopyConfig(config)
+	if err := rest.LoadTLSFiles(loaded); err != nil {
+		return nil, fmt.Errorf("reading the cluster's certificate authority: %w", err)
+	}
 	config.UserAgent = o.UserAgent
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
@@ -271,7 +277,7 @@ func (o Options) startRenewal(ctx context.Context, target *rest.Config) (*Identi
 		manager.Stop()
 		closeConnections()
 	})
-	return &Identity{Config: config, manager: manager, user: o.commonName(), valid: time.Now()}, nil
+	return &Identity{Config: config, CA: loaded.CAData, manager: manager, user: o.commonName(), valid: time.Now()}, nil
 }
 
 // CheckExpiry has to be called about every ten seconds. It returns an error if the certificate has expired and is not renewed although
