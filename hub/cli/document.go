@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,57 +12,78 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/cli/health"
+	"github.com/hollowfleet/hollowfleet/hub/cli/overview"
 	"github.com/hollowfleet/hollowfleet/internal/version"
 )
 
-// documentVersion is the version of the documents below. Fields may be added to them; none changes its meaning or goes without
-// another version. docs/cli.md describes them.
+// documentVersion is the version of StatusDocument and VersionDocument. Scripts may rely on it: fields and values of enums may be added;
+// none changes its name, type or meaning, or is removed, without another version. docs/cli.md describes them.
 const documentVersion = "cli.hollowfleet.io/v1"
 
 // notLooked opens the problem of a hub whose Lease the user may not read.
 const notLooked = "not checked: "
 
-// hubDocument is what is known of the hub.
-type hubDocument struct {
-	Healthy bool   `json:"healthy"`
+// HubDocument is what is known of the hub.
+type HubDocument struct {
+	// healthy: the hub renews its Lease.
+	Healthy bool `json:"healthy"`
+	// version of the hub that has the Lease, or "unknown".
 	Version string `json:"version,omitempty"`
-	Holder  string `json:"holder,omitempty"`
-	// Problem says why it does not work, or why that is not known.
+	// holder is the process that has the Lease.
+	Holder string `json:"holder,omitempty"`
+	// problem says why the hub does not work, or why that is not known; absent if healthy.
 	Problem string `json:"problem,omitempty"`
 }
 
-// statusDocument is what "status -o json" prints.
-type statusDocument struct {
+// StatusDocument is what "kubectl hollow status -o json" prints. With --watch there is one in each line, in the order of time.
+type StatusDocument struct {
+	// apiVersion is "cli.hollowfleet.io/v1".
 	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	// Time is when the fleet was looked at.
+	// kind is "Status".
+	Kind string `json:"kind"`
+	// time is when the fleet was looked at.
 	Time metav1.Time `json:"time"`
-	// Healthy: no object is a problem, and all was looked at.
+	// healthy: no object is a problem, and all was looked at. The exit code is 0 then.
 	Healthy bool `json:"healthy"`
-	// Problem is what the error says that the command ends with; empty for none.
-	Problem string      `json:"problem,omitempty"`
-	Hub     hubDocument `json:"hub"`
-	// RemovedKinds are those that are being deleted with all their objects.
-	RemovedKinds []string         `json:"removedKinds,omitempty"`
-	Kinds        []health.Count   `json:"kinds"`
-	Objects      []health.Finding `json:"objects"`
+	// problem is what the error says that the command ends with; absent if healthy.
+	Problem string `json:"problem,omitempty"`
+	// staleSince is when the hub's API server answered last, with --watch, if it does not answer now: everything else is from then.
+	StaleSince *metav1.Time `json:"staleSince,omitempty"`
+	// staleKinds are those whose objects are shown as they were, with --watch, because they cannot be followed now.
+	StaleKinds []overview.StaleKind `json:"staleKinds,omitempty"`
+	// hub is what is known of the hub.
+	Hub HubDocument `json:"hub"`
+	// removedKinds are those that are being deleted with all their objects.
+	RemovedKinds []string `json:"removedKinds,omitempty"`
+	// kinds has an item for each kind, in an order that stays.
+	Kinds []health.Count `json:"kinds"`
+	// objects are those that are not healthy: problems first, then by kind in the order of kinds, the longest first.
+	Objects []health.Finding `json:"objects"`
 }
 
-// versionDocument is what "version -o json" prints.
-type versionDocument struct {
-	APIVersion string       `json:"apiVersion"`
-	Kind       string       `json:"kind"`
-	Client     string       `json:"client"`
-	Hub        *hubDocument `json:"hub,omitempty"`
-	APIServer  string       `json:"apiServer,omitempty"`
+// VersionDocument is what "kubectl hollow version -o json" prints.
+type VersionDocument struct {
+	// apiVersion is "cli.hollowfleet.io/v1".
+	APIVersion string `json:"apiVersion"`
+	// kind is "Version".
+	Kind string `json:"kind"`
+	// client is the version of the program.
+	Client string `json:"client"`
+	// hub is what is known of the hub; absent with --client.
+	Hub *HubDocument `json:"hub,omitempty"`
+	// apiServer is the version of the hub's API server; absent with --client.
+	APIServer string `json:"apiServer,omitempty"`
 }
 
-func (f *fleet) newDocument() statusDocument {
-	document := statusDocument{
-		APIVersion: documentVersion, Kind: "Status", Time: metav1.NewTime(f.now), Hub: documentOfHub(f.hub, f.hubUnread),
-		RemovedKinds: f.removed, Kinds: append([]health.Count{}, f.report.Counts...), Objects: append([]health.Finding{}, f.report.Findings...),
+func newStatusDocument(f *overview.Fleet) StatusDocument {
+	document := StatusDocument{
+		APIVersion: documentVersion, Kind: "Status", Time: metav1.NewTime(f.Now), Hub: documentOfHub(f.Hub, cmp.Or(f.HubUnread, f.Lost)), StaleKinds: f.Stale,
+		RemovedKinds: f.Removed, Kinds: append([]health.Count{}, f.Report.Counts...), Objects: append([]health.Finding{}, f.Report.Findings...),
 	}
-	if err := f.verdictError(); err != nil {
+	if !f.LostSince.IsZero() {
+		document.StaleSince = new(metav1.NewTime(f.LostSince))
+	}
+	if err := f.VerdictError(); err != nil {
 		document.Problem = err.Error()
 	}
 	document.Healthy = document.Problem == ""
@@ -69,16 +91,16 @@ func (f *fleet) newDocument() statusDocument {
 }
 
 // documentOfHub describes a hub whose Lease was read, or was not because of unread.
-func documentOfHub(state cmdutil.HubState, unread string) hubDocument {
-	document := hubDocument{Healthy: state.Problem == "" && unread == "", Version: state.Version, Holder: state.Holder, Problem: state.Problem}
+func documentOfHub(state cmdutil.HubState, unread string) HubDocument {
+	document := HubDocument{Healthy: state.Problem == "" && unread == "", Version: state.Version, Holder: state.Holder, Problem: state.Problem}
 	if unread != "" {
 		document.Problem = notLooked + unread
 	}
 	return document
 }
 
-func newVersionDocument() versionDocument {
-	return versionDocument{APIVersion: documentVersion, Kind: "Version", Client: version.Here()}
+func newVersionDocument() VersionDocument {
+	return VersionDocument{APIVersion: documentVersion, Kind: "Version", Client: version.Here()}
 }
 
 // documentOutput is the flag -o of a command whose result is a document and no object of the API.
@@ -95,6 +117,20 @@ func (o *documentOutput) checkFormat() error {
 		return nil
 	}
 	return cmdutil.Usage("-o: unknown format %q: want one of json, yaml", o.format)
+}
+
+// printNext prints a document that follows others: as a line of JSON, or as a document of a YAML stream.
+func (o *documentOutput) printNext(out io.Writer, document any) error {
+	if o.format == "yaml" {
+		if _, err := io.WriteString(out, "---\n"); err != nil {
+			return fmt.Errorf("printing: %w", err)
+		}
+		return o.printDocument(out, document)
+	}
+	if err := json.NewEncoder(out).Encode(document); err != nil {
+		return fmt.Errorf("printing: %w", err)
+	}
+	return nil
 }
 
 func (o *documentOutput) printDocument(out io.Writer, document any) error {

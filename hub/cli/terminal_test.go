@@ -27,6 +27,7 @@ type terminal struct {
 func newTerminal(t *testing.T) *terminal {
 	t.Helper()
 	g := NewWithT(t)
+	t.Setenv("TERM", "xterm")
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(master.Close()).To(Succeed()) })
@@ -67,4 +68,11 @@ func (s *terminal) shows() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return control.ReplaceAllString(s.written.String(), "")
+}
+
+// raw is all that has been written.
+func (s *terminal) raw() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written.String()
 }

@@ -8,17 +8,18 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/cli/health"
+	"github.com/hollowfleet/hollowfleet/hub/cli/overview"
 )
 
 // What was read while this process was stopped, or starved, is old: nobody knows how the fleet is now.
 func TestALookThatTookTooLongIsNoProof(t *testing.T) {
 	g := NewWithT(t)
-	healthy := fleet{report: health.Report{Counts: []health.Count{{Kind: health.Cluster, Total: 1, Healthy: 1}}}}
-	g.Expect(healthy.verdictError()).To(Succeed())
-	late := healthy
-	late.took = time.Hour
-	g.Expect(late.verdictError()).To(MatchError(ContainSubstring("reading took 1h0m0s: run it again")))
-	g.Expect(cmdutil.Code(late.verdictError())).To(Equal(cmdutil.Failed))
-	g.Expect(late.newDocument().Healthy).To(BeFalse())
-	g.Expect(late.newDocument().Problem).To(ContainSubstring("run it again"))
+	healthy := &overview.Fleet{Report: health.Report{Counts: []health.Count{{Kind: health.Cluster, Total: 1, Healthy: 1}}}}
+	g.Expect(healthy.VerdictError()).To(Succeed())
+	late := *healthy
+	late.Took = time.Hour
+	g.Expect(late.VerdictError()).To(MatchError(ContainSubstring("reading took 1h0m0s: run it again")))
+	g.Expect(cmdutil.Code(late.VerdictError())).To(Equal(cmdutil.Failed))
+	g.Expect(newStatusDocument(&late).Healthy).To(BeFalse())
+	g.Expect(newStatusDocument(&late).Problem).To(ContainSubstring("run it again"))
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/cli/overview"
 )
 
 // NewVersion returns "version".
@@ -49,7 +50,7 @@ kubectl hollow cluster list.`,
 
 // addHubVersions adds the versions of the hub that works, and of its API server. A user who may not read the Lease of the hub is told so in
 // place of its version.
-func (d *versionDocument) addHubVersions(ctx context.Context, hub *cmdutil.Hub) error {
+func (d *VersionDocument) addHubVersions(ctx context.Context, hub *cmdutil.Hub) error {
 	c, err := hub.Client()
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func (d *versionDocument) addHubVersions(ctx context.Context, hub *cmdutil.Hub) 
 	state, err := cmdutil.ReadHubState(ctx, c, time.Now())
 	switch {
 	case apierrors.IsForbidden(err):
-		d.Hub = new(documentOfHub(cmdutil.HubState{Version: cmdutil.UnknownVersion}, rootCause(err)))
+		d.Hub = new(documentOfHub(cmdutil.HubState{Version: cmdutil.UnknownVersion}, overview.RootCause(err)))
 	case err != nil:
 		return err
 	default:
@@ -69,7 +70,7 @@ func (d *versionDocument) addHubVersions(ctx context.Context, hub *cmdutil.Hub) 
 	return nil
 }
 
-func (d *versionDocument) formatText() string {
+func (d *VersionDocument) formatText() string {
 	text := "Client: " + d.Client + "\n"
 	if d.Hub == nil {
 		return text

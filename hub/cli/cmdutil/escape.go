@@ -42,6 +42,21 @@ func (e *Escaped) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
+// EscapeLine returns text with its control characters replaced, also those that end a line: for what is written to a terminal as it is.
+func EscapeLine(text string) string {
+	var escaped []byte
+	for len(text) > 0 {
+		char, size := utf8.DecodeRuneInString(text)
+		if char == '\n' || char == '\t' {
+			escaped = append(escaped, ' ')
+		} else {
+			escaped = appendEscaped(escaped, char, []byte(text[:size]))
+		}
+		text = text[size:]
+	}
+	return string(escaped)
+}
+
 // Close implements io.Closer.
 func (e *Escaped) Close() error {
 	e.mu.Lock()

@@ -160,6 +160,9 @@ func (e *goneHubError) Error() string {
 	return "stopped waiting, because nobody does what this command waits for: " + e.problem
 }
 
+// NewGoneHub is the error that ends the waiting of a command for a hub that is gone.
+func NewGoneHub(state HubState) error { return &goneHubError{state.describe()} }
+
 // GoneHub is the error, with the exit code of a failure, that a context of BoundWait, or one made of it, ended with; nil if it has not
 // ended for that.
 func GoneHub(ctx context.Context) error {

@@ -94,17 +94,38 @@ func (h *Hub) ListKnown(ctx context.Context, c client.Reader, list client.Object
 	return nil
 }
 
+// DescribeUnread says why objects of a kind that a command can do without were not listed. partial is false if the command cannot do
+// without: no kind of the API server is Hollowfleet's, or the API server has failed. forbidden: the user may not list them.
+func (h *Hub) DescribeUnread(err error) (why string, partial, forbidden bool) {
+	if apierrors.IsForbidden(err) {
+		return "you may not list them", true, true
+	}
+	missing, found := missingKind(err)
+	return MissingKind, found && missing.Group == v1alpha1.GroupVersion.Group && h.hasKinds(), false
+}
+
+// NewDefinitions returns an empty list of the definitions of kinds, which has their metadata alone.
+func NewDefinitions() *metav1.PartialObjectMetadataList {
+	definitions := &metav1.PartialObjectMetadataList{}
+	definitions.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinitionList"})
+	return definitions
+}
+
 // RemovedKinds are the plural names of those of Hollowfleet's kinds that are being deleted, sorted: a hub that is being removed. A user who
 // may not look has none.
 func RemovedKinds(ctx context.Context, c client.Reader) ([]string, error) {
-	definitions := &metav1.PartialObjectMetadataList{}
-	definitions.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinitionList"})
+	definitions := NewDefinitions()
 	switch err := c.List(ctx, definitions); {
 	case apierrors.IsForbidden(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("looking for kinds that are being deleted: %w", err)
 	}
+	return RemovedIn(definitions), nil
+}
+
+// RemovedIn is RemovedKinds of definitions that were listed.
+func RemovedIn(definitions *metav1.PartialObjectMetadataList) []string {
 	var removed []string
 	for i := range definitions.Items {
 		name, own := strings.CutSuffix(definitions.Items[i].Name, "."+v1alpha1.GroupVersion.Group)
@@ -113,5 +134,5 @@ func RemovedKinds(ctx context.Context, c client.Reader) ([]string, error) {
 		}
 	}
 	slices.Sort(removed)
-	return removed, nil
+	return removed
 }

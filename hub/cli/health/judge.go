@@ -49,17 +49,21 @@ const (
 	longestScaling = 30 * time.Minute
 )
 
-// Finding is what is to be said of one object that is not healthy.
+// Finding is what is to be said of one object that is not healthy. It is part of the JSON that "status -o json" prints.
 type Finding struct {
+	// kind, namespace and name of the object; namespace is absent for a kind without.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	State     State  `json:"state"`
-	Reason    string `json:"reason"`
-	Message   string `json:"message,omitempty"`
-	// Since is when it came to be so, if that is known.
+	// state is Problem, InProgress, Waiting or Paused.
+	State State `json:"state"`
+	// reason is a word for programs: that of a condition, or one of this package's.
+	Reason string `json:"reason"`
+	// message is for people.
+	Message string `json:"message,omitempty"`
+	// since is when it came to be so; absent if that is not known.
 	Since *metav1.Time `json:"since,omitempty"`
-	// Next is the command that shows more or mends it.
+	// next is the command that shows more or mends it.
 	Next string `json:"next"`
 
 	parentKind, parentName string

@@ -35,18 +35,20 @@ var Kinds = []struct {
 	{SimulatedCluster, func() client.ObjectList { return &v1alpha1.SimulatedClusterList{} }},
 }
 
-// Count is how many objects of a kind are in each state.
+// Count is how many objects of a kind are in each state. It is part of the JSON that "status -o json" prints.
 type Count struct {
-	Kind       string `json:"kind"`
-	Total      int    `json:"total"`
-	Healthy    int    `json:"healthy"`
-	InProgress int    `json:"inProgress"`
-	Waiting    int    `json:"waiting"`
-	Paused     int    `json:"paused"`
-	Problems   int    `json:"problems"`
-	// NotLookedAt says why objects of the kind could not be listed; empty if they were.
+	// kind, such as Machine.
+	Kind string `json:"kind"`
+	// total is the sum of the numbers below: 0 if notLookedAt is set.
+	Total      int `json:"total"`
+	Healthy    int `json:"healthy"`
+	InProgress int `json:"inProgress"`
+	Waiting    int `json:"waiting"`
+	Paused     int `json:"paused"`
+	Problems   int `json:"problems"`
+	// notLookedAt says why objects of the kind could not be listed; absent if they were.
 	NotLookedAt string `json:"notLookedAt,omitempty"`
-	// Forbidden: they could not, because the user may not.
+	// forbidden: they could not, because the user may not.
 	Forbidden bool `json:"forbidden,omitempty"`
 }
 
