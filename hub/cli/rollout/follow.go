@@ -10,15 +10,13 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
 
-// followFleet shows the fleet and its clusters until the rollout is complete or has failed.
+// followFleet prints the steps of the fleet and its clusters until the rollout is complete or has failed.
 func (s *subject) followFleet(ctx context.Context) error {
-	last := ""
-	err := follow.InBars(ctx, s.hub, s.client, follow.Whole[*v1alpha1.MachineFleet]{
+	return follow.InLines(ctx, s.hub, s.client, follow.Whole[*v1alpha1.MachineFleet]{
 		List: &v1alpha1.MachineFleetList{}, Known: s.fleet,
 		See: func(fleet *v1alpha1.MachineFleet) (follow.State, bool, error) {
 			s.fleet = fleet
 			now := progressOfFleet(fleet)
-			last = now.progressLine()
 			return s.fleetState(now), now.done, now.err
 		},
 	}, follow.Parts[*v1alpha1.MachineDeployment]{
@@ -28,10 +26,6 @@ func (s *subject) followFleet(ctx context.Context) error {
 		},
 		Count: func() int32 { return s.fleet.Status.Clusters.Selected },
 	})
-	if _, is := s.hub.Terminal(); is && last != "" {
-		s.printf("%s", last) // Bars do not say it.
-	}
-	return err
 }
 
 // fleetState is how the fleet is.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/cli/live"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
@@ -25,6 +26,10 @@ func newStatus(hub *cmdutil.Hub) *cobra.Command {
 		Use: "status", Short: "Follow a rollout until it is complete",
 		Long: `Follow a rollout until every Machine has the current template and is available. Interrupting the command does not
 stop the rollout.
+
+On a terminal, one screen has each cluster that has started and what each Machine there that is not Ready does, since when, and what it
+waits for, such as a pod and the PodDisruptionBudget that keeps it. Otherwise a line is printed for each step of a cluster, and for each
+Machine that waits.
 
 The exit code is 5 if the rollout makes no progress for longer than spec.progressDeadlineSeconds, if more clusters of a
 MachineFleet have failed than its strategy allows, if it was aborted or rolled back, or if it is not complete after --timeout. It
@@ -88,8 +93,14 @@ func (s *subject) currentProgress() progress {
 
 // followRollout shows every step until the rollout is complete or has failed.
 func (s *subject) followRollout(ctx context.Context, timeout time.Duration) error {
+	if s.set == nil && live.HasScreen(s.hub) {
+		return s.followOnBoard(ctx, timeout)
+	}
 	limited, stop := s.hub.BoundWait(ctx, s.client, timeout, 0)
 	defer stop()
+	if s.set == nil {
+		defer s.startPrintingMachines(limited)()
+	}
 	var err error
 	switch {
 	case s.fleet != nil:
