@@ -193,6 +193,7 @@ func cacheOptions() cache.Options {
 			&v1alpha1.LoadTestRun{}:      {Transform: loadtest.Shrink},
 			&coordinationv1.Lease{}:      named(v1alpha1.AgentLeaseName),
 			&rbacv1.RoleBinding{}:        named(cluster.AgentRole),
+			&corev1.ConfigMap{}:          named(v1alpha1.KubeletConfigMap),
 			&corev1.ServiceAccount{}:     named(v1alpha1.AgentServiceAccount),
 			&rbacv1.ClusterRole{}:        {Label: made},
 			&rbacv1.ClusterRoleBinding{}: {Label: made},

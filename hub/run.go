@@ -30,6 +30,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/apirollback"
 	"github.com/hollowfleet/hollowfleet/hub/internal/autoscaler"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cluster"
+	"github.com/hollowfleet/hollowfleet/hub/internal/configsource"
 	"github.com/hollowfleet/hollowfleet/hub/internal/csrapprover"
 	"github.com/hollowfleet/hollowfleet/hub/internal/disruption"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fairqueue"
@@ -276,7 +277,7 @@ func addControllers(hub manager.Manager, options Options, kinds *foreignkinds.In
 		return err
 	}
 	return errors.Join(
-		setUp(hub, options, fairqueue.NewQueue(options.Concurrency), sets.SetupWithManager, deployments.SetupWithManager, autoscaler.SetupWithManager),
+		setUp(hub, options, fairqueue.NewQueue(options.Concurrency), sets.SetupWithManager, deployments.SetupWithManager, configsource.Setup(live, recorder), autoscaler.SetupWithManager),
 		// The objects of these are in no namespace: there is one for each cluster, or the hub's administrators made them.
 		setUp(hub, options, nil, append(append(tests, simulated...), clusters.SetupWithManager, requests.SetupWithManager, fleets.SetupWithManager, machines.SetupStaleness,
 			managedcluster.Setup(kinds, recorder, now), clusterprofile.Setup(kinds, recorder, now))...),

@@ -93,6 +93,18 @@ type Counter interface {
 	Count(ctx context.Context) (int, error)
 }
 
+// Configurable is what a Driver may be too, which makes its instances with the KubeletConfiguration of their Machine's
+// spec.configSource. The agent refuses the field to any other.
+type Configurable interface {
+	TakesKubeletConfiguration() bool
+}
+
+// TakesKubeletConfiguration reports whether a Driver is Configurable.
+func TakesKubeletConfiguration(of Driver) bool {
+	configurable, ok := of.(Configurable)
+	return ok && configurable.TakesKubeletConfiguration()
+}
+
 // Count returns the number of instances of a Driver that are not being removed.
 func Count(ctx context.Context, of Driver) (int, error) {
 	if counter, ok := of.(Counter); ok {
@@ -140,6 +152,10 @@ type Instance struct {
 	// Taints are what the provider itself puts on the Node, beside the Machine's spec.taints. UnwantedTaints are those that it
 	// takes away, if the agent or the kubelet's registration put them there. It leaves any other as it is.
 	Taints, UnwantedTaints []corev1.Taint
+	// KubeletConfiguration is the hash of the KubeletConfiguration that the instance was made with, as v1alpha1.ContentHash makes it; empty
+	// without one. IgnoredFields are the fields of the one that the Machine asks for which change nothing on its node.
+	KubeletConfiguration string
+	IgnoredFields        []string
 	// RecheckAfter asks for another Get after this time, 0 for none.
 	RecheckAfter time.Duration
 }

@@ -80,6 +80,8 @@ type Configuration struct {
 	// Fidelity is how near pods and kubelet come to those of a real node. Nil means Fast. The agent leaves it out when it
 	// is that, so that no running node is replaced for it.
 	Fidelity *Fidelity `json:"fidelity,omitempty"`
+	// KubeletConfiguration is what the Machine's KubeletConfiguration says. Nil without one.
+	KubeletConfiguration *KubeletConfiguration `json:"kubeletConfiguration,omitempty"`
 	// Unhealthy lets the Node be not Ready from time to time, or for good. Nil means that it does not.
 	Unhealthy *Unhealthy `json:"unhealthy,omitempty"`
 }

@@ -90,6 +90,11 @@ type MachineTemplateBody struct {
 	// +optional
 	Versions MachineVersions `json:"versions,omitzero"`
 
+	// configSource names the KubeletConfiguration that the node is to run with. What it sets goes before the provider's
+	// configuration. Default: the provider's. Only provider hollow takes one.
+	// +optional
+	ConfigSource *ConfigSource `json:"configSource,omitempty"`
+
 	// timeouts bound the steps of a Machine's life. Default per field: the MachineClass's, else the field's.
 	// +optional
 	Timeouts *MachineTimeouts `json:"timeouts,omitempty"`
@@ -284,6 +289,9 @@ type MachineStatus struct {
 	// versions that the Node reports.
 	// +optional
 	Versions *ObservedVersions `json:"versions,omitempty"`
+	// configSource tells which KubeletConfiguration the Machine runs; absent without one.
+	// +optional
+	ConfigSource *MachineConfigStatus `json:"configSource,omitempty"`
 	// addresses of the Node, the first 64.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64

@@ -39,11 +39,11 @@ type MachineSelector struct {
 	MatchLabels map[string]string `json:"matchLabels"`
 }
 
-// TakeOver gives b all of from that reaches the Machines and Nodes that there are. The rest, versions and
+// TakeOver gives b all of from that reaches the Machines and Nodes that there are. The rest, versions, configSource and
 // providerConfig, needs an update or a replacement, and stays as it is in b.
 func (b *MachineTemplateBody) TakeOver(from *MachineTemplateBody) {
 	taken := from.DeepCopy()
-	taken.Versions, taken.ProviderConfig = b.Versions, b.ProviderConfig
+	taken.Versions, taken.ConfigSource, taken.ProviderConfig = b.Versions, b.ConfigSource, b.ProviderConfig
 	if sameTaints(b.Taints, from.Taints) {
 		taken.Taints = b.Taints
 	}
@@ -53,7 +53,7 @@ func (b *MachineTemplateBody) TakeOver(from *MachineTemplateBody) {
 // HasTakenOver reports whether TakeOver would leave b as it is.
 func (b *MachineTemplateBody) HasTakenOver(from *MachineTemplateBody) bool {
 	wanted := *from
-	wanted.Versions, wanted.ProviderConfig = b.Versions, b.ProviderConfig
+	wanted.Versions, wanted.ConfigSource, wanted.ProviderConfig = b.Versions, b.ConfigSource, b.ProviderConfig
 	if sameTaints(b.Taints, from.Taints) {
 		wanted.Taints = b.Taints
 	}

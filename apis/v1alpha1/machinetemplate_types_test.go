@@ -13,7 +13,7 @@ import (
 )
 
 // A field that is added to the template is taken over, unless it is named here.
-var needsReplacement = []string{"Versions", "ProviderConfig"}
+var needsReplacement = []string{"Versions", "ConfigSource", "ProviderConfig"}
 
 func TestEachFieldOfATemplateIsTakenOverOrNeedsReplacement(t *testing.T) {
 	kind := reflect.TypeFor[v1alpha1.MachineTemplateBody]()

@@ -140,6 +140,11 @@ const (
 	// ReasonSelectorOverlap: an older MachineDeployment selects the MachineSets that this one makes, or the other way round. Nothing
 	// is changed for this one. For a MachineSet without controller: an older one, or any MachineDeployment, and their Machines.
 	ReasonSelectorOverlap = "SelectorOverlap"
+	// ReasonConfigSourceUnavailable: no Machine gets the current template, because the hub cannot take the KubeletConfiguration that its
+	// configSource names. The message says what a user can do.
+	ReasonConfigSourceUnavailable = "ConfigSourceUnavailable"
+	// ReasonAwaitingConfigSource: a Machine waits until the hub has taken the KubeletConfiguration that its configSource names.
+	ReasonAwaitingConfigSource = "AwaitingConfigSource"
 	// ReasonUnsupportedKubeletVersion: no Machine gets the current template, because the API server of the cluster does
 	// not support its kubelet version. The message says what a user can do.
 	ReasonUnsupportedKubeletVersion = "UnsupportedKubeletVersion"

@@ -57,6 +57,24 @@ func TestUndoTakesTheTemplateOfARevision(t *testing.T) {
 	f.Expect(f.workers().ResourceVersion).To(Equal(before))
 }
 
+// Claim: Undo goes back to the kubelet configuration of a revision, whatever its ConfigMap has now. Broken: the key alone is written.
+func TestUndoPinsTheKubeletConfigurationOfARevision(t *testing.T) {
+	f := newEnv(t)
+	f.deployment(2)
+	f.revisions("v1.36.2", "v1.36.2")
+	for i, content := range []string{"first", "second"} {
+		set := &v1alpha1.MachineSet{}
+		f.Expect(f.Client.Get(t.Context(), client.ObjectKey{Namespace: f.name, Name: fmt.Sprintf("workers-h%d", i+1)}, set)).To(Succeed())
+		set.Spec.Template.Spec.ConfigSource = &v1alpha1.ConfigSource{Key: "a", Resolved: &v1alpha1.ResolvedConfigSource{Key: "a", Content: content}}
+		f.ExpectApplied(set)
+	}
+	deployment := f.workers()
+	deployment.Spec.Template.Spec.ConfigSource = &v1alpha1.ConfigSource{Key: "a"}
+	f.ExpectApplied(deployment)
+	f.Expect(f.succeeds("rollout undo machinedeployment workers -n NAME")).To(ContainSubstring("rolled back to revision 1"))
+	f.Expect(*f.workers().Spec.Template.Spec.ConfigSource).To(Equal(v1alpha1.ConfigSource{Key: "a", SHA256: v1alpha1.ContentHash("first")}))
+}
+
 func TestUndoOfATemplateWithoutARevision(t *testing.T) {
 	f := newEnv(t)
 	f.deployment(2)

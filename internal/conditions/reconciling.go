@@ -23,7 +23,7 @@ var stalling = []string{
 	v1alpha1.ReasonVersionSkew,
 	v1alpha1.ReasonOvershoot, v1alpha1.ReasonDeploymentOvershoot,
 	v1alpha1.ReasonUndecodable, v1alpha1.ReasonInvalidTemplate, v1alpha1.ReasonInvalidSelector,
-	v1alpha1.ReasonUnsupportedKubeletVersion,
+	v1alpha1.ReasonUnsupportedKubeletVersion, v1alpha1.ReasonConfigSourceUnavailable,
 	v1alpha1.ReasonSelectorOverlap,
 	v1alpha1.ReasonProgressDeadlineExceeded,
 	v1alpha1.ReasonTooManyUnhealthy,

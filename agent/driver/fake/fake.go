@@ -28,6 +28,8 @@ type Driver struct {
 	lingering bool
 	// rigid instances are never updated in place.
 	rigid bool
+	// configurable: KubeletConfigurations are taken.
+	configurable bool
 }
 
 type instance struct {
@@ -68,6 +70,20 @@ func (d *Driver) RefuseInPlace() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.rigid = true
+}
+
+// AcceptKubeletConfigurations lets the driver be one that takes them. One with the text "invalid" is refused.
+func (d *Driver) AcceptKubeletConfigurations() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.configurable = true
+}
+
+// TakesKubeletConfiguration implements driver.Configurable.
+func (d *Driver) TakesKubeletConfiguration() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.configurable
 }
 
 // Finish removes the instance of a Machine at once, as if it were lost or its deletion had come to its end.
@@ -125,6 +141,7 @@ func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Ins
 	found, ok := d.instances[name]
 	if !ok {
 		found = instance{Instance: d.runningInstance(name), config: config}
+		found.KubeletConfiguration = contentHashOf(request)
 		d.instances[name] = found
 	}
 	d.mu.Unlock()
@@ -167,7 +184,7 @@ func (d *Driver) Update(ctx context.Context, request driver.Request) (driver.Ins
 	if err := d.checkUpdatable(request); err != nil {
 		return driver.Instance{}, err
 	}
-	found.config = configOf(request)
+	found.config, found.KubeletConfiguration = configOf(request), contentHashOf(request)
 	d.instances[name] = found
 	return judgeInstance(found, request), nil
 }
@@ -255,10 +272,28 @@ func (d *Driver) signalChange(machine string) {
 }
 
 func configOf(request driver.Request) string {
-	if request.Class == nil || request.Class.Config == nil {
+	if request.Class == nil {
 		return ""
 	}
-	return string(request.Class.Config.Raw)
+	config := contentOf(request)
+	if request.Class.Config != nil {
+		config += string(request.Class.Config.Raw)
+	}
+	return config
+}
+
+func contentOf(request driver.Request) string {
+	if source := request.Machine.Spec.ConfigSource; source != nil && source.Resolved != nil {
+		return source.Resolved.Content
+	}
+	return ""
+}
+
+func contentHashOf(request driver.Request) string {
+	if content := contentOf(request); content != "" {
+		return v1alpha1.ContentHash(content)
+	}
+	return ""
 }
 
 func validateConfig(config string) error {

@@ -27,6 +27,8 @@ type desired struct {
 	podResources corev1.ResourceList
 	// hollowTaint is what the class says of the default taint; empty if it says nothing.
 	hollowTaint v1alpha1.HollowTaint
+	// kubelet is the KubeletConfiguration; nil without one.
+	kubelet *kubeletConfiguration
 	// configurationHash changes with everything that takes another pod; registrationHash with what matters
 	// only until the Node has joined.
 	configurationHash, registrationHash string
@@ -41,7 +43,11 @@ func (d *Driver) resolveDesired(request driver.Request) (desired, error) {
 	if err != nil {
 		return desired{}, err
 	}
-	return want, checkHeartbeat(want.configuration.EffectiveFidelity().Kubelet, cmp.Or(d.options.NodeMonitorGracePeriod, DefaultGracePeriod), request.Class.Path)
+	field := request.Class.Path + ".kubelet"
+	if want.kubelet != nil && want.kubelet.NodeLeaseDurationSeconds != 0 {
+		field = want.kubelet.path
+	}
+	return want, checkHeartbeat(want.configuration.EffectiveFidelity().Kubelet, cmp.Or(d.options.NodeMonitorGracePeriod, DefaultGracePeriod), field)
 }
 
 // leasesPerGrace is how many grace periods a Lease may last. The kubelet renews it after a quarter of its duration, and a bit later if it
@@ -54,7 +60,7 @@ func checkHeartbeat(kubelet hollownode.Kubelet, grace time.Duration, path string
 	if lease <= leasesPerGrace*grace {
 		return nil
 	}
-	return driver.Invalid(path+".kubelet.nodeLeaseDurationSeconds", "the Node would renew its Lease only every %s, too rarely for a grace period of %s: use at most %d; "+
+	return driver.Invalid(path+".nodeLeaseDurationSeconds", "the Node would renew its Lease only every %s, too rarely for a grace period of %s: use at most %d; "+
 		"or raise --node-monitor-grace-period of the cluster's kube-controller-manager, and of its agent", lease/4, grace, leasesPerGrace*int(grace/time.Second))
 }
 
@@ -71,6 +77,15 @@ func resolveDesired(cluster string, request driver.Request) (desired, error) {
 	if err != nil {
 		return desired{}, err
 	}
+	kubelet, err := decodeKubeletConfiguration(machine)
+	if err != nil {
+		return desired{}, err
+	}
+	fidelityPath := class.Path
+	if kubelet != nil {
+		kubelet.putInto(&config)
+		fidelityPath = fmt.Sprintf("%s, with %s", kubelet.path, class.Path)
+	}
 	capacity, podLimit, err := capacityOf(config, class)
 	if err != nil {
 		return desired{}, err
@@ -85,8 +100,14 @@ func resolveDesired(cluster string, request driver.Request) (desired, error) {
 		},
 		podResources: podResourcesOf(config),
 		hollowTaint:  config.HollowTaint,
+		kubelet:      kubelet,
 	}
-	if d.configuration.Fidelity, err = fidelityOf(config, class.Path); err != nil {
+	if kubelet != nil {
+		if d.configuration.KubeletConfiguration, err = kubelet.forNode(capacity); err != nil {
+			return desired{}, err
+		}
+	}
+	if d.configuration.Fidelity, err = fidelityOf(config, fidelityPath); err != nil {
 		return desired{}, err
 	}
 	if d.configuration.Unhealthy, err = unhealthyOf(config, class.Path); err != nil {
@@ -147,6 +168,9 @@ func (d desired) withRegistration(machine *v1alpha1.Machine) (desired, error) {
 		}
 	}
 	d.configuration.Taints = machine.Spec.Taints
+	if d.kubelet != nil {
+		d.configuration.Taints = d.kubelet.registrationTaints(machine.Spec.Taints)
+	}
 	registration := []any{d.configuration.Labels, d.configuration.Taints}
 	if d.hollowTaint != "" { // Pods of agents that did not know the field keep their hash.
 		registration = append(registration, d.hollowTaint)

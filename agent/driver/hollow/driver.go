@@ -75,6 +75,9 @@ func New(ctx context.Context, options Options, environment driver.Environment) (
 	return d, nil
 }
 
+// TakesKubeletConfiguration implements driver.Configurable.
+func (d *Driver) TakesKubeletConfiguration() bool { return true }
+
 // Create implements driver.Driver: first the Secret, then the pod that needs it.
 func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Instance, error) {
 	want, err := d.resolveDesired(request)
@@ -284,7 +287,10 @@ func preconditionsOf(object client.Object) client.Preconditions {
 // bootstrap token has to be replaced.
 func (d *Driver) describeInstance(ctx context.Context, pod *corev1.Pod, request driver.Request) (driver.Instance, error) {
 	state, message := stateOf(pod)
-	found := driver.Instance{Name: pod.Name, ProviderID: d.providerID(pod.Name), State: state, Message: message, UpToDate: true}
+	found := driver.Instance{
+		Name: pod.Name, ProviderID: d.providerID(pod.Name), State: state, Message: message, UpToDate: true,
+		KubeletConfiguration: pod.Annotations[kubeletConfigurationAnnotation],
+	}
 	if request.Class == nil || state == driver.Deleting {
 		return found, nil
 	}
@@ -293,6 +299,9 @@ func (d *Driver) describeInstance(ctx context.Context, pod *corev1.Pod, request 
 	found.UpToDate = invalid == nil && matchesDesired(pod, want, request.Machine)
 	if invalid != nil {
 		return found, nil //nolint:nilerr // the instance is there, whatever its configuration says by now
+	}
+	if want.kubelet != nil {
+		found.IgnoredFields = want.kubelet.ignored
 	}
 	found.Taints, found.UnwantedTaints = d.nodeTaints(want)
 	if hasJoined(request.Machine) {

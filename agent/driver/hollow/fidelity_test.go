@@ -154,13 +154,13 @@ func TestHeartbeatsFitTheGracePeriodOfTheCluster(t *testing.T) {
 		"fast, in an impatient cluster":   {20, 13 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := checkHeartbeat(hollownode.Kubelet{NodeLeaseDurationSeconds: test.lease}, test.grace, "c")
+			err := checkHeartbeat(hollownode.Kubelet{NodeLeaseDurationSeconds: test.lease}, test.grace, "c.kubelet")
 			if errors.Is(err, driver.ErrInvalidConfiguration) != test.refused || (err == nil) == test.refused {
 				t.Errorf("got %v, want refused %t", err, test.refused)
 			}
 		})
 	}
-	err := checkHeartbeat(hollownode.Kubelet{NodeLeaseDurationSeconds: 200}, DefaultGracePeriod, "c")
+	err := checkHeartbeat(hollownode.Kubelet{NodeLeaseDurationSeconds: 200}, DefaultGracePeriod, "c.kubelet")
 	const want = `c.kubelet.nodeLeaseDurationSeconds: the Node would renew its Lease only every 50s, too rarely for a grace period of 40s: use at most 120; ` +
 		`or raise --node-monitor-grace-period of the cluster's kube-controller-manager, and of its agent`
 	if err == nil || err.Error() != want {

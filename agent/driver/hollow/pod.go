@@ -36,7 +36,7 @@ const (
 
 // renderPod writes the pod of a machine. It is the same on every host.
 func renderPod(cluster, namespace, machine, image string, d desired) *corev1.Pod {
-	return &corev1.Pod{
+	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace,
 			Name:      machine,
@@ -82,6 +82,10 @@ func renderPod(cluster, namespace, machine, image string, d desired) *corev1.Pod
 			},
 		},
 	}
+	if d.kubelet != nil {
+		pod.Annotations[kubeletConfigurationAnnotation] = d.kubelet.hash
+	}
+	return pod
 }
 
 // planVolume is the file with the plan of disruptions. It is no part of any hash: a pod that was made without it is not
@@ -223,6 +227,8 @@ const (
 	// configurationHashAnnotation and registrationHashAnnotation, on a pod, tell what it was made from.
 	configurationHashAnnotation = "hollowfleet.io/configuration-hash"
 	registrationHashAnnotation  = "hollowfleet.io/registration-hash"
+	// kubeletConfigurationAnnotation, on a pod, is the hash of the KubeletConfiguration that it was made with.
+	kubeletConfigurationAnnotation = "hollowfleet.io/kubelet-configuration"
 
 	containerName = "hollow-node"
 	fieldManager  = "hollowfleet-agent"

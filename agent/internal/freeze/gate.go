@@ -114,6 +114,11 @@ func (d *gatedDriver) Delete(ctx context.Context, machine *v1alpha1.Machine) err
 
 func (d *gatedDriver) List(ctx context.Context) ([]driver.Instance, error) { return d.inner.List(ctx) }
 
+// TakesKubeletConfiguration implements driver.Configurable.
+func (d *gatedDriver) TakesKubeletConfiguration() bool {
+	return driver.TakesKubeletConfiguration(d.inner)
+}
+
 // Count implements driver.Counter.
 func (d *gatedDriver) Count(ctx context.Context) (int, error) { return driver.Count(ctx, d.inner) }
 

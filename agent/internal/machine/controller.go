@@ -174,6 +174,7 @@ func (c *Controller) observe(ctx context.Context, s *scope) error {
 	s.Limits = LimitsOf(s.Machine, nil)
 	if s.Terminal = c.classes.validateMachine(s.Machine); s.Terminal == nil {
 		resolveErr = c.classes.resolveClass(ctx, s)
+		c.classes.checkConfigSource(s)
 	}
 	if s.Unresolved == nil {
 		instanceErr = c.creation.observeInstance(ctx, s)
@@ -295,7 +296,10 @@ func (s *scope) driverRequest() driver.Request {
 
 // adoptInstance puts what a driver said about the instance into s.
 func (s *scope) adoptInstance(instance driver.Instance) {
-	s.Instance = &Instance{State: State(instance.State), Message: instance.Message, UpToDate: instance.UpToDate}
+	s.Instance = &Instance{
+		State: State(instance.State), Message: instance.Message, UpToDate: instance.UpToDate,
+		Config: instance.KubeletConfiguration, IgnoredFields: instance.IgnoredFields,
+	}
 	s.ProviderID, s.taints, s.unwanted = instance.ProviderID, instance.Taints, instance.UnwantedTaints
 	s.providerIDs = append(s.providerIDs, instance.ProviderID)
 	if instance.RecheckAfter > 0 {

@@ -32,6 +32,9 @@ type Instance struct {
 	State    State
 	Message  string
 	UpToDate bool
+	// Config is the hash of the KubeletConfiguration that it was made with; IgnoredFields are those of the one it is to have.
+	Config        string
+	IgnoredFields []string
 }
 
 // Terminal is a reason for which nothing can be made of a Machine until its user changes something.

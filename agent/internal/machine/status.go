@@ -63,6 +63,7 @@ func Compute(in Input) v1alpha1.MachineStatus {
 	changed = setDrained(&status, in) || changed
 	changed = setSchedulable(&status, in) || changed
 	setError(&status, in)
+	setConfigSource(&status, in)
 	ready := readyOf(status, in)
 	changed = conditions.Set(&status.Conditions, ready, in.Now) || changed
 	conditions.ReconcileMachine(&status, !in.Machine.DeletionTimestamp.IsZero(), in.Now)

@@ -125,7 +125,7 @@ func Validate(machine *v1alpha1.Machine) error {
 	}
 	seen := map[string]bool{}
 	for _, taint := range machine.Spec.Taints {
-		if err := validateTaint(taint); err != nil {
+		if err := ValidateTaint("spec.taints", taint); err != nil {
 			return err
 		}
 		id := taint.Key + ":" + string(taint.Effect)
@@ -165,8 +165,8 @@ func keyProblem(key string) string {
 	return ""
 }
 
-func validateTaint(taint corev1.Taint) error {
-	const field = "spec.taints"
+// ValidateTaint returns *driver.InvalidConfigurationError for a taint of a field that no Node could have.
+func ValidateTaint(field string, taint corev1.Taint) error {
 	if problems := validation.IsQualifiedName(taint.Key); len(problems) > 0 {
 		return driver.Invalid(field, "key %q: %s", taint.Key, problems[0])
 	}

@@ -60,10 +60,14 @@ func listNumbers(revisions []revision) string {
 	return strings.Join(list, ", ")
 }
 
-// userTemplate is the revision's as a user would write it: without the label that the hub adds.
+// userTemplate is the revision's as a user would write it: without the label that the hub adds, and with the hash of the kubelet
+// configuration that it had, whatever its ConfigMap has now.
 func (r revision) userTemplate() v1alpha1.MachineTemplate {
 	template := r.set.Spec.Template.DeepCopy()
 	delete(template.Metadata.Labels, v1alpha1.MachineTemplateHashLabel)
+	if source := template.Spec.ConfigSource; source != nil && source.Resolved != nil {
+		source.SHA256, source.Resolved = v1alpha1.ContentHash(source.Resolved.Content), nil
+	}
 	return *template
 }
 

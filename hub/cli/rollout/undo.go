@@ -99,7 +99,7 @@ func (s *subject) chooseRevision(revisions []revision, number int64) (revision, 
 		if revisions[i].number > current {
 			continue
 		}
-		same, err := plan.SameTemplate(revisions[i].set.Spec.Template, s.deployment.Spec.Template)
+		same, err := plan.SameTemplate(revisions[i].set.Spec.Template, plan.TemplateBeside(s.deployment, revisions[i].set))
 		if err != nil {
 			return revision{}, fmt.Errorf("comparing revision %d: %w", revisions[i].number, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -33,6 +34,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 	err := c.Placements.Watch(builder.ControllerManagedBy(manager), c.ofPlacement).
 		For(&v1alpha1.MachineFleet{}).
 		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment)).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.ofConfigMap)).
 		Watches(&v1alpha1.FleetApproval{}, handler.EnqueueRequestsFromMapFunc(ofApproval)).
 		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicate.Or(
 			freeze.ClusterChanged(), membershipChanged()))).
@@ -83,6 +85,13 @@ func ofApproval(_ context.Context, object client.Object) []reconcile.Request {
 // ofCluster are all fleets: a change of its labels may concern any of them.
 func (c *Controller) ofCluster(ctx context.Context, _ client.Object) []reconcile.Request {
 	return c.requestsFor(ctx, func(*v1alpha1.MachineFleet) bool { return true })
+}
+
+// ofConfigMap are the fleets whose clusters may get a kubelet configuration that they lacked.
+func (c *Controller) ofConfigMap(ctx context.Context, _ client.Object) []reconcile.Request {
+	return c.requestsFor(ctx, func(fleet *v1alpha1.MachineFleet) bool {
+		return fleet.Spec.Template.Spec.Template.Spec.ConfigSource != nil || len(fleet.Spec.Overrides) > 0
+	})
 }
 
 // ofPlacement are the fleets that refer to a Placement.

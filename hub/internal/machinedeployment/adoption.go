@@ -43,7 +43,7 @@ func (s *scope) addOrphans(candidates []*v1alpha1.MachineSet) error {
 	for _, set := range candidates {
 		own, _ := madeBy(set, s.deployment.Name)
 		size := max(setReplicas(set), int(set.Status.Replicas))
-		same, err := plan.SameTemplate(set.Spec.Template, s.deployment.Spec.Template)
+		same, err := plan.SameTemplate(set.Spec.Template, s.template)
 		if err != nil {
 			return fmt.Errorf("comparing machine set %s: %w", set.Name, err)
 		}

@@ -59,6 +59,9 @@ func decide(s *scope) decision {
 		return decision{adopt: s.orphans}
 	}
 	d := decision{Plan: plan.Decide(s.planInput()), revision: currentRevision(s)}
+	if s.config.missing != "" {
+		d.CreateNew = false // Its content, and so its template, is not known.
+	}
 	if s.current != nil || d.CreateNew {
 		d.number = revisionOf(s.deployment) != d.revision
 	}
@@ -74,7 +77,9 @@ func decide(s *scope) decision {
 		}
 	}
 	slices.SortStableFunc(d.changes, func(a, b change) int { return cmp.Compare(directionOf(a), directionOf(b)) })
-	d.forget = surplusHistory(s)
+	if s.config.missing == "" { // Else the one that is missing may be among them.
+		d.forget = surplusHistory(s)
+	}
 	return d
 }
 
@@ -128,7 +133,7 @@ func (s *scope) wantedSet(set *v1alpha1.MachineSet, d decision) *v1alpha1.Machin
 
 // machineTemplate is the deployment's without what no Machine can have.
 func (s *scope) machineTemplate() v1alpha1.MachineTemplate {
-	template := s.deployment.Spec.Template
+	template := s.template
 	template.Metadata, _ = machinesets.Usable(template.Metadata)
 	return template
 }

@@ -81,7 +81,7 @@ func progressEvent(before, after *metav1.Condition) *reconciler.Event {
 		return new(reconciler.NormalEvent("RolloutAwaitsSurge", "Rollout", after.Message))
 	case v1alpha1.ReasonAwaitingControlPlane:
 		return new(reconciler.NormalEvent("RolloutAwaitsControlPlane", "Rollout", after.Message))
-	case v1alpha1.ReasonProgressDeadlineExceeded, v1alpha1.ReasonUnsupportedKubeletVersion, v1alpha1.ReasonSelectorOverlap:
+	case v1alpha1.ReasonProgressDeadlineExceeded, v1alpha1.ReasonUnsupportedKubeletVersion, v1alpha1.ReasonConfigSourceUnavailable, v1alpha1.ReasonSelectorOverlap:
 		return new(reconciler.WarningEvent(after.Reason, "Rollout", after.Message))
 	}
 	if before.Reason == v1alpha1.ReasonPaused {

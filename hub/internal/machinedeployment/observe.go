@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/configsource/content"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
@@ -25,7 +27,10 @@ import (
 // scope is all that one reconciliation knows.
 type scope struct {
 	deployment *v1alpha1.MachineDeployment
-	frozen     freeze.Verdict
+	// template is the deployment's, with the content of its configSource; config tells how it got that.
+	template v1alpha1.MachineTemplate
+	config   configSource
+	frozen   freeze.Verdict
 	// clock is that of the Machines.
 	clock *freeze.Clock
 	// kubernetes is the version of the cluster's API server; empty if it is not known.
@@ -82,6 +87,8 @@ type related struct {
 	// neighbours are those of the namespace as the cache has them: a deployment is in it before one that is younger.
 	neighbours []v1alpha1.MachineDeployment
 	sets       []v1alpha1.MachineSet
+	// kubelet has the KubeletConfigurations of the namespace, if the template names one; nil if it does not exist.
+	kubelet *corev1.ConfigMap
 }
 
 // listRelated reads what is related to deployment, all at once: every step of a rollout waits for it. The sets are what listSets returns.
@@ -109,6 +116,12 @@ func (c *Controller) listRelated(ctx context.Context, reader client.Reader, depl
 		around.sets, err = listSets(ctx)
 		return err
 	})
+	if deployment.Spec.Template.Spec.ConfigSource != nil {
+		reads.Go(func() (err error) {
+			around.kubelet, err = content.Find(ctx, reader, deployment.Namespace)
+			return err
+		})
+	}
 	if group := deployment.Spec.Strategy.SurgeGroup(); group != "" {
 		reads.Go(func() error {
 			list := &v1alpha1.MachineDeploymentList{}
@@ -142,12 +155,15 @@ func (c *Controller) newScope(deployment *v1alpha1.MachineDeployment, around rel
 		machines: map[types.UID]*members{}, unseen: map[types.UID]bool{}, others: map[types.UID]bool{},
 	}
 	c.addCluster(s, around.cluster)
-	var err error
+	err := s.resolveTemplate(around.kubelet, around.sets)
+	if err != nil {
+		return nil, err
+	}
 	var collisions int32
 	if deployment.Status.CollisionCount != nil {
 		collisions = *deployment.Status.CollisionCount
 	}
-	if s.hash, err = plan.Hash(deployment.Spec.Template, collisions); err != nil {
+	if s.hash, err = plan.Hash(s.template, collisions); err != nil {
 		return nil, err
 	}
 	for i := range around.deployments {
@@ -240,7 +256,7 @@ func (s *scope) addSets(sets []v1alpha1.MachineSet) error {
 }
 
 func (s *scope) addOwnedSet(set *v1alpha1.MachineSet) error {
-	same, err := plan.SameTemplate(set.Spec.Template, s.deployment.Spec.Template)
+	same, err := plan.SameTemplate(set.Spec.Template, s.template)
 	if err != nil {
 		return fmt.Errorf("comparing machine set %s: %w", set.Name, err)
 	}
@@ -323,7 +339,7 @@ func (s *scope) describeRefusal(template v1alpha1.MachineTemplate) string {
 func (s *scope) planInput() plan.Input {
 	in := plan.Input{
 		Replicas: replicasOf(s.deployment), Strategy: s.deployment.Spec.Strategy, Paused: s.deployment.Spec.Paused,
-		Refused: s.describeRefusal(s.deployment.Spec.Template) != "",
+		Refused: s.config.missing != "" || s.describeRefusal(s.deployment.Spec.Template) != "",
 		Frozen:  s.frozen.Frozen, Deleting: s.deployment.DeletionTimestamp != nil, Peers: s.peers.planPeers(s.unseen),
 	}
 	for _, set := range s.sets {

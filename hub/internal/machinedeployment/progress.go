@@ -129,13 +129,16 @@ func currentProgress(s *scope, before *v1alpha1.MachineDeploymentStatus) metav1.
 
 // setHeldBack says of a template that the API server does not support whether a user has to act, or its upgrade is on its way.
 func setHeldBack(s *scope, condition *metav1.Condition) {
-	if s.upcoming != "" {
+	if s.upcoming != "" && s.config.missing == "" {
 		condition.Reason = v1alpha1.ReasonAwaitingControlPlane
 		condition.Message = fmt.Sprintf("%s, and others get it when the control plane of the cluster, which is to have %s, has reported it: %s",
 			describeStanding(s), s.upcoming, s.describeRefusal(s.deployment.Spec.Template))
 		return
 	}
 	condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonUnsupportedKubeletVersion
+	if s.config.missing != "" {
+		condition.Reason = v1alpha1.ReasonConfigSourceUnavailable
+	}
 	condition.Message = describeStanding(s) + ", and no others will get it: " + s.describeRefused()
 }
 
@@ -143,6 +146,8 @@ func setHeldBack(s *scope, condition *metav1.Condition) {
 func (s *scope) describeRefused() string {
 	problem := s.describeRefusal(s.deployment.Spec.Template)
 	switch {
+	case s.config.missing != "":
+		return s.describeRefusedConfig()
 	case problem == "":
 		return ""
 	case s.upcoming != "":

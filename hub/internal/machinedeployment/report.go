@@ -225,6 +225,9 @@ func (s *scope) leftBehind() []string {
 // withLeftBehind is message followed by what is left behind.
 func (s *scope) withLeftBehind(message string) string {
 	notes := s.leftBehind()
+	if kept := s.describeKeptConfig(); kept != "" {
+		notes = slices.Insert(notes, 0, kept)
+	}
 	if message != "" {
 		notes = slices.Insert(notes, 0, message)
 	}

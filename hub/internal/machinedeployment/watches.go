@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -30,6 +31,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.ofOverlapping), builder.WithPredicates(selectionChanged())).
 		Watches(&v1alpha1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(c.ofSet)).
 		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(machines.Changed())).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.ofConfigMap)).
 		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicate.Or(freeze.ClusterChanged(), versionChanged()))).
 		// What a kubelet waits for that is newer than its cluster's control plane.
 		Watches(&v1alpha1.SimulatedCluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicate.GenerationChangedPredicate{})).

@@ -218,7 +218,11 @@ func (s *scope) leaveToNew(cluster *v1alpha1.Cluster) error {
 	if cluster != nil && v1alpha1.UnsupportedKubelet(template.Spec.Versions.Kubelet, cluster.Status.KubernetesVersion, template.Metadata.Annotations) != "" {
 		return nil
 	}
-	same, err := deployments.SameTemplate(s.set.Spec.Template, template)
+	progressing := meta.FindStatusCondition(s.deployment.Status.Conditions, v1alpha1.ProgressingCondition)
+	if progressing != nil && progressing.Reason == v1alpha1.ReasonConfigSourceUnavailable {
+		return nil
+	}
+	same, err := deployments.SameTemplate(s.set.Spec.Template, deployments.TemplateBeside(s.deployment, s.set))
 	if err != nil {
 		return fmt.Errorf("comparing with the template of the machine deployment: %w", err)
 	}

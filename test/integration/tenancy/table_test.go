@@ -267,6 +267,8 @@ func escalation() []attempt {
 	return []attempt{
 		{"read the Secrets of its namespace", rbac, "secrets", list(&corev1.SecretList{}, client.InNamespace(clusterA))},
 		{"read a Secret of its namespace", rbac, "secrets", get(&corev1.Secret{ObjectMeta: in(clusterA, "secret")})},
+		{"read the ConfigMaps of its namespace", rbac, "configmaps", list(&corev1.ConfigMapList{}, client.InNamespace(clusterA))},
+		{"read the kubelet configurations of its namespace", rbac, "configmaps", get(&corev1.ConfigMap{ObjectMeta: in(clusterA, v1alpha1.KubeletConfigMap)})},
 		{"read the join tokens", rbac, "secrets", list(&corev1.SecretList{}, client.InNamespace(metav1.NamespaceSystem))},
 		{"make a join token", rbac, "secrets", create(&corev1.Secret{ObjectMeta: in(metav1.NamespaceSystem, "bootstrap-token-aaaaaa"), Type: corev1.SecretTypeBootstrapToken})},
 		{"make a token of a ServiceAccount of the agent's name", policy, "own ServiceAccount only", prepared(func(ctx context.Context) {

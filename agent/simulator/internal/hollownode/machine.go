@@ -159,12 +159,19 @@ func (m *machine) diskInfo() cadvisorapi.FsInfo {
 // the kubelet takes quantities as they are, extended resources and parts of a CPU included.
 type resources struct {
 	cm.ContainerManager
-	capacity corev1.ResourceList
+	capacity, reserved corev1.ResourceList
 }
 
 func newResources(c contract.Configuration) *resources {
-	return &resources{ContainerManager: cm.NewStubContainerManager(), capacity: c.Capacity.DeepCopy()}
+	made := &resources{ContainerManager: cm.NewStubContainerManager(), capacity: c.Capacity.DeepCopy()}
+	if c.KubeletConfiguration != nil {
+		made.reserved = c.KubeletConfiguration.Reserved.DeepCopy()
+	}
+	return made
 }
+
+// GetNodeAllocatableReservation is what pods cannot have of the capacity.
+func (r *resources) GetNodeAllocatableReservation() corev1.ResourceList { return r.reserved }
 
 func (r *resources) GetCapacity(klog.Logger, bool) corev1.ResourceList { return r.capacity }
 

@@ -63,12 +63,40 @@ func kubeletSettings(c contract.Configuration, stateDir string) (*kubeletconfig.
 	settings.ProtectKernelDefaults = false
 	settings.FailSwapOn = false
 
-	settings.ImageGCHighThresholdPercent, settings.ImageGCLowThresholdPercent = 85, 80
+	settings.ImageGCHighThresholdPercent, settings.ImageGCLowThresholdPercent = contract.DefaultImageGCHighPercent, contract.DefaultImageGCLowPercent
 
 	settings.VolumeStatsAggPeriod = metav1.Duration{Duration: -time.Second} // off
 	settings.ContainerLogMaxSize = "-1"                                     // no rotation
 	setKubelet(settings, c.EffectiveFidelity().Kubelet)
+	if c.KubeletConfiguration != nil {
+		setFromConfiguration(settings, *c.KubeletConfiguration)
+	}
 	return settings, nil
+}
+
+// setFromConfiguration sets what the Machine's KubeletConfiguration says. The agent has checked its values.
+func setFromConfiguration(settings *kubeletconfig.KubeletConfiguration, c contract.KubeletConfiguration) {
+	settings.PodsPerCore = c.PodsPerCore
+	setUnlessZero(&settings.KubeAPIBurst, c.KubeAPIBurst)
+	setUnlessZero(&settings.NodeStatusReportFrequency, c.NodeStatusReportFrequency)
+	setUnlessZero(&settings.ImageMinimumGCAge, c.ImageMinimumGCAge)
+	setUnlessZero(&settings.ImageMaximumGCAge, c.ImageMaximumGCAge)
+	for target, value := range map[*int32]*int32{
+		&settings.KubeAPIQPS:                  c.KubeAPIQPS,
+		&settings.ImageGCHighThresholdPercent: c.ImageGCHighThresholdPercent,
+		&settings.ImageGCLowThresholdPercent:  c.ImageGCLowThresholdPercent,
+	} {
+		if value != nil {
+			*target = *value
+		}
+	}
+}
+
+func setUnlessZero[T comparable](target *T, value T) {
+	var zero T
+	if value != zero {
+		*target = value
+	}
 }
 
 // setKubelet sets what the configuration says of the kubelet.

@@ -6,10 +6,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/apis/config/v1beta1"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config/validation"
 
 	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 )
@@ -57,6 +60,51 @@ func TestTheKubeletHasTheSettingsOfTheConfiguration(t *testing.T) {
 				t.Errorf("got  %+v\nwant %+v", got, test.want)
 			}
 		})
+	}
+}
+
+// Claim: What the agent lets through of a KubeletConfiguration, the kubelet's own validation lets through too. Broken: a reserved quantity is not told; 0 pods for each core are set as the default. Also: agent/driver/hollow TestKubeletConfigurationsAreReadStrictly.
+func TestTheKubeletTakesWhatTheAgentLetsThrough(t *testing.T) {
+	for name, c := range map[string]contract.KubeletConfiguration{
+		"nothing": {SHA256: "x"},
+		"least": {
+			SHA256: "x", PodsPerCore: 1, KubeAPIQPS: new(int32(0)), KubeAPIBurst: 1, ImageGCHighThresholdPercent: new(int32(1)), ImageGCLowThresholdPercent: new(int32(0)),
+			NodeStatusReportFrequency: metav1.Duration{Duration: time.Second}, ImageMinimumGCAge: metav1.Duration{Duration: time.Second}, ImageMaximumGCAge: metav1.Duration{Duration: 2 * time.Second},
+		},
+		"most": {
+			SHA256: "x", PodsPerCore: 1000, KubeAPIQPS: new(int32(contract.MaxRate)), KubeAPIBurst: contract.MaxRate, ImageGCHighThresholdPercent: new(int32(100)), ImageGCLowThresholdPercent: new(int32(99)),
+			NodeStatusReportFrequency: metav1.Duration{Duration: time.Hour}, ImageMaximumGCAge: metav1.Duration{Duration: 10 * 365 * 24 * time.Hour},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			configuration := testConfiguration()
+			configuration.KubeletConfiguration = &c
+			settings, err := kubeletSettings(configuration, t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.PodsPerCore != settings.PodsPerCore || c.KubeAPIQPS != nil && *c.KubeAPIQPS != settings.KubeAPIQPS {
+				t.Errorf("got %d pods for each core, and %d requests a second", settings.PodsPerCore, settings.KubeAPIQPS)
+			}
+			// What a hollow node does without.
+			upstream := upstreamDefaults(t)
+			settings.Port, settings.ContainerLogMaxSize, settings.VolumeStatsAggPeriod = upstream.Port, upstream.ContainerLogMaxSize, upstream.VolumeStatsAggPeriod
+			settings.ContainerRuntimeEndpoint, settings.FailCgroupV1 = "unix:///run/x.sock", false // This is about the machine that the test runs on.
+			if err := validation.ValidateKubeletConfiguration(settings, utilfeature.DefaultFeatureGate); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestReservedResourcesAreNotAllocatable(t *testing.T) {
+	configuration := testConfiguration()
+	if reserved := newResources(configuration).GetNodeAllocatableReservation(); len(reserved) != 0 {
+		t.Errorf("got %v", reserved)
+	}
+	configuration.KubeletConfiguration = &contract.KubeletConfiguration{Reserved: corev1.ResourceList{"cpu": resource.MustParse("1")}}
+	if reserved := newResources(configuration).GetNodeAllocatableReservation(); reserved.Cpu().Value() != 1 {
+		t.Errorf("got %v", reserved)
 	}
 }
 

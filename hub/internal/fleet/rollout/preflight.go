@@ -43,7 +43,11 @@ func (s *Scope) preflightProblems(ctx context.Context, reader client.Reader, m *
 	if err != nil {
 		return nil, err
 	}
-	found = append(found, skewed...)
+	lacking, err := s.configProblems(ctx, reader, m)
+	if err != nil {
+		return nil, err
+	}
+	found = append(append(found, skewed...), lacking...)
 	if m.held != "" {
 		return found, nil // What its agent reported last may have changed.
 	}

@@ -31,6 +31,23 @@ func SameTemplate(a, b v1alpha1.MachineTemplate) (bool, error) {
 	return bytes.Equal(left, right), nil
 }
 
+// TemplateBeside is deployment's template as set's can be compared with it: with the content that set has taken, if set is that of the
+// last revision. Which content any other one means stands in the ConfigMap.
+func TemplateBeside(deployment *v1alpha1.MachineDeployment, set *v1alpha1.MachineSet) v1alpha1.MachineTemplate {
+	template := deployment.Spec.Template
+	source, taken := template.Spec.ConfigSource, set.Spec.Template.Spec.ConfigSource
+	if source == nil || taken == nil || taken.Resolved == nil {
+		return template
+	}
+	pinned := source.SHA256 != "" && source.SHA256 == v1alpha1.ContentHash(taken.Resolved.Content)
+	revision := deployment.Annotations[v1alpha1.RevisionAnnotation]
+	latest := source.SHA256 == "" && source.Key == taken.Resolved.Key && revision != "" && revision == set.Annotations[v1alpha1.RevisionAnnotation]
+	if pinned || latest {
+		template.Spec.ConfigSource = taken
+	}
+	return template
+}
+
 // Hash names a template in at most 10 characters that are allowed in names and labels. Two templates may
 // have one hash; collisions then chooses another.
 func Hash(template v1alpha1.MachineTemplate, collisions int32) (string, error) {
@@ -160,6 +177,10 @@ func NormalizeTemplate(template v1alpha1.MachineTemplate) v1alpha1.MachineTempla
 	body := &template.Spec
 	if kubelet := body.Versions.Kubelet; kubelet != "" {
 		body.Versions.Kubelet = "v" + strings.TrimPrefix(kubelet, "v")
+	}
+	if source := body.ConfigSource; source != nil && source.Resolved != nil {
+		// Where a content was taken from changes no node.
+		body.ConfigSource = &v1alpha1.ConfigSource{Resolved: &v1alpha1.ResolvedConfigSource{Content: source.Resolved.Content}}
 	}
 	config := &body.ProviderConfig
 	if config.Provider == v1alpha1.ProviderHollow {
