@@ -24,6 +24,12 @@ KUBERNETES_MAJOR := $(patsubst v%,%,$(word 1,$(subst ., ,$(KUBERNETES_VERSION)))
 VERSION_PACKAGE := k8s.io/component-base/version
 export SIMULATOR_LDFLAGS := -s -w -X $(VERSION_PACKAGE).gitVersion=$(KUBERNETES_VERSION) \
 	-X $(VERSION_PACKAGE).gitMajor=$(KUBERNETES_MAJOR) -X $(VERSION_PACKAGE).gitMinor=$(KUBERNETES_MINOR)
+# The other minors that hollow-node can be built for, and those for which it is: MINORS="1.36". One that was built stays up to date.
+OTHER_MINORS := $(patsubst agent/simulator/minors/v%.mod,%,$(wildcard agent/simulator/minors/v*.mod))
+MINORS ?= $(filter $(OTHER_MINORS),$(patsubst $(BIN)/v%/hollow-node,%,$(wildcard $(BIN)/v1.*/hollow-node)))
+ifneq ($(filter-out $(OTHER_MINORS),$(MINORS)),)
+$(error MINORS: no other Kubernetes minor $(filter-out $(OTHER_MINORS),$(MINORS)): hollow-node is always built for 1.$(KUBERNETES_MINOR), and can be for $(OTHER_MINORS))
+endif
 SIMULATOR_NOTE := Kubernetes itself is compiled here: about 10 minutes on 2 cores with an empty cache, seconds from then on
 
 # hub and agent carry the commit they were built from, where git can tell it. A source archive, a repository
@@ -109,7 +115,7 @@ help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: KEEP=1 (demo, e2e), KIND_NODE_IMAGE= CERT_MANAGER_SOURCE= HOSTED= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), NODES=20 ROWS= MODES= SCALE_TO=200 PODS=100 OUTPUT=json PEERS=1 (bench-scale), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts), KIND=kind ONLY= (images-load), FROM=HEAD~1 (test-upgrade), TESTFLAGS= for go test (test*).\n'
+	@printf '\nSettings: MINORS="1.36" (build*, images, demo), KEEP=1 (demo, e2e), KIND_NODE_IMAGE= CERT_MANAGER_SOURCE= HOSTED= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), NODES=20 ROWS= MODES= SCALE_TO=200 PODS=100 OUTPUT=json PEERS=1 (bench-scale), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts), KIND=kind ONLY= (images-load), FROM=HEAD~1 (test-upgrade), TESTFLAGS= for go test (test*).\n'
 
 .PHONY: demo
 demo: build ## Build everything, start a fleet on this machine, show that it works. KEEP=1 leaves it running.
@@ -166,9 +172,10 @@ build-agent: ## Build bin/agent alone.
 
 # The simulator's version is that of Kubernetes, so no commit is put into it: it need not be linked again after each.
 .PHONY: build-simulator
-build-simulator: ## Build bin/simcluster and bin/hollow-node, which compiles Kubernetes.
+build-simulator: ## Build bin/simcluster and bin/hollow-node, which compiles Kubernetes. MINORS="1.36" adds bin/v1.36/hollow-node with that kubelet.
 	@cd agent/simulator && NOTE='$(SIMULATOR_NOTE)' "$(PROGRESS)" simulator 10 \
 		go build -v -buildvcs=false -ldflags '$(SIMULATOR_LDFLAGS)' -o "$(CURDIR)/$(BIN)/" $(SIMULATOR_PACKAGES)
+	@for minor in $(MINORS); do hack/minor.sh build "$$minor" $(BIN); done
 
 .PHONY: images
 images: build ## Write an image and an SBOM of hub, agent, hollow-node and simcluster to bin/images, and the charts for them to bin/charts. No container engine is needed.
@@ -238,6 +245,11 @@ test-upgrade: build ## Let the programs take over a local fleet with simulated c
 	git worktree add --quiet --detach "$$source" '$(FROM)'; $(MAKE) -C "$$source" build; \
 	HOLLOWFLEET_EARLIER_BIN="$$source/bin" go test -count=1 -vet=off -timeout 40m -v ./test/integration/hosted -args \
 		-ginkgo.focus='of an earlier commit'
+
+.PHONY: test-minors
+test-minors: MINORS := $(or $(MINORS),$(lastword $(sort $(OTHER_MINORS))))
+test-minors: build-simulator ## Let the hollow-node of the newest other Kubernetes minor, or of MINORS="1.36", join a control plane of the built-in one.
+	@for minor in $(MINORS); do hack/minor.sh test "$$minor" $(BIN); done
 
 .PHONY: test-autoscaler
 test-autoscaler: build $(CLUSTER_AUTOSCALER) ## Let an unmodified cluster-autoscaler, which is built for it, scale a real fleet.

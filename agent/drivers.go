@@ -22,7 +22,10 @@ func (w *worker) makeDrivers(ctx context.Context, c clusters, waker *machine.Wak
 		return nil, err
 	}
 	factories := map[string]driver.Factory{
-		v1alpha1.ProviderHollow: hollow.Factory(hollow.Options{Image: w.HollowNodeImage, ServerURL: cmp.Or(w.TargetServerURL, w.target.Host), ServerCA: ca, HollowTaint: w.HollowTaint, NodeMonitorGracePeriod: w.NodeMonitorGracePeriod}),
+		v1alpha1.ProviderHollow: hollow.Factory(hollow.Options{
+			Image: w.HollowNodeImage, MinorImages: w.HollowNodeMinorImages, ServerURL: cmp.Or(w.TargetServerURL, w.target.Host), ServerCA: ca,
+			HollowTaint: w.HollowTaint, NodeMonitorGracePeriod: w.NodeMonitorGracePeriod,
+		}),
 	}
 	maps.Copy(factories, w.Drivers)
 	environment := driver.Environment{

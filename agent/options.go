@@ -117,6 +117,8 @@ type WorkloadOptions struct {
 type NodeOptions struct {
 	// HollowNodeImage is the image of hollow-node pods. Default "hollowfleet/hollow-node".
 	HollowNodeImage string
+	// HollowNodeMinorImages are images of hollow-node pods with the kubelet code of other minors, by minor, such as 1.36. Default: none.
+	HollowNodeMinorImages map[string]string
 	// HollowTaint says when hollow Nodes have the taint hollowfleet.io/hollow=true:NoSchedule, unless their class says it.
 	// Default Auto.
 	HollowTaint v1alpha1.HollowTaint
@@ -184,7 +186,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.CredentialSecretCluster = cmp.Or(o.CredentialSecretCluster, CredentialInTarget)
 	o.SimulatedPods = o.SimulatedPods.withDefaults()
-	problems = append(problems, o.checkHollowTaint(), o.checkThaw(), o.checkSimulated(), o.checkSecretCluster(), o.ServeOptions.Validate())
+	problems = append(problems, o.checkHollowTaint(), o.checkMinorImages(), o.checkThaw(), o.checkSimulated(), o.checkSecretCluster(), o.ServeOptions.Validate())
 	if _, err := o.LoadTests.limits().Complete(); err != nil {
 		problems = append(problems, err)
 	}
@@ -204,6 +206,13 @@ func (o Options) checkHollowTaint() error {
 		return nil
 	}
 	return fmt.Errorf("--hollow-taint: want Auto, Always or Never, got %q", o.HollowTaint)
+}
+
+func (o Options) checkMinorImages() error {
+	if err := hollow.CheckMinorImages(o.HollowNodeMinorImages); err != nil {
+		return fmt.Errorf("--hollow-node-minor-image: want a minor and its image, such as 1.36=hollowfleet/hollow-node-v1.36: %w", err)
+	}
+	return nil
 }
 
 // checkThaw reports what is wrong with what holds after a thaw.

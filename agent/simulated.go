@@ -140,7 +140,8 @@ func (w *worker) newClusterDriver(c clusters) (clusterdriver.Driver, error) {
 		Settings: rendering.Settings{
 			Host: w.ClusterName, AgentNamespace: w.HostNamespace, AgentAccount: accountName,
 			SimclusterImage: w.SimulatedPods.Image, AgentImage: w.SimulatedPods.AgentImage, HollowNodeImage: w.HollowNodeImage,
-			StorageSize: size, StorageClass: w.SimulatedPods.StorageClass, Quota: quota,
+			HollowNodeMinorImages: w.HollowNodeMinorImages,
+			StorageSize:           size, StorageClass: w.SimulatedPods.StorageClass, Quota: quota,
 			FreezeAfter: w.FreezeAfter, CertificateLifetime: w.CertificateLifetime,
 		},
 	})

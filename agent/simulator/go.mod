@@ -5,8 +5,8 @@ go 1.26.6
 require (
 	github.com/emicklei/go-restful/v3 v3.13.0
 	github.com/go-logr/logr v1.4.4
-	github.com/google/cadvisor/lib v0.60.5
 	github.com/google/uuid v1.6.0
+	github.com/hollowfleet/hollowfleet/agent/simulator/minor v0.0.0
 	github.com/hollowfleet/hollowfleet/apis v0.0.0
 	github.com/hollowfleet/hollowfleet/internal/owneddir v0.0.0
 	github.com/prometheus/client_golang v1.24.0
@@ -86,6 +86,7 @@ require (
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/golang/groupcache v0.0.0-20210331224755-41bb18bfe9da // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
+	github.com/google/cadvisor/lib v0.60.5 // indirect
 	github.com/google/cel-go v0.29.2 // indirect
 	github.com/google/gnostic-models v0.7.0 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
@@ -218,6 +219,7 @@ replace (
 
 // The simulator stays out of go.work, so that a new dependency of hub or agent never makes Kubernetes build again.
 replace (
+	github.com/hollowfleet/hollowfleet/agent/simulator/minor => ./minors/v1.37
 	github.com/hollowfleet/hollowfleet/apis => ../../apis
 	github.com/hollowfleet/hollowfleet/internal/owneddir => ../../internal/owneddir
 )

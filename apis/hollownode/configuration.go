@@ -58,6 +58,8 @@ type Configuration struct {
 	// KubeletVersion is the version that the Node reports, such as "v1.36.2". Empty means the version of
 	// the kubelet code that is built in.
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
+	// RequireVersionCode lets a hollow-node refuse to start whose kubelet code is of another minor than KubeletVersion.
+	RequireVersionCode bool `json:"requireVersionCode,omitempty"`
 	// ContainerRuntimeName and ContainerRuntimeVersion make up what the Node reports as its runtime,
 	// "<name>://<version>". Empty means "hollow" and the built-in version.
 	ContainerRuntimeName    string `json:"containerRuntimeName,omitempty"`

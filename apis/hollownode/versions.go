@@ -2,6 +2,7 @@ package hollownode
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	utilversion "k8s.io/apimachinery/pkg/util/version"
@@ -24,4 +25,16 @@ func CheckKubeletVersion(v string) error {
 func CheckContainerRuntimeVersion(v string) error {
 	_, err := utilversion.ParseGeneric(v)
 	return err
+}
+
+// BuiltInMinor is the Kubernetes minor whose kubelet code the program hollow-node has. Programs with other minors may be built beside it.
+const BuiltInMinor = "1.37"
+
+// MinorOf returns the Kubernetes minor of a version, such as "1.36" for "v1.36.2", and nothing for what is not a version.
+func MinorOf(v string) string {
+	parsed, err := utilversion.ParseGeneric(v)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d", parsed.Major(), parsed.Minor())
 }

@@ -27,3 +27,13 @@ func TestCheckContainerRuntimeVersion(t *testing.T) {
 		}
 	}
 }
+
+func TestMinorOf(t *testing.T) {
+	for version, want := range map[string]string{
+		"v1.36.2": "1.36", "1.36.2": "1.36", "v1.36.0-rc.1": "1.36", "v1.37.1+build.4": "1.37", "1.36": "1.36", "": "", "one": "", "v1": "",
+	} {
+		if got := hollownode.MinorOf(version); got != want {
+			t.Errorf("MinorOf(%q) = %q, want %q", version, got, want)
+		}
+	}
+}

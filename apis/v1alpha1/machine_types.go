@@ -20,6 +20,7 @@ import (
 // +kubebuilder:printcolumn:name="Schedulable",type=string,JSONPath=`.status.conditions[?(@.type=="Schedulable")].status`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
 // +kubebuilder:printcolumn:name="Kubelet",type=string,JSONPath=`.status.versions.kubelet`
+// +kubebuilder:printcolumn:name="Code",type=string,JSONPath=`.status.versions.kubeletCode`,priority=1
 // +kubebuilder:printcolumn:name="Provider ID",type=string,JSONPath=`.spec.providerID`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -94,6 +95,11 @@ type MachineTemplateBody struct {
 	// configuration. Default: the provider's. Only provider hollow takes one.
 	// +optional
 	ConfigSource *ConfigSource `json:"configSource,omitempty"`
+
+	// requireVersionCode lets nothing be made of a Machine unless the kubelet code of the minor of versions.kubelet runs there,
+	// where a provider could also only report that version: a hollow node, if no hollow-node of that minor is built. Default false.
+	// +optional
+	RequireVersionCode bool `json:"requireVersionCode,omitempty"`
 
 	// timeouts bound the steps of a Machine's life. Default per field: the MachineClass's, else the field's.
 	// +optional
@@ -265,6 +271,10 @@ type ObservedVersions struct {
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Kubelet string `json:"kubelet,omitempty"`
+	// kubeletCode is the version of the kubelet code that a hollow Node runs. If it is another than kubelet, that is only reported.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	KubeletCode string `json:"kubeletCode,omitempty"`
 	// containerRuntime as the Node reports it, such as "containerd://2.1.4".
 	// +kubebuilder:validation:MaxLength=256
 	// +optional

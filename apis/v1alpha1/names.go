@@ -61,9 +61,11 @@ const (
 	HollowNodeLabel = "hollowfleet.io/hollow"
 	// PodHostLabel is on the Node of a podhost, which runs the hollow-node pods of a simulated cluster.
 	PodHostLabel = "hollowfleet.io/podhost"
-	// KubeletVersionSourceLabel, on a Node, reports whether the kubelet version that it reports is that of the
-	// code which runs (KubeletVersionBuiltIn) or only reported (KubeletVersionReported).
+	// KubeletVersionSourceLabel, on a Node, reports whether the kubelet version that it reports is that of the code which runs
+	// (KubeletVersionBuiltIn), of the same minor (KubeletVersionSameMinor) or only reported (KubeletVersionReported).
 	KubeletVersionSourceLabel = "hollowfleet.io/kubelet-version-source"
+	// KubeletCodeLabel, on a hollow Node, has the version of the kubelet code that runs, such as v1.37.1; "+" is written as "_".
+	KubeletCodeLabel = "hollowfleet.io/kubelet-code"
 	// NodeLeaseDurationLabel and NodeStatusFrequencyLabel, on a hollow Node, are the settings nodeLeaseDurationSeconds and
 	// nodeStatusUpdateFrequency of its kubelet, such as "120" and "30s". A Node with the kubelet's defaults does not have them.
 	NodeLeaseDurationLabel   = "hollowfleet.io/node-lease-duration-seconds"
@@ -78,9 +80,10 @@ const (
 
 // Label values.
 const (
-	ManagedByHub           = "hub"
-	KubeletVersionBuiltIn  = "BuiltIn"
-	KubeletVersionReported = "Reported"
+	ManagedByHub            = "hub"
+	KubeletVersionBuiltIn   = "BuiltIn"
+	KubeletVersionSameMinor = "SameMinor"
+	KubeletVersionReported  = "Reported"
 )
 
 // The Lease of the hub that works, and what tells its version there.

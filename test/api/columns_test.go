@@ -38,7 +38,7 @@ func TestColumns(t *testing.T) {
 		"machines": {"machine", []column{
 			{"Name", "full", false}, {"Phase", "Failed", false}, {"Ready", "False", false}, {"Reason", "NodeNotReady", false},
 			{"Stale", "AgentSilent", false}, {"Schedulable", "False", false}, {"Node", "its-node", false}, {"Kubelet", "v1.35.4", false},
-			{"Provider ID", "hollow://c/full", true}, {"Message", "the kubelet is away", true}, {age, nil, false},
+			{"Code", "v1.37.1", true}, {"Provider ID", "hollow://c/full", true}, {"Message", "the kubelet is away", true}, {age, nil, false},
 		}},
 		"machinesets": {"machineset", []column{
 			{"Name", "full", false}, {"Ready", "False", false}, {"Reason", "ManualFreeze", false}, {"Desired", 9, false}, {"Current", 8, false},

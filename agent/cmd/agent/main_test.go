@@ -56,7 +56,7 @@ func TestFlagsReachTheOptions(t *testing.T) {
 	}, &bytes.Buffer{})
 	command.SetArgs([]string{
 		"--cluster-name=c1", "--hub-kubeconfig=h", "--target-kubeconfig=t", "--host-kubeconfig=o", "--target-namespace=tn",
-		"--host-namespace=hn", "--hollow-node-image=i", "--target-server-url=u", "--freeze-after=1m", "--health-address=a",
+		"--host-namespace=hn", "--hollow-node-image=i", "--hollow-node-minor-image=1.36=j", "--target-server-url=u", "--freeze-after=1m", "--health-address=a",
 		"--metrics-address=b", "--pprof-address=c", "--log-format=json", "-v=2", "--bootstrap-kubeconfig=k", "--credential-dir=d", "--credential-secret=s",
 		"--certificate-lifetime=2h", "--load-test-pod-security=restricted", "--load-test-nodes=any", "--load-test-kinds=A,B.example.com", "--load-test-max-stored=2Gi",
 		"--simulated-clusters-socket=/s", "--credential-secret-cluster=host", "--simulated-clusters=pods", "--simulated-clusters-max=3", "--simulated-clusters-image=si",
@@ -72,7 +72,7 @@ func TestFlagsReachTheOptions(t *testing.T) {
 	for flag, pair := range map[string][2]any{
 		"cluster-name": {got.ClusterName, "c1"}, "hub-kubeconfig": {got.HubKubeconfig, "h"}, "target-kubeconfig": {got.TargetKubeconfig, "t"},
 		"host-kubeconfig": {got.HostKubeconfig, "o"}, "target-namespace": {got.TargetNamespace, "tn"}, "host-namespace": {got.HostNamespace, "hn"},
-		"hollow-node-image": {got.HollowNodeImage, "i"}, "target-server-url": {got.TargetServerURL, "u"}, "freeze-after": {got.FreezeAfter, time.Minute},
+		"hollow-node-image": {got.HollowNodeImage, "i"}, "hollow-node-minor-image": {got.HollowNodeMinorImages["1.36"], "j"}, "target-server-url": {got.TargetServerURL, "u"}, "freeze-after": {got.FreezeAfter, time.Minute},
 		"health-address": {got.HealthAddress, "a"}, "metrics-address": {got.MetricsAddress, "b"}, "pprof-address": {got.PprofAddress, "c"}, "bootstrap-kubeconfig": {got.BootstrapKubeconfig, "k"},
 		"credential-dir": {got.CredentialDir, "d"}, "credential-secret": {got.CredentialSecret, "s"},
 		"certificate-lifetime":   {got.CertificateLifetime, 2 * time.Hour},

@@ -122,6 +122,7 @@ func resolveDesired(cluster string, request driver.Request) (desired, error) {
 	if err := setVersions(&d.configuration, machine.Spec.Versions); err != nil {
 		return desired{}, err
 	}
+	d.configuration.RequireVersionCode = machine.Spec.RequireVersionCode
 	return d.withRegistration(machine)
 }
 

@@ -32,8 +32,11 @@ import (
 
 // Options are what the agent's command line says about hollow nodes.
 type Options struct {
-	// Image of the hollow-node pods.
+	// Image of the hollow-node pods. Its kubelet code is of hollownode.BuiltInMinor.
 	Image string
+	// MinorImages are images with the kubelet code of other minors, such as 1.36. A Machine of a minor that has none gets Image, which
+	// only reports its version.
+	MinorImages map[string]string
 	// ServerURL and ServerCA (PEM) are the target's API server as a hollow-node reaches it.
 	ServerURL string
 	ServerCA  []byte
@@ -92,6 +95,10 @@ func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Ins
 	if !errors.Is(err, driver.ErrNotFound) {
 		return driver.Instance{}, err
 	}
+	image, err := d.imageOf(want)
+	if err != nil {
+		return driver.Instance{}, err
+	}
 	// A plan that came later would be too late for a node that is not to join.
 	plan, err := d.disruptionPlan(ctx, request.Machine)
 	if err != nil {
@@ -100,7 +107,7 @@ func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Ins
 	if err := d.writeSecret(ctx, name, want); err != nil {
 		return driver.Instance{}, err
 	}
-	pod := renderPod(d.environment.ClusterName, d.environment.Host.Namespace, name, d.options.Image, want)
+	pod := renderPod(d.environment.ClusterName, d.environment.Host.Namespace, name, image, want)
 	if plan != "" {
 		pod.Annotations[disrupt.Annotation] = plan
 	}
@@ -122,7 +129,10 @@ func (d *Driver) disruptionPlan(ctx context.Context, machine *v1alpha1.Machine) 
 
 // CheckUpdate implements driver.Driver: another pod of the same name continues with the Node.
 func (d *Driver) CheckUpdate(_ context.Context, request driver.Request) error {
-	_, err := d.resolveDesired(request)
+	want, err := d.resolveDesired(request)
+	if err == nil {
+		_, err = d.imageOf(want)
+	}
 	return err
 }
 
@@ -140,6 +150,9 @@ func (d *Driver) Update(ctx context.Context, request driver.Request) (driver.Ins
 	switch {
 	case pod.DeletionTimestamp != nil:
 	case !matchesDesired(pod, want, request.Machine):
+		if _, err := d.imageOf(want); err != nil {
+			return driver.Instance{}, err
+		}
 		if err := d.deletePod(ctx, pod); err != nil {
 			return driver.Instance{}, err
 		}

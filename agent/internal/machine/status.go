@@ -241,6 +241,7 @@ func setNode(status *v1alpha1.MachineStatus, in Input) {
 	status.NodeRef = &v1alpha1.NodeReference{Kind: "Node", Name: node.Name, UID: node.UID}
 	status.Versions = &v1alpha1.ObservedVersions{
 		Kubelet:          conditions.Shorten(node.Status.NodeInfo.KubeletVersion, maxText),
+		KubeletCode:      node.Labels[v1alpha1.KubeletCodeLabel],
 		ContainerRuntime: conditions.Shorten(node.Status.NodeInfo.ContainerRuntimeVersion, maxText),
 		OSImage:          conditions.Shorten(node.Status.NodeInfo.OSImage, maxText),
 	}

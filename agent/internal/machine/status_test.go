@@ -29,7 +29,7 @@ func fresh() *v1alpha1.Machine {
 }
 
 func nodeThat(ready corev1.ConditionStatus) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m1", UID: "u1"}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m1", UID: "u1", Labels: map[string]string{v1alpha1.KubeletCodeLabel: "v1.37.0"}}}
 	if ready != "" {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Message: "says the node"}}
 	}
@@ -166,7 +166,7 @@ func TestComputeFields(t *testing.T) {
 	want := v1alpha1.MachineStatus{
 		ObservedGeneration: 1, Phase: v1alpha1.MachineRunning,
 		NodeRef:   &v1alpha1.NodeReference{Kind: "Node", Name: "m1", UID: "u1"},
-		Versions:  &v1alpha1.ObservedVersions{Kubelet: "v1.37.1", ContainerRuntime: "hollow://1", OSImage: "Hollow Linux"},
+		Versions:  &v1alpha1.ObservedVersions{Kubelet: "v1.37.1", KubeletCode: "v1.37.0", ContainerRuntime: "hollow://1", OSImage: "Hollow Linux"},
 		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
 	}
 	got := machine.Status

@@ -58,7 +58,7 @@ var sets = map[string][]string{
 		"metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboard.enabled=true," +
 			"metrics.serviceMonitor.labels.release=p,metrics.prometheusRule.labels.release=p",
 		"image.registry=registry.example.com,image.tag=v1,hollowNode.image.registry=registry.example.com,hollowNode.image.digest=sha256:" + digest,
-		"hollowNode.image.tag=v1,resources.limits.memory=1Gi,image.digest=sha256:" + digest,
+		"hollowNode.image.tag=v1,hollowNode.minors.1\\.36=hollowfleet/hollow-node-v1.36:v1,resources.limits.memory=1Gi,image.digest=sha256:" + digest,
 		"networkPolicy.enabled=true,networkPolicy.metricsFrom[0].ipBlock.cidr=10.0.0.0/8",
 		"imagePullSecrets[0]=pull,priorityClassName=high,nodeSelector.disk=ssd,tolerations[0].operator=Exists,podAnnotations.a=b,podLabels.c=d",
 		"tls.mode=certManager,metrics.serviceMonitor.enabled=true",
@@ -81,7 +81,7 @@ var sets = map[string][]string{
 		"networkPolicy.enabled=true,networkPolicy.apiServerFrom[0].ipBlock.cidr=10.0.0.0/8,networkPolicy.metricsFrom[0].ipBlock.cidr=10.0.0.0/8",
 		"networkPolicy.enabled=true,metrics.enabled=false",
 		"simcluster.image.registry=registry.example.com,simcluster.image.tag=v1,agent.image.registry=registry.example.com,agent.image.tag=v1," +
-			"hollowNode.image.registry=registry.example.com,hollowNode.image.tag=v1",
+			"hollowNode.image.registry=registry.example.com,hollowNode.image.tag=v1,hollowNode.minors.1\\.36=registry.example.com/hollowfleet/hollow-node-v1.36:v1",
 		"simcluster.image.digest=sha256:" + digest + ",agent.image.digest=sha256:" + digest + ",hollowNode.image.digest=sha256:" + digest,
 		"imagePullSecrets[0]=pull,priorityClassName=high,nodeSelector.disk=ssd,tolerations[0].operator=Exists,podAnnotations.a=b,podLabels.c=d," +
 			"simcluster.resources.limits.memory=1Gi,agent.resources.limits.memory=1Gi",

@@ -59,6 +59,7 @@ func TestRefusedValues(t *testing.T) {
 		{hubChart, "resources.limits.cpu=-1", "at '/resources/limits/cpu': minimum: got -1, want 0"},
 		{simclusterChart, "agent.resources.requests.cpu=50 m", "at '/agent/resources/requests/cpu': '50 m' does not match pattern"},
 		{agentChart, "hollowNode.quota.hard.pods=many", "at '/hollowNode/quota/hard/pods': 'many' does not match pattern"},
+		{agentChart, "hollowNode.minors.v1=i", "at '/hollowNode/minors': additional properties 'v1' not allowed"},
 		{agentChart, "freezeAfter=1s", "at '/freezeAfter': '1s' does not match pattern"},
 		{simclusterChart, "freezeAfter=500ms", "at '/freezeAfter': '500ms' does not match pattern"},
 		{agentChart, "clusterName=C_1", "at '/clusterName': 'C_1' does not match pattern"},

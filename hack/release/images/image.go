@@ -80,7 +80,7 @@ func (b build) buildImage(p program, path string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	binary, err := programLayer(p.name, path)
+	binary, err := programLayer(p.fileName(), path)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (b build) buildImage(p program, path string) (v1.Image, error) {
 	config.OS, config.Architecture = "linux", architecture
 	config.Created = v1.Time{Time: b.created}
 	config.Config = v1.Config{
-		User: user + ":" + user, Entrypoint: []string{"/" + p.name}, WorkingDir: "/", Labels: b.imageLabels(p),
+		User: user + ":" + user, Entrypoint: []string{"/" + p.fileName()}, WorkingDir: "/", Labels: b.imageLabels(p),
 		Env: []string{"PATH=/"},
 	}
 	config.History = nil

@@ -227,3 +227,27 @@ func TestCommandLine(t *testing.T) {
 		})
 	}
 }
+
+// Claim: Hollow nodes of other minors have images of their own. Broken: the program has the image's name, which no pod starts.
+func TestOtherMinors(t *testing.T) {
+	g := NewWithT(t)
+	_, file := testProgram(t)
+	bin, out := t.TempDir(), t.TempDir()
+	g.Expect(os.MkdirAll(filepath.Join(bin, "v1.36"), 0o700)).To(Succeed())
+	g.Expect(os.Symlink(file, filepath.Join(bin, "v1.36", "hollow-node"))).To(Succeed())
+	built, paths, err := builtPrograms(bin)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(built).To(HaveLen(len(programs) + 1))
+	made, err := testBuild.writeImage(built[len(programs)], paths[len(programs)], out)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(made.image).To(HavePrefix("hollowfleet/hollow-node-v1.36:"))
+	image, err := tarball.ImageFromPath(made.archive, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	config, err := image.ConfigFile()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(config.Config.Entrypoint).To(Equal([]string{"/hollow-node"}))
+
+	minors, err := archivedMinors(out)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(selectPrograms("", minors)).To(Equal([]string{"hub", "agent", "hollow-node", "simcluster", "hollow-node-v1.36"}))
+}

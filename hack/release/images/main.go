@@ -61,9 +61,13 @@ func runBuild(args []string, out io.Writer) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
 	}
+	built, paths, err := builtPrograms(bin)
+	if err != nil {
+		return err
+	}
 	var rows []row
-	for _, p := range programs {
-		r, err := b.writeImage(p, filepath.Join(bin, p.name), to)
+	for i, p := range built {
+		r, err := b.writeImage(p, paths[i], to)
 		if err != nil {
 			return fmt.Errorf("making the image of %s: %w", p.name, err)
 		}
@@ -82,19 +86,24 @@ func runLoad(args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	names, err := selectPrograms(only)
+	minors, err := archivedMinors(from)
+	if err != nil {
+		return err
+	}
+	names, err := selectPrograms(only, minors)
 	if err != nil {
 		return err
 	}
 	return loadIntoKind(cluster, from, names, out)
 }
 
-// selectPrograms are the names of the programs that only names, or of all.
-func selectPrograms(only string) ([]string, error) {
+// selectPrograms are the names of the images that only names, or of all: those of the programs, and of hollow-node of other minors.
+func selectPrograms(only string, minors []string) ([]string, error) {
 	var all []string
 	for _, p := range programs {
 		all = append(all, p.name)
 	}
+	all = append(all, minors...)
 	if only == "" {
 		return all, nil
 	}

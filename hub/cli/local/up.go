@@ -165,6 +165,13 @@ func (o *upOptions) validateFlags() error {
 	return nil
 }
 
+// checkMinors refuses a hollow node that has not the kubelet code of the minor that it is named after. A fleet that is started again leaves
+// it out.
+func (o *upOptions) checkMinors(ctx context.Context) error {
+	_, err := localfleet.FindMinors(ctx, o.BinDir)
+	return err
+}
+
 // takeDirectory takes the directory before anything is written.
 func (o *upOptions) takeDirectory() (*localfleet.Start, error) {
 	start, err := localfleet.TakeForStart(o.dir, o.temporary, localfleet.Start{
@@ -204,6 +211,9 @@ func (o *upOptions) run(ctx context.Context) error {
 		if continued, err := o.continueFleet(ctx); continued || err != nil {
 			return err
 		}
+	}
+	if err := o.checkMinors(ctx); err != nil {
+		return err
 	}
 	if err := o.checkNeeds(); err != nil || o.dryRun {
 		return err

@@ -129,10 +129,9 @@ func (f *Fleet) StartAgent(ctx context.Context, member *Member) error {
 	args, err := f.withEndpoints(name, slices.Concat([]string{
 		"--cluster-name", member.Name,
 		"--bootstrap-kubeconfig", f.bootstrapKubeconfig(member), "--credential-dir", f.CredentialDir(member),
-		"--hollow-node-image", HollowNodeImage,
 		// All Nodes are hollow, but for the podhost's.
 		"--hollow-taint", string(v1alpha1.HollowTaintNever),
-	}, kubeconfigs, f.options.AgentArgs))
+	}, f.imageFlags(), kubeconfigs, f.options.AgentArgs))
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,8 @@ type Options struct {
 
 // Programs are what a fleet runs.
 type Programs struct {
-	// BinDir holds the built programs hub, agent, simcluster and hollow-node.
+	// BinDir holds the built programs hub, agent, simcluster and hollow-node, and hollow-node with the kubelet code of other minors in
+	// directories such as v1.36.
 	BinDir string
 	// NodesPerPack is how many hollow nodes of a cluster share a process. Default: 1, so that each can be ended by itself.
 	NodesPerPack int
@@ -100,6 +101,8 @@ type Fleet struct {
 	// Host is the Cluster HostName, whose control plane is that of the hub. It is nil without Options.Host.
 	Host *Member
 
+	// minors are the directories of hollow nodes with the kubelet code of other minors, by minor.
+	minors    map[string]string
 	groups    groups
 	hosting   hosting
 	recording sync.Mutex
@@ -150,6 +153,7 @@ func Up(ctx context.Context, options Options) (*Fleet, error) {
 	if err := claim(); err != nil {
 		return nil, err
 	}
+	fleet.findMinors(ctx)
 	if err := fleet.prepareKeeper(ctx); err != nil {
 		return nil, errors.Join(err, end())
 	}
@@ -258,7 +262,7 @@ func (f *Fleet) startControlPlane(ctx context.Context, plane plane) (*process.Cl
 	}
 	cluster, err := process.StartCluster(ctx, process.ClusterOptions{
 		Name: name, Dir: plane.dir, LogFile: LogFile(f.options.Dir, clusterPrefix+name), KubeconfigDir: f.kubeconfigDir(name), Binary: f.binaryPath("simcluster"), Components: plane.components,
-		Images: map[string]string{HollowNodeImage: f.options.BinDir}, Args: args, Group: group,
+		Images: f.images(), Args: args, Group: group,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -72,11 +72,13 @@ type Timeline struct {
 	current map[types.UID]*Drain
 	known   map[types.UID]*v1alpha1.Machine
 	last    *Sample
+	// kubelets are those that Nodes had.
+	kubelets map[Kubelet]bool
 }
 
 // NewTimeline starts with how many Ready pods each workload has.
 func NewTimeline(before *Sample) *Timeline {
-	t := &Timeline{Never: map[string]string{}, current: map[types.UID]*Drain{}, known: map[types.UID]*v1alpha1.Machine{}}
+	t := &Timeline{Never: map[string]string{}, current: map[types.UID]*Drain{}, known: map[types.UID]*v1alpha1.Machine{}, kubelets: map[Kubelet]bool{}}
 	t.RestartDips(before)
 	t.Add(before)
 	return t
@@ -103,6 +105,7 @@ func (t *Timeline) Add(s *Sample) {
 	t.noteMachines(s)
 	t.noteHolds(s)
 	t.noteDips(s)
+	t.noteKubelets(s)
 	t.last = s
 }
 

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 	"github.com/hollowfleet/hollowfleet/internal/rehearsal/observe"
 	"github.com/hollowfleet/hollowfleet/internal/rehearsal/shape"
@@ -48,6 +49,8 @@ type Report struct {
 	Versions shape.Versions `json:"versions"`
 	Strategy Strategy       `json:"strategy"`
 	Groups   []shape.Group  `json:"groups"`
+	// Kubelets are those that the Nodes had.
+	Kubelets []observe.Kubelet `json:"kubelets,omitempty"`
 
 	// Findings are why the verdict is Failed.
 	Findings []string `json:"findings,omitempty"`
@@ -223,8 +226,20 @@ func (r *Report) addTimeline(c *Course) {
 		r.Budgets = append(r.Budgets, *one)
 	}
 	slices.SortStableFunc(r.Budgets, func(a, b Budget) int { return cmp.Compare(b.Total.Duration, a.Total.Duration) })
+	r.addKubelets(c.Timeline.ListKubelets())
 	for _, dip := range c.Timeline.ListDips() {
 		r.Workloads = append(r.Workloads, Dip{dip.Workload, dip.Want, dip.Lowest, roundDuration(dip.Missing), roundDuration(dip.None)})
+	}
+}
+
+// addKubelets says which kubelets the Nodes had, and of which the version was only a name.
+func (r *Report) addKubelets(kubelets []observe.Kubelet) {
+	r.Kubelets = kubelets
+	for _, one := range kubelets {
+		if !one.IsCode() {
+			r.Differences = append(r.Differences, fmt.Sprintf("kubelets of version %s only reported that version and ran the code of %s: run make build-simulator MINORS=%s and rehearse again",
+				one.Version, one.Code, hollownode.MinorOf(one.Version)))
+		}
 	}
 }
 

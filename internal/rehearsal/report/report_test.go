@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/rehearsal/observe"
 	"github.com/hollowfleet/hollowfleet/internal/rehearsal/report"
 	"github.com/hollowfleet/hollowfleet/internal/rehearsal/shape"
@@ -81,4 +82,22 @@ func TestBudgetsAreSummedOverDrains(t *testing.T) {
 	second := func(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Second} }
 	g.Expect(r.Budgets).To(HaveExactElements(report.Budget{Name: "shop/web", Drains: 2, Longest: second(60), Total: second(90), TimedOut: 1, Never: "maxUnavailable: 0"}))
 	g.Expect(r.Drains[0]).To(And(HaveField("After", second(10)), HaveField("Duration", second(60)), HaveField("Blocks", HaveExactElements(report.Block{Budget: "shop/web", Duration: second(30), Pods: 2}))))
+}
+
+// Claim: A rehearsal says of which kubelets the version was only a name. Broken: what Nodes ran before the upgrade is forgotten; the patch release counts.
+func TestKubeletsThatRan(t *testing.T) {
+	g := NewWithT(t)
+	machine := func(version, code string) *v1alpha1.Machine {
+		return &v1alpha1.Machine{Status: v1alpha1.MachineStatus{Versions: &v1alpha1.ObservedVersions{Kubelet: version, KubeletCode: code}}}
+	}
+	c := course()
+	c.Timeline.Add(&observe.Sample{Answered: true, Machines: []*v1alpha1.Machine{machine("v1.36.0", "v1.36.3"), machine("v1.35.4", "v1.37.1"), {}}})
+	c.Timeline.Add(&observe.Sample{Answered: true, Machines: []*v1alpha1.Machine{machine("v1.37.1", "v1.37.1"), machine("v1.37.1", "v1.37.1"), machine("v1.37.1", "")}})
+	r := &report.Report{}
+	r.Judge(c)
+	g.Expect(r.Kubelets).To(Equal([]observe.Kubelet{{Version: "v1.35.4", Code: "v1.37.1"}, {Version: "v1.36.0", Code: "v1.36.3"}, {Version: "v1.37.1", Code: "v1.37.1"}}))
+	g.Expect(r.Differences).To(ConsistOf(And(ContainSubstring("version v1.35.4 only reported"), ContainSubstring("MINORS=1.35"))))
+	var text bytes.Buffer
+	g.Expect(r.WriteText(&text)).To(Succeed())
+	g.Expect(text.String()).To(ContainSubstring("Nodes of version v1.36.0 ran the kubelet code of v1.36.3"))
 }

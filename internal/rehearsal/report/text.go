@@ -18,6 +18,9 @@ func (r *Report) WriteText(out io.Writer) error {
 	fmt.Fprintf(w, "%s: %s\n", r.Verdict, r.Message)
 	fmt.Fprintf(w, "Control plane %s to %s, kubelets to %s; %s, drains up to %s\n", r.Versions.From, r.Versions.To, r.Versions.Kubelet, r.Strategy.describe(), r.Strategy.DrainTimeout.Duration)
 	fmt.Fprintf(w, "%s, %s with %s; %d of %d Ready pods are there in the rehearsal\n", plural.Count(r.Source.Nodes, "Node"), plural.Count(r.Source.Workloads, "workload"), plural.Count(r.Source.Budgets, "PodDisruptionBudget"), r.Source.RehearsedPods, r.Source.Pods)
+	for _, one := range r.Kubelets {
+		fmt.Fprintf(w, "Nodes of version %s ran the kubelet code of %s\n", one.Version, one.Code)
+	}
 	for _, finding := range r.Findings {
 		fmt.Fprintf(w, "  - %s\n", finding)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
@@ -43,7 +44,8 @@ var _ = Describe("A Machine", func() {
 			g.Expect(node.Labels).To(And(
 				HaveKeyWithValue("topology.kubernetes.io/zone", "z1"),
 				HaveKey("node-role.kubernetes.io/worker"),
-				HaveKeyWithValue(v1alpha1.KubeletVersionSourceLabel, v1alpha1.KubeletVersionReported)))
+				HaveKeyWithValue(v1alpha1.KubeletVersionSourceLabel, v1alpha1.KubeletVersionReported),
+				HaveKeyWithValue(v1alpha1.KubeletCodeLabel, HavePrefix("v"+hollownode.BuiltInMinor+"."))))
 			g.Expect(node.Annotations).To(And(
 				HaveKeyWithValue("example.com/rack", "7"),
 				HaveKeyWithValue(v1alpha1.NodeMachineAnnotation, machine.Name),
@@ -59,7 +61,7 @@ var _ = Describe("A Machine", func() {
 			Expect(node.Status.Allocatable).To(HaveKey(name))
 		}
 		Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineRunning))
-		Expect(machine.Status.Versions).To(HaveValue(HaveField("Kubelet", "v1.35.4")))
+		Expect(machine.Status.Versions).To(HaveValue(And(HaveField("Kubelet", "v1.35.4"), HaveField("KubeletCode", node.Labels[v1alpha1.KubeletCodeLabel]))))
 		Expect(machine.Status.Addresses).To(ContainElement(HaveField("Type", corev1.NodeInternalIP)))
 		Expect(machine.Status.ErrorReason).To(BeEmpty())
 		Expect(machine.Status.LastUpdated).NotTo(BeNil())

@@ -2,7 +2,9 @@ package rendering
 
 import (
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -114,7 +116,7 @@ func (s Settings) agent(c Cluster) corev1.Container {
 	namespace := NamespaceOf(c.Name)
 	return corev1.Container{
 		Name: AgentContainer, Image: s.AgentImage,
-		Args: []string{
+		Args: append([]string{
 			"--cluster-name=" + c.Name,
 			"--bootstrap-kubeconfig=" + path.Join(configDir, "hub"),
 			"--credential-secret=" + namespace + "/" + CredentialSecret, "--credential-secret-cluster=host",
@@ -126,7 +128,7 @@ func (s Settings) agent(c Cluster) corev1.Container {
 			fmt.Sprintf("--health-address=:%d", healthPort), fmt.Sprintf("--metrics-address=:%d", metricsPort),
 			"--tls-cert-file=" + path.Join(agentDir, corev1.TLSCertKey), "--tls-private-key-file=" + path.Join(agentDir, corev1.TLSPrivateKeyKey),
 			"--log-format=json",
-		},
+		}, s.minorImages()...),
 		Ports: []corev1.ContainerPort{
 			{Name: "health", ContainerPort: healthPort, Protocol: corev1.ProtocolTCP}, {Name: "metrics", ContainerPort: metricsPort, Protocol: corev1.ProtocolTCP},
 		},
@@ -137,6 +139,15 @@ func (s Settings) agent(c Cluster) corev1.Container {
 			{Name: "host-token", MountPath: tokenDir, ReadOnly: true},
 		},
 	}
+}
+
+// minorImages are the flags of an agent with the images of other minors, in their order.
+func (s Settings) minorImages() []string {
+	var flags []string
+	for _, minor := range slices.Sorted(maps.Keys(s.HollowNodeMinorImages)) {
+		flags = append(flags, "--hollow-node-minor-image="+minor+"="+s.HollowNodeMinorImages[minor])
+	}
+	return flags
 }
 
 func probe(path, port string, period, timeout, failures int32) *corev1.Probe {

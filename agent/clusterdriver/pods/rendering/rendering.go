@@ -69,6 +69,8 @@ type Settings struct {
 	Host, AgentNamespace, AgentAccount string
 	// SimclusterImage, AgentImage and HollowNodeImage are images.
 	SimclusterImage, AgentImage, HollowNodeImage string
+	// HollowNodeMinorImages are those of hollow nodes with the kubelet code of other minors, by minor.
+	HollowNodeMinorImages map[string]string
 	// StorageSize is that of a control plane's volume, StorageClass its class; empty for the cluster's default.
 	StorageSize  resource.Quantity
 	StorageClass string

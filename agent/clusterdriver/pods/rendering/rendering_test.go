@@ -31,7 +31,8 @@ var (
 	settings = rendering.Settings{
 		Host: "host", AgentNamespace: "hollowfleet", AgentAccount: "hollowfleet-agent",
 		SimclusterImage: "r.example.com/hollowfleet/simcluster:v1", AgentImage: "r.example.com/hollowfleet/agent:v1", HollowNodeImage: "r.example.com/hollowfleet/hollow-node:v1",
-		StorageSize: resource.MustParse("2Gi"), StorageClass: "fast", Quota: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("52")},
+		HollowNodeMinorImages: map[string]string{"1.36": "r.example.com/hollowfleet/hollow-node-v1.36:v1", "1.35": "r.example.com/hollowfleet/hollow-node-v1.35:v1"},
+		StorageSize:           resource.MustParse("2Gi"), StorageClass: "fast", Quota: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("52")},
 		FreezeAfter: 30 * time.Second, CertificateLifetime: 168 * time.Hour, Manifests: map[string]string{"10-agent.yaml": "kind: List\n"},
 	}
 	cluster = rendering.Cluster{

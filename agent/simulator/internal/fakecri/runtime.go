@@ -11,6 +11,8 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/minor"
 )
 
 // kubeletAPIVersion is the only version that the kubelet's runtime manager accepts; it is not the version
@@ -42,6 +44,7 @@ type Options struct {
 
 // Runtime is the runtime service. Its methods may be called concurrently.
 type Runtime struct {
+	minor.NoCheckpoints
 	options Options
 	gate    Gate
 	started time.Time

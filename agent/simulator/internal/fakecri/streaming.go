@@ -51,16 +51,6 @@ func (r *Runtime) CheckpointContainer(context.Context, *runtimeapi.CheckpointCon
 	return ErrNoProcess
 }
 
-// CheckpointPod is not possible.
-func (r *Runtime) CheckpointPod(context.Context, *runtimeapi.CheckpointPodRequest) error {
-	return ErrNoProcess
-}
-
-// RestorePod is not possible.
-func (r *Runtime) RestorePod(context.Context, *runtimeapi.RestorePodRequest) (*runtimeapi.RestorePodResponse, error) {
-	return nil, ErrNoProcess
-}
-
 // GetContainerEvents is not offered; the kubelet lists instead.
 func (r *Runtime) GetContainerEvents(context.Context, chan *runtimeapi.ContainerEventResponse, func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
 	return status.Error(codes.Unimplemented, "container events are not offered")

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"
 )
 
 // checkConfiguration refuses what the API server or the kubelet would refuse later, when it would be an
@@ -42,7 +44,7 @@ func checkVersions(c contract.Configuration) error {
 			problems = append(problems, fmt.Errorf("containerRuntimeVersion: %w", err))
 		}
 	}
-	return errors.Join(problems...)
+	return errors.Join(append(problems, checkCode(c, kubeletversion.BuiltIn()))...)
 }
 
 func checkLabels(labels map[string]string) error {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/disrupt"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/minor"
 )
 
 func TestConditionsComeAndGo(t *testing.T) {
@@ -116,13 +117,16 @@ func TestStatesReachTheRuntime(t *testing.T) {
 // checkPressure shows that the kubelet's own eviction manager reports and admits by what a disruption says.
 func checkPressure(t *testing.T, k *kubelet.Kubelet, d *disruption) {
 	t.Helper()
-	manager, err := getField[eviction.Manager](k, private{path: "evictionManager"})
+	manager, err := getField[eviction.Manager](k, evictionManager)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if resting, ok := manager.(restingEvictions); ok {
+		manager = resting.Manager
+	}
 	admits := func() bool {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}
-		return manager.(lifecycle.PodAdmitHandler).Admit(t.Context(), &lifecycle.PodAdmitAttributes{Pod: pod}).Admit
+		return minor.Admit(t.Context(), manager.(lifecycle.PodAdmitHandler), &lifecycle.PodAdmitAttributes{Pod: pod}).Admit
 	}
 	for _, pressed := range []bool{true, false} {
 		state := disrupt.State{}

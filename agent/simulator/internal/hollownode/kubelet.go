@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -35,7 +34,7 @@ import (
 	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/minor"
 )
 
 // adoptTimeout bounds the one request before a kubelet is built.
@@ -185,6 +184,9 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	if err := n.disruption.attachTo(built); err != nil {
 		return nil, nil, fmt.Errorf("preparing the kubelet for disruptions: %w", err)
 	}
+	if err := restEvictions(built); err != nil {
+		return nil, nil, fmt.Errorf("preparing the end of the node: %w", err)
+	}
 	if err := addStatusSetter(built, n.setVersion); err != nil {
 		return nil, nil, fmt.Errorf("reporting the version of the configuration: %w", err)
 	}
@@ -238,7 +240,7 @@ func (n *node) kubeletDependencies(ctx context.Context, made clients) *kubelet.D
 		HostUtil:                  newHost(),
 		VolumePlugins:             volumePlugins(),
 		PodStartupLatencyTracker:  kubeletutil.NewPodStartupLatencyTracker(),
-		NodeStartupLatencyTracker: kubeletutil.NewNodeStartupLatencyTracker(klog.FromContext(ctx)),
+		NodeStartupLatencyTracker: minor.NewNodeStartupLatencyTracker(klog.FromContext(ctx)),
 	}
 	if !n.runsProbes() {
 		dependencies.ProbeManager = succeedingProbes{}
@@ -278,12 +280,6 @@ func (n *node) newKubelet(ctx context.Context, dependencies *kubelet.Dependencie
 		return err
 	})
 	return built, err
-}
-
-// setVersion lets the Node have the version of its configuration. A kubelet reports that of its process, which may be others' too.
-func (n *node) setVersion(_ context.Context, node *corev1.Node) error {
-	node.Status.NodeInfo.KubeletVersion = cmp.Or(n.configuration.KubeletVersion, kubeletversion.BuiltIn())
-	return nil
 }
 
 // internalAddress is the Node's internal address: the one health is served on, else that of the interface with

@@ -9,11 +9,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/minor"
 )
 
 const bootstrapKubeconfig = `apiVersion: v1
@@ -100,10 +102,10 @@ func writing(file, content string) func(*testing.T, *Options) {
 	return func(t *testing.T, o *Options) { write(t, filepath.Join(o.ConfigDir, file), content) }
 }
 
-// Claim: A label marks reported versions. Broken: always BuiltIn.
+// Claim: A label marks reported versions. Broken: always BuiltIn; the minor alone decides; no label has the code's version.
 func TestNodeLabelsTellWhereTheVersionComesFrom(t *testing.T) {
 	for version, want := range map[string]string{
-		"": versionBuiltIn, kubeletversion.BuiltIn(): versionBuiltIn, "v1.29.4": versionReported,
+		"": versionBuiltIn, kubeletversion.BuiltIn(): versionBuiltIn, "v1.29.4": versionReported, "v" + minor.Kubernetes + ".99": versionSameMinor,
 	} {
 		configuration := testConfiguration()
 		configuration.KubeletVersion = version
@@ -112,8 +114,42 @@ func TestNodeLabelsTellWhereTheVersionComesFrom(t *testing.T) {
 		if labels[versionSourceLabel] != want || labels[hollowLabel] != "true" || labels["a"] != "b" {
 			t.Errorf("version %q: want source %s, got labels %v", version, want, labels)
 		}
+		if labels[codeLabel] != kubeletversion.BuiltIn() {
+			t.Errorf("version %q: want the code %s, got labels %v", version, kubeletversion.BuiltIn(), labels)
+		}
 		if len(configuration.Labels) != 1 {
 			t.Errorf("the configuration's own labels were changed: %v", configuration.Labels)
+		}
+	}
+}
+
+// Claim: A Node whose kubelet was updated in place says which code it runs now. Broken: the labels are those of the registration.
+func TestANodeThatExistsSaysItsCode(t *testing.T) {
+	n := &node{configuration: testConfiguration()}
+	n.configuration.KubeletVersion = "v1.29.4"
+	for _, before := range []map[string]string{nil, {codeLabel: "v1.29.1", versionSourceLabel: versionSameMinor, "a": "b"}} {
+		found := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: before}}
+		if err := n.setVersion(t.Context(), found); err != nil {
+			t.Fatal(err)
+		}
+		if found.Labels[codeLabel] != kubeletversion.BuiltIn() || found.Labels[versionSourceLabel] != versionReported || found.Status.NodeInfo.KubeletVersion != "v1.29.4" {
+			t.Errorf("a Node with the labels %v has %v and reports %s", before, found.Labels, found.Status.NodeInfo.KubeletVersion)
+		}
+	}
+}
+
+// Claim: No program runs as a version whose code it has not, where code is demanded. Broken: not checked; another patch refused.
+func TestCodeThatIsDemanded(t *testing.T) {
+	for version, refused := range map[string]bool{"": false, "v" + minor.Kubernetes + ".99": false, "v1.29.4": true} {
+		configuration := testConfiguration()
+		configuration.KubeletVersion = version
+		if err := checkConfiguration(configuration); err != nil {
+			t.Errorf("version %q without a demand: %v", version, err)
+		}
+		configuration.RequireVersionCode = true
+		err := checkConfiguration(configuration)
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "kubeletVersion: v1.29.4 has to be the code that runs") {
+			t.Errorf("version %q demanded as code: %v", version, err)
 		}
 	}
 }
@@ -126,7 +162,7 @@ func TestNamesAreThoseOfTheAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{
-		hollowLabel, versionSourceLabel, leaseLabel, frequencyLabel, versionBuiltIn, versionReported,
+		hollowLabel, versionSourceLabel, codeLabel, leaseLabel, frequencyLabel, versionBuiltIn, versionSameMinor, versionReported,
 		fakecri.ExitAfterAnnotation, fakecri.ExitCodeAnnotation, fakecri.StartedAfterAnnotation, fakecri.ReadyAfterAnnotation,
 		fakecri.ReadinessFailsAfterAnnotation, fakecri.LivenessFailsAfterAnnotation, fakecri.TerminatesAfterAnnotation,
 		fakecri.ImagePullFailsAnnotation, fakecri.LogAnnotation, fakecri.CPUUsageAnnotation, fakecri.MemoryUsageAnnotation,

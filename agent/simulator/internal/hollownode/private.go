@@ -37,6 +37,8 @@ var (
 		"an HTTP hook would be sent to the made-up address of its pod, which may be that of a real machine"}
 	probeManager = private{"probeManager",
 		"a probe would be sent to the made-up address of its pod, which may be that of a real machine"}
+	evictionManager = private{"evictionManager",
+		"its loop does not end with its node in each minor, and has nothing to do without thresholds"}
 	evictionLock = private{"evictionManager.RWMutex",
 		"it guards the pressure that a disruption puts on a node"}
 	evictionConditions = private{"evictionManager.nodeConditions",

@@ -23,12 +23,9 @@ import (
 
 // Labels of every hollow Node; apis/v1alpha1 documents them.
 const (
-	hollowLabel        = "hollowfleet.io/hollow"
-	versionSourceLabel = "hollowfleet.io/kubelet-version-source"
-	leaseLabel         = "hollowfleet.io/node-lease-duration-seconds"
-	frequencyLabel     = "hollowfleet.io/node-status-update-frequency"
-	versionBuiltIn     = "BuiltIn"
-	versionReported    = "Reported"
+	hollowLabel    = "hollowfleet.io/hollow"
+	leaseLabel     = "hollowfleet.io/node-lease-duration-seconds"
+	frequencyLabel = "hollowfleet.io/node-status-update-frequency"
 )
 
 // kubeletSettings is the kubelet's configuration: its own defaults, but for what needs a real machine,
@@ -133,10 +130,7 @@ func nodeLabels(c contract.Configuration) map[string]string {
 		labels = map[string]string{}
 	}
 	labels[hollowLabel] = "true"
-	labels[versionSourceLabel] = versionBuiltIn
-	if c.KubeletVersion != "" && c.KubeletVersion != kubeletversion.BuiltIn() {
-		labels[versionSourceLabel] = versionReported
-	}
+	maps.Copy(labels, versionLabels(c.KubeletVersion, kubeletversion.BuiltIn()))
 	return labels
 }
 
