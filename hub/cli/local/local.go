@@ -142,6 +142,7 @@ func addPrograms(command *cobra.Command, programs *localfleet.Programs) {
 		localfleet.HeartbeatsNormal, localfleet.HeartbeatsSlow)
 	cmdutil.Choice(command, &programs.Isolation, isolationFlag, isolationUsage(), localfleet.IsolationProcess, localfleet.IsolationShared)
 	flags.StringArrayVar(&programs.HubArgs, "hub-arg", nil, "extra argument for the hub, such as --hub-arg=--metrics-address=127.0.0.1:8080; can be given several times")
+	flags.StringArrayVar(&programs.ClusterArgs, "cluster-arg", nil, "extra argument of \"simcluster start\" for each workload cluster, such as --cluster-arg=--aggregation; can be given several times")
 	flags.StringArrayVar(&programs.AgentArgs, "agent-arg", nil, "extra argument for each agent, such as --agent-arg=--freeze-after=6s; can be given several times")
 }
 
@@ -156,6 +157,9 @@ func programFlags(programs localfleet.Programs) []string {
 	}
 	for _, arg := range programs.AgentArgs {
 		flags = append(flags, "--agent-arg", arg)
+	}
+	for _, arg := range programs.ClusterArgs {
+		flags = append(flags, "--cluster-arg", arg)
 	}
 	return flags
 }

@@ -83,8 +83,8 @@ type Programs struct {
 	// HubInGroup lets the control plane of the hub share the process of the first clusters, of which there are fewer than ClustersPerGroup
 	// then. It costs less; a panic ends the hub's too.
 	HubInGroup bool
-	// HubArgs and AgentArgs are added to the command lines of hub and agents.
-	HubArgs, AgentArgs []string
+	// HubArgs, AgentArgs and ClusterArgs are added to the command lines of the hub, the agents and the control planes of workload clusters.
+	HubArgs, AgentArgs, ClusterArgs []string
 }
 
 // Fleet is a running fleet.
@@ -252,6 +252,9 @@ func (f *Fleet) startControlPlane(ctx context.Context, plane plane) (*process.Cl
 	}
 	if f.options.Heartbeats == HeartbeatsSlow {
 		args = append(args, "--controller-manager-arg", slowNodeMonitor)
+	}
+	if name != hubName {
+		args = append(args, f.options.ClusterArgs...)
 	}
 	if f.options.Cables != nil && !plane.isHosted {
 		more, err := f.options.Cables.ControlPlaneArgs(name, plane.dir)

@@ -103,6 +103,7 @@ func (f *startFlags) registerFlags(command *cobra.Command) {
 	set.StringVar(&options.EmulatedVersion, "emulated-version", "", "the Kubernetes minor that the cluster emulates, such as 1.36 (default: that of the components)")
 	set.StringVar(&options.EmulatedVersionFile, "emulated-version-file", "", "a file with the minor, instead of --emulated-version. When it changes, the components are upgraded as by \"simcluster upgrade\", and a start continues with what they have run last. What they run is in ConfigMap simcluster-versions of namespace kube-public")
 	set.IntVar(&f.port, "apiserver-port", 0, "the port of the API server; 0 chooses a free one, without the flag the port of the earlier start is kept")
+	set.BoolVar(&options.Aggregation, "aggregation", false, "let the API server pass requests on to the servers of APIServices, such as metrics-server, as their users, and run the controller of HorizontalPodAutoscalers")
 	set.BoolVar(&options.Fsync, "fsync", false, "make etcd write through to the disk; safer when the machine crashes, and much slower")
 	set.BoolVar(&options.ExitWithParent, "exit-with-parent", true, "end the cluster when the process that started it ends")
 	set.IntVar(&options.ParentPID, "parent-pid", 0, "the process to end with, if it is not the one that started simcluster")

@@ -36,9 +36,9 @@ func refusedError(err error, remedy string) error {
 
 // filePatterns are what clusters make in a data directory, as patterns of owneddir.
 func (l Layout) filePatterns() []string {
-	files := []string{"ready.json", "cluster.json", "run-dir", "lock", "pki/sa.key", "pki/sa.pub", "pki/ca.crt", "pki/ca.key", "podhost/pods-directory"}
+	files := []string{"ready.json", "cluster.json", "run-dir", "lock", "pki/sa.key", "pki/sa.pub", "podhost/pods-directory"}
 	for _, pair := range []string{
-		APIServer, ControllerManager, Scheduler, kubeletClient,
+		"ca", APIServer, ControllerManager, Scheduler, kubeletClient, frontProxyCA, frontProxyClient,
 		"admin-client", ControllerManager + "-client", Scheduler + "-client", Podhost + "-client",
 	} {
 		files = append(files, "pki/"+pair+".crt", "pki/"+pair+".key")

@@ -70,6 +70,9 @@ var controllers = []string{
 	"validatingadmissionpolicy-status-controller",
 }
 
+// autoscalerController asks for the metrics of pods, which metrics-server has.
+const autoscalerController = "horizontal-pod-autoscaler-controller"
+
 // flagSource is what the components' flags are made from.
 type flagSource struct {
 	layout     Layout
@@ -78,6 +81,8 @@ type flagSource struct {
 	runDir     string
 	ports      map[string]int
 	fsync      bool
+	// aggregation lets the API server pass requests on to others, such as metrics-server, and runs the controller that asks that one.
+	aggregation bool
 	// podhostNode is the name of the podhost's Node.
 	podhostNode string
 }
@@ -125,7 +130,8 @@ func (s flagSource) etcdFlags() []string {
 func (s flagSource) apiServer() []string {
 	ca, _ := s.identities.caPaths()
 	kubeletCertificate, kubeletKey := s.identities.servingPaths(kubeletClient)
-	return append(s.servingFlags(APIServer, s.cluster.Listen),
+	flags := append(s.servingFlags(APIServer, s.cluster.Listen), s.frontProxyFlags()...)
+	return append(flags,
 		"etcd-servers=unix://"+filepath.Join(s.runDir, etcdSocket),
 		// The endpoints of the "kubernetes" Service may not be loopback
 		// addresses, so no controller writes any.
@@ -142,9 +148,9 @@ func (s flagSource) apiServer() []string {
 		"service-account-signing-key-file="+s.layout.pkiPath("sa.key"),
 		"kubelet-client-certificate="+kubeletCertificate,
 		"kubelet-client-key="+kubeletKey,
-		// Only a podhost has an address of this type, and only a podhost serves
-		// logs and exec. With any other type a request for the logs of a hollow
-		// pod would be sent to an address that is made up.
+		// Only Nodes that serve the kubelet's API have an address of this type: podhosts, and
+		// hollow Nodes if they are told to. With any other type a request for the logs of a
+		// hollow pod would be sent to an address that is made up.
 		"kubelet-preferred-address-types=InternalDNS",
 		"max-requests-inflight=200",
 		"max-mutating-requests-inflight=100",
@@ -155,11 +161,31 @@ func (s flagSource) apiServer() []string {
 	)
 }
 
+// frontProxyFlags let an APIService's server, such as metrics-server, know its users.
+func (s flagSource) frontProxyFlags() []string {
+	if !s.aggregation {
+		return nil
+	}
+	return []string{
+		"requestheader-client-ca-file=" + s.layout.pkiPath(frontProxyCA+".crt"),
+		"requestheader-allowed-names=" + frontProxyClient,
+		"requestheader-username-headers=X-Remote-User",
+		"requestheader-group-headers=X-Remote-Group",
+		"requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"proxy-client-cert-file=" + s.layout.pkiPath(frontProxyClient+".crt"),
+		"proxy-client-key-file=" + s.layout.pkiPath(frontProxyClient+".key"),
+	}
+}
+
 func (s flagSource) controllerManager() []string {
 	ca, caKey := s.identities.caPaths()
 	flags := append(s.servingFlags(ControllerManager, loopback.String()), s.clientFlags(ControllerManager)...)
+	wanted := controllers
+	if s.aggregation {
+		wanted = append(slices.Clone(controllers), autoscalerController)
+	}
 	return append(flags,
-		"controllers="+strings.Join(controllers, ","),
+		"controllers="+strings.Join(wanted, ","),
 		"use-service-account-credentials=true",
 		"root-ca-file="+ca,
 		"service-account-private-key-file="+s.layout.pkiPath("sa.key"),

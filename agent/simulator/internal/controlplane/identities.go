@@ -19,6 +19,10 @@ const (
 
 	// kubeletClient is who the API server is when it talks to kubelets.
 	kubeletClient = "kube-apiserver-kubelet-client"
+	// frontProxyCA signs frontProxyClient, who the API server is when it passes requests on to the servers of APIServices. It is an
+	// authority of its own: whoever has a certificate of it may name any user.
+	frontProxyCA     = "front-proxy-ca"
+	frontProxyClient = "front-proxy-client"
 	// admin is the user of the admin kubeconfig.
 	admin        = "admin"
 	nodesGroup   = "system:nodes"
@@ -55,7 +59,24 @@ func (l Layout) ensureIdentities(cluster state, options Options) (time.Time, err
 			return time.Time{}, err
 		}
 	}
+	if options.Aggregation {
+		if err := i.issueFrontProxy(); err != nil {
+			return time.Time{}, err
+		}
+	}
 	return i.renewAt, i.writeKubeconfigs(options)
+}
+
+// issueFrontProxy makes the front proxy's authority and certificate.
+func (i *issuance) issueFrontProxy() error {
+	authority, err := pki.LoadOrCreateAuthority(i.layout.pkiPath(frontProxyCA+".crt"), i.layout.pkiPath(frontProxyCA+".key"), frontProxyCA, i.now)
+	if err != nil {
+		return err
+	}
+	front := &issuance{layout: i.layout, authority: authority, now: i.now, renewAt: i.renewAt}
+	_, err = front.issuePair(i.layout.pkiPath(frontProxyClient), pki.Request{CommonName: frontProxyClient})
+	i.renewAt = front.renewAt
+	return err
 }
 
 // issuance makes certificates of one authority at one time.

@@ -80,6 +80,9 @@ type Options struct {
 	EmulatedVersion string
 	// EmulatedVersionFile has the minor instead. The components are upgraded to it while they run, one after the other, when it changes.
 	EmulatedVersionFile string
+	// Aggregation lets servers of APIServices, such as metrics-server, know the users of the requests that the API server passes on to them,
+	// and runs the controller of HorizontalPodAutoscalers. It costs two inotify instances.
+	Aggregation bool
 	// Fsync makes etcd write through to the disk.
 	Fsync bool
 	// ExtraArgs are key=value flags by component, which win over the built-in.
@@ -181,6 +184,9 @@ func ValidateMinor(minor string) error {
 
 // validateServing checks what the API server's certificate is made of.
 func (o *Options) validateServing() error {
+	if o.Aggregation && o.PKIDir != "" {
+		return fmt.Errorf("%w: --aggregation: --pki-dir has no certificates for it: leave one of them out", ErrInvalid)
+	}
 	if o.PKIDir != "" && len(o.ServingNames) > 0 {
 		return fmt.Errorf("%w: --serving-name is of no use with --pki-dir: the certificate there has the names", ErrInvalid)
 	}

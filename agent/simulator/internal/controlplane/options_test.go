@@ -122,6 +122,26 @@ func TestFlagsKeepSecretsApart(t *testing.T) {
 	}
 }
 
+// TestAggregation wants what metrics-server and autoscalers need of a cluster that is told to, and of no other: it costs inotify instances.
+func TestAggregation(t *testing.T) {
+	layout, err := NewLayout("/data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, on := range []bool{false, true} {
+		source := flagSource{layout: layout, cluster: state{Name: "c", Listen: "127.0.0.1"}, ports: map[string]int{}, aggregation: on}
+		server, manager := strings.Join(source.commandLine(APIServer, "", nil), " "), strings.Join(source.commandLine(ControllerManager, "", nil), " ")
+		if strings.Contains(server, "--requestheader-client-ca-file=/data/pki/front-proxy-ca.crt") != on || strings.Contains(server, "--proxy-client-key-file=/data/pki/front-proxy-client.key") != on ||
+			strings.Contains(manager, "horizontal-pod-autoscaler-controller") != on {
+			t.Errorf("aggregation %t: %s\n%s", on, server, manager)
+		}
+	}
+	options := Options{Name: "c1", DataDir: "d", Aggregation: true, PKIDir: "/pki"}
+	if err := options.Validate(); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "--aggregation") {
+		t.Errorf("with certificates of another program: %v", err)
+	}
+}
+
 func TestAdoptState(t *testing.T) {
 	for name, test := range map[string]struct {
 		recorded *state

@@ -255,7 +255,7 @@ func (s *supervisor) makeUnits() error {
 	s.logs, s.units = map[string]*process.LogFile{}, map[string]*process.Unit{}
 	flags := flagSource{
 		layout: s.layout, cluster: s.cluster, identities: s.identities, runDir: s.runDir, ports: ports,
-		fsync: s.options.Fsync, podhostNode: s.options.PodhostNode,
+		fsync: s.options.Fsync, aggregation: s.options.Aggregation, podhostNode: s.options.PodhostNode,
 	}
 	for _, component := range s.options.Components {
 		if s.logs[component], err = process.OpenLog(s.layout.LogFile(component), logLimit); err != nil {
