@@ -39,7 +39,7 @@ func watchStatus(ctx context.Context, hub *cmdutil.Hub, output documentOutput, f
 		kinds = append(kinds, live.Kind{Name: kind.Kind, List: kind.List()})
 	}
 	view := &statusView{hub: hub, output: output}
-	err = live.Follow(ctx, hub, c, kinds, view, live.Options{First: first, Timeout: timeout})
+	err = live.Follow(ctx, hub, c, kinds, view, live.Options{First: first, Timeout: timeout, Printed: output.format != ""})
 	switch {
 	case errors.Is(err, live.ErrTimeout):
 		return view.fleet.VerdictError()

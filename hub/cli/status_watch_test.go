@@ -87,7 +87,6 @@ func (f *env) failedMachine(name, message string) *v1alpha1.Machine {
 }
 
 // Where there is no terminal, the status is printed again when it changes, and only then.
-// Claim: `status -w` shows what changes by watch. Broken: events of a watch are not taken in.
 func TestStatusIsPrintedWhenItChanges(t *testing.T) {
 	f := newEnv(t)
 	f.emptyHub()
@@ -176,7 +175,6 @@ func TestStatusIsNotFollowedWithoutTheRightToWatch(t *testing.T) {
 }
 
 // On a terminal there is one screen, in 40 columns too, and what comes from objects does not command it.
-// Edge case: The holder of a Lease and the message of a condition were commands to a terminal.
 func TestStatusOnATerminalOf40Columns(t *testing.T) {
 	f := newEnv(t)
 	f.emptyHub()

@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -40,14 +41,21 @@ func (p Pulse) HubAt(now time.Time) cmdutil.HubState {
 
 // DescribeLost says since when the API server has not answered; empty while it does.
 func (p Pulse) DescribeLost(now time.Time) string {
-	if p.Lost == nil {
+	lost := p.Lost
+	if lost == nil && now.Sub(p.Answered) > 2*(beat+longestBeat) {
+		lost = errSuspended
+	}
+	if lost == nil {
 		return ""
 	}
-	return fmt.Sprintf("the hub's API server has not answered since %s (%s ago): %v", formatClock(p.Answered), now.Sub(p.Answered).Round(time.Second), p.Lost)
+	return fmt.Sprintf("the hub's API server has not answered since %s (%s ago): %v", formatClock(p.Answered), now.Sub(p.Answered).Round(time.Second), lost)
 }
 
 // errSlow is an API server that takes connections and does not answer.
 var errSlow = fmt.Errorf("no answer within %s", longestBeat)
+
+// errSuspended is this program, which has not asked: it was suspended, or starves.
+var errSuspended = errors.New("it was not asked, because this program was suspended")
 
 // formatClock is a time of day with its zone, for a person who looks at a screen.
 func formatClock(at time.Time) string { return at.Format("15:04:05 MST") }

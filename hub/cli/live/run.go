@@ -43,6 +43,8 @@ type Options struct {
 	First time.Duration
 	// Timeout is how long to follow; 0 has no bound.
 	Timeout time.Duration
+	// Printed has the view printed where there could be a screen: for a format that programs read.
+	Printed bool
 }
 
 // ErrNoAnswer is what ends Follow when First is over.
@@ -64,7 +66,10 @@ func Follow(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, kinds []K
 		<-ended
 		<-ended
 	}()
-	f := &follower{hub: hub, view: view, store: store, pulse: heart, screen: newScreen(hub)}
+	f := &follower{hub: hub, view: view, store: store, pulse: heart}
+	if !options.Printed {
+		f.screen = newScreen(hub)
+	}
 	if err := f.awaitFirst(ctx, options.First); err != nil {
 		return err
 	}

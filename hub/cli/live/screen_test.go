@@ -165,7 +165,7 @@ func TestATerminalThatHasBecomeNarrowerIsRedrawn(t *testing.T) {
 }
 
 // What comes from objects cannot command a terminal.
-// Claim: No text of an object commands the terminal of a command with `--watch`. Broken: lines are drawn as they are.
+// Claim: No text of an object commands a terminal. Broken: lines are drawn as they are.
 func TestNoLineCommandsTheTerminal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := NewWithT(t)

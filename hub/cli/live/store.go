@@ -150,7 +150,7 @@ type followed struct {
 // errNotAList is a programmer's mistake.
 var errNotAList = errors.New("not a list of objects")
 
-// follow lists and watches until ctx ends. A watch that ends is started again from where it was.
+// follow lists and watches until ctx ends. A watch that ends without an error is started again from where it was.
 func (k *followed) follow(ctx context.Context, c client.WithWatch, wake func()) {
 	delay := firstRetry
 	for ctx.Err() == nil {
@@ -160,12 +160,13 @@ func (k *followed) follow(ctx context.Context, c client.WithWatch, wake func()) 
 			return
 		}
 		if err != nil {
+			k.version = "" // The next list has what was missed meanwhile, also from a hub that was restored.
 			k.noteError(err)
 			wake()
 		}
 		switch {
 		case apierrors.IsForbidden(err), meta.IsNoMatchError(err):
-			k.version, delay = "", lastRetry // What was missed meanwhile is in the next list.
+			delay = lastRetry
 		case time.Since(started) > calmWatch:
 			delay = firstRetry
 		}
@@ -195,16 +196,13 @@ func (k *followed) followOnce(ctx context.Context, c client.WithWatch, wake func
 	options := append([]client.ListOption{&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: k.version, AllowWatchBookmarks: true}}}, k.Options...)
 	events, err := c.Watch(ctx, k.List, options...)
 	if err != nil {
-		k.forgetExpired(err)
 		return fmt.Errorf("watching: %w", err)
 	}
 	defer events.Stop()
 	k.noteError(nil)
 	for event := range events.ResultChan() {
 		if event.Type == watch.Error {
-			err := apierrors.FromObject(event.Object)
-			k.forgetExpired(err)
-			return fmt.Errorf("watching: %w", err)
+			return fmt.Errorf("watching: %w", apierrors.FromObject(event.Object))
 		}
 		if err := k.noteEvent(event); err != nil {
 			return err
@@ -214,13 +212,6 @@ func (k *followed) followOnce(ctx context.Context, c client.WithWatch, wake func
 		}
 	}
 	return nil
-}
-
-// forgetExpired has the objects listed again if the API server does not know any more what happened since the last event.
-func (k *followed) forgetExpired(err error) {
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		k.version = ""
-	}
 }
 
 func (k *followed) list(ctx context.Context, c client.Reader) error {

@@ -70,15 +70,18 @@ type forest struct {
 	left, forbidden []string
 }
 
+// describeUnread is cmdutil.Hub.DescribeUnread.
+type describeUnread func(error) (why string, partial, forbidden bool)
+
 // newForest sorts what was read. A kind that could not be read is left out, unless it is that of the root.
-func newForest(hub *cmdutil.Hub, r root, known map[string]live.Snapshot) (*forest, error) {
+func newForest(r root, known map[string]live.Snapshot, describe describeUnread) (*forest, error) {
 	f := &forest{root: r, clusters: map[string]*v1alpha1.Cluster{}, sets: map[types.UID][]*v1alpha1.MachineSet{}, machines: map[types.UID][]*v1alpha1.Machine{}}
 	for i, kind := range r.listKinds() {
 		snapshot := known[kind.Name]
 		if snapshot.List != nil || snapshot.Err == nil {
 			continue
 		}
-		why, partial, forbidden := hub.DescribeUnread(snapshot.Err)
+		why, partial, forbidden := describe(snapshot.Err)
 		if i == 0 || !partial {
 			return nil, fmt.Errorf("listing %ss: %w", strings.ToLower(kind.Name), snapshot.Err)
 		}

@@ -67,11 +67,11 @@ func printTree(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, ki
 		return err
 	}
 	if watch {
-		view := &treeView{hub: hub, output: output, root: r}
+		view := &treeView{hub: hub, output: output, root: r, missing: map[string]bool{}}
 		err := live.Follow(ctx, hub, c, r.listKinds(), view, live.Options{First: firstAnswer})
 		return errors.Join(view.gone, err)
 	}
-	f, err := newForest(hub, r, live.ReadKinds(ctx, c, r.listKinds()))
+	f, err := newForest(r, live.ReadKinds(ctx, c, r.listKinds()), hub.DescribeUnread)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func ReadTree(ctx context.Context, hub *cmdutil.Hub, c client.Client, kind cmdut
 	if err != nil {
 		return nil, err
 	}
-	f, err := newForest(hub, r, live.ReadKinds(ctx, c, r.listKinds()))
+	f, err := newForest(r, live.ReadKinds(ctx, c, r.listKinds()), hub.DescribeUnread)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,8 @@ type treeView struct {
 	now   time.Time
 	// notes are what to know of the tree: what is left out, or old.
 	notes []string
+	// missing are the errors that say that the API server does not have a kind.
+	missing map[string]bool
 	// gone is the error of a root that does not exist any more.
 	gone error
 }
@@ -30,7 +32,7 @@ type treeView struct {
 // Update implements live.View.
 func (v *treeView) Update(known map[string]live.Snapshot, pulse live.Pulse, now time.Time) error {
 	v.now, v.notes = now, nil
-	f, err := newForest(v.hub, v.root, known)
+	f, err := newForest(v.root, known, v.describeUnread)
 	if err != nil {
 		return err
 	}
@@ -56,6 +58,16 @@ func (v *treeView) Update(known map[string]live.Snapshot, pulse live.Pulse, now 
 		}
 	}
 	return nil
+}
+
+// describeUnread is that of the hub, which is asked about each kind that is missing once only: it asks the API server.
+func (v *treeView) describeUnread(err error) (why string, partial, forbidden bool) {
+	if v.missing[err.Error()] {
+		return cmdutil.MissingKind, true, false
+	}
+	why, partial, forbidden = v.hub.DescribeUnread(err)
+	v.missing[err.Error()] = partial && !forbidden
+	return why, partial, forbidden
 }
 
 // Done implements live.View.

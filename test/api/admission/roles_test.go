@@ -98,7 +98,7 @@ func listResources(t *testing.T) (names []string) {
 }
 
 // Each role of people may do what it is for, on every kind that there is, and nothing else.
-// Claim: Viewers, editors, approvers and load testers have the rights of their role and no way to others. Broken: the editor may patch MachineDeployments. Also: TestOnlyTheViewerIsAggregated, TestALoadTesterLetsNoNodeFail.
+// Claim: Viewers, editors, approvers and load testers have the rights of their role, and no way to others. Broken: the editor may patch MachineDeployments. Also: TestOnlyTheViewerIsAggregated, TestALoadTesterLetsNoNodeFail.
 func TestEachRoleOfPeopleMayDoWhatItIsFor(t *testing.T) {
 	a := newApprovers(t)
 	resources := listResources(t)
