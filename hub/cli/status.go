@@ -55,36 +55,41 @@ since when, and what was known last; if a right is missing, it shows the rest.`,
   kubectl hollow status -o json | jq -r '.objects[] | select(.state == "Problem") | "\(.kind) \(.namespace)/\(.name): \(.message)"'`,
 		Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := output.checkFormat(); err != nil {
-				return err
-			}
-			if timeout <= 0 {
-				return cmdutil.Usage("--timeout: want a time above 0, got %s", timeout)
-			}
-			if watch {
-				longest := time.Duration(0)
-				if command.Flags().Changed("timeout") {
-					longest = timeout
-				}
-				return watchStatus(command.Context(), hub, output, timeout, longest)
-			}
-			seen, err := observeWithin(command.Context(), hub, timeout)
-			if err != nil && output.format != "" {
-				seen = &overview.Fleet{Now: time.Now(), Failed: hub.Explain(err), HubUnread: overview.RootCause(err)}
-				return errors.Join(output.printDocument(hub.Out, newStatusDocument(seen)), err)
-			}
-			if err != nil {
-				return err
-			}
-			seen.Keeper = hub.DescribeLocalHub()
-			verdict, err := printFleet(hub, seen, output)
-			return errors.Join(err, verdict)
+			return runStatus(command, hub, output, watch, timeout)
 		},
 	}
 	output.addFlag(command)
 	command.Flags().DurationVar(&timeout, "timeout", timeout, "longest time to wait for the API server; what it has not answered by then is unknown. With --watch, the time to continue")
 	command.Flags().BoolVarP(&watch, "watch", "w", false, "continue to show the status when it changes, until interrupted")
 	return command
+}
+
+// runStatus shows the status, or follows it.
+func runStatus(command *cobra.Command, hub *cmdutil.Hub, output documentOutput, watch bool, timeout time.Duration) error {
+	if err := output.checkFormat(); err != nil {
+		return err
+	}
+	if timeout <= 0 {
+		return cmdutil.Usage("--timeout: want a time above 0, got %s", timeout)
+	}
+	if watch {
+		longest := time.Duration(0)
+		if command.Flags().Changed("timeout") {
+			longest = timeout
+		}
+		return watchStatus(command.Context(), hub, output, timeout, longest)
+	}
+	seen, err := observeWithin(command.Context(), hub, timeout)
+	if err != nil && output.format != "" {
+		seen = &overview.Fleet{Now: time.Now(), Failed: hub.Explain(err), HubUnread: overview.RootCause(err)}
+		return errors.Join(output.printDocument(hub.Out, newStatusDocument(seen)), err)
+	}
+	if err != nil {
+		return err
+	}
+	seen.Keeper = hub.DescribeLocalHub()
+	verdict, err := printFleet(hub, seen, output)
+	return errors.Join(err, verdict)
 }
 
 // observeWithin observes the fleet within a time.

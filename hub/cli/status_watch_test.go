@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"net"
@@ -22,9 +23,11 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/cli"
 	"github.com/hollowfleet/hollowfleet/hub/cli/health"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
@@ -128,6 +131,21 @@ func TestAStatusThatIsFollowedForATimeEndsWithTheLastState(t *testing.T) {
 	f.Expect(r.errOut).To(HavePrefix("error: the fleet is not healthy: "))
 	f.Expect(r.out).To(HavePrefix("---\napiVersion: cli.hollowfleet.io/v1\n"))
 	f.fails(2, "--timeout", "status -w --timeout 0s")
+}
+
+// An API server that hangs from the start ends the command in time, as does who interrupts it.
+// Edge case: A status that was followed waited for the kinds of a stopped API server.
+func TestAStatusOfAnAPIServerThatHangsIsNotFollowed(t *testing.T) {
+	g := NewWithT(t)
+	for timeout, code := range map[string]int{"300ms": 1, "1h": 130} {
+		ctx, interrupt := context.WithTimeout(t.Context(), 2*time.Second)
+		var out, errOut bytes.Buffer
+		line := []string{"status", "-w", "--timeout", timeout, "--kubeconfig", silentServer(t)}
+		started := time.Now()
+		g.Expect(cli.Execute(ctx, line, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})).To(Equal(code), errOut.String())
+		g.Expect(time.Since(started)).To(BeNumerically("<", 20*time.Second))
+		interrupt()
+	}
 }
 
 // grant gives the user of the env's name verbs on all kinds but some.

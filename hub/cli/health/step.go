@@ -2,6 +2,7 @@ package health
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,17 +85,26 @@ func StepOf(machine *v1alpha1.Machine, minReady time.Duration, now time.Time) St
 	case machine.DeletionTimestamp != nil:
 		return stepOfDeletion(machine, find(v1alpha1.MachineDrainedCondition), ready)
 	case status.Phase == v1alpha1.MachineFailed:
-		step := Step{Doing: Failing, Reason: status.ErrorReason, Message: status.ErrorMessage}
-		if ready != nil {
-			step.Since, step.Reason, step.Message = ready.LastTransitionTime, cmp.Or(step.Reason, ready.Reason), cmp.Or(step.Message, ready.Message)
-		}
-		return step
-	case ready == nil || status.Phase == "" || status.Phase == v1alpha1.MachinePending || status.Phase == v1alpha1.MachineProvisioning:
+		return stepOfFailure(status, ready)
+	case ready == nil || slices.Contains([]v1alpha1.MachinePhase{"", v1alpha1.MachinePending, v1alpha1.MachineProvisioning}, status.Phase):
 		return stepOfCreation(machine, ready)
 	}
 	if updated := find(v1alpha1.MachineUpdatedCondition); updated != nil && updated.Status != metav1.ConditionTrue {
 		return stepOfUpdate(updated, find(v1alpha1.MachineDrainedCondition))
 	}
+	return stepOfReadiness(ready, minReady, now)
+}
+
+func stepOfFailure(status *v1alpha1.MachineStatus, ready *metav1.Condition) Step {
+	step := Step{Doing: Failing, Reason: status.ErrorReason, Message: status.ErrorMessage}
+	if ready != nil {
+		step.Since, step.Reason, step.Message = ready.LastTransitionTime, cmp.Or(step.Reason, ready.Reason), cmp.Or(step.Message, ready.Message)
+	}
+	return step
+}
+
+// stepOfReadiness is the step of a Machine that is as its spec says.
+func stepOfReadiness(ready *metav1.Condition, minReady time.Duration, now time.Time) Step {
 	switch {
 	case ready.Status == metav1.ConditionUnknown:
 		return stepFrom(Unseen, ready)

@@ -58,14 +58,10 @@ func Follow(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, kinds []K
 	following, stop := context.WithCancel(ctx)
 	store := NewStore(c, kinds)
 	heart := &pulse{client: c}
-	ended := make(chan struct{}, 2)
-	go func() { store.Run(following); ended <- struct{}{} }()
-	go func() { heart.follow(following, store.wake, store.retry); ended <- struct{}{} }()
-	defer func() {
-		stop()
-		<-ended
-		<-ended
-	}()
+	defer stop()
+	// Nobody waits for their end: the first request of a client asks for the kinds of the API server, which no context ends.
+	go store.Run(following)
+	go heart.follow(following, store.wake, store.retry)
 	f := &follower{hub: hub, view: view, store: store, pulse: heart}
 	if !options.Printed {
 		f.screen = newScreen(hub)

@@ -49,10 +49,11 @@ func (r root) listKinds() []live.Kind {
 			{Name: clusters, List: &v1alpha1.ClusterList{}, Options: named}, {Name: deployments, List: &v1alpha1.MachineDeploymentList{}, Options: inside},
 			{Name: sets, List: &v1alpha1.MachineSetList{}, Options: inside}, {Name: machines, List: &v1alpha1.MachineList{}, Options: inside},
 		}
-	}
-	return []live.Kind{
-		{Name: deployments, List: &v1alpha1.MachineDeploymentList{}, Options: append(named, inside...)},
-		{Name: sets, List: &v1alpha1.MachineSetList{}, Options: inside}, {Name: machines, List: &v1alpha1.MachineList{}, Options: inside},
+	default:
+		return []live.Kind{
+			{Name: deployments, List: &v1alpha1.MachineDeploymentList{}, Options: append(named, inside...)},
+			{Name: sets, List: &v1alpha1.MachineSetList{}, Options: inside}, {Name: machines, List: &v1alpha1.MachineList{}, Options: inside},
+		}
 	}
 }
 
@@ -152,11 +153,12 @@ func (f *forest) grow() ([]*Node, error) {
 			tree.Children = append(tree.Children, f.growDeployment(deployment))
 		}
 		return []*Node{tree}, nil
+	default:
+		if len(f.deployments) == 0 {
+			return nil, cmdutil.NotFoundObject(f.root.kind, f.root.name, f.root.namespace)
+		}
+		return []*Node{f.growDeployment(f.deployments[0])}, nil
 	}
-	if len(f.deployments) == 0 {
-		return nil, cmdutil.NotFoundObject(f.root.kind, f.root.name, f.root.namespace)
-	}
-	return []*Node{f.growDeployment(f.deployments[0])}, nil
 }
 
 func (f *forest) growFleet() *Node {

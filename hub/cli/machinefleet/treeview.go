@@ -36,12 +36,11 @@ func (v *treeView) Update(known map[string]live.Snapshot, pulse live.Pulse, now 
 	if err != nil {
 		return err
 	}
-	roots, err := f.grow()
-	if err != nil {
-		v.gone = err
-		return nil
+	if roots, gone := f.grow(); gone == nil {
+		v.roots = roots
+	} else {
+		v.gone = gone
 	}
-	v.roots = roots
 	lost := pulse.DescribeLost(now)
 	switch {
 	case lost != "":
@@ -84,7 +83,7 @@ func (v *treeView) Key() string {
 
 // Print implements live.View.
 func (v *treeView) Print(now time.Time) error {
-	if v.gone != nil {
+	if v.Done() {
 		return nil
 	}
 	v.hub.Say("--- %s", now.Format(time.RFC3339))
