@@ -251,6 +251,10 @@ test-minors: MINORS := $(or $(MINORS),$(lastword $(sort $(OTHER_MINORS))))
 test-minors: build-simulator ## Let the hollow-node of the newest other Kubernetes minor, or of MINORS="1.36", join a control plane of the built-in one.
 	@for minor in $(MINORS); do hack/minor.sh test "$$minor" $(BIN); done
 
+.PHONY: test-browser
+test-browser: ## Look at the dashboard's pages in Chromium, and check them with axe-core. Both are fetched where they are missing.
+	@variables=$$(hack/browser.sh); eval "$$variables"; go test -count=1 -vet=off -v -run 'Accessible|Browser|FirstPaint' ./hub/cli/dashboard
+
 .PHONY: test-autoscaler
 test-autoscaler: build $(CLUSTER_AUTOSCALER) ## Let an unmodified cluster-autoscaler, which is built for it, scale a real fleet.
 	@HOLLOWFLEET_CLUSTER_AUTOSCALER=$(CURDIR)/$(CLUSTER_AUTOSCALER) go test -count=1 -vet=off -timeout 30m -v ./test/integration/autoscaler \

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cluster"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/cli/dashboard"
 	"github.com/hollowfleet/hollowfleet/hub/cli/loadtest"
 	"github.com/hollowfleet/hollowfleet/hub/cli/local"
 	"github.com/hollowfleet/hollowfleet/hub/cli/machinefleet"
@@ -111,7 +112,7 @@ func newCommand(hub *cmdutil.Hub) *cobra.Command {
 	},
 		cluster.NewCommand(hub), cluster.NewFreeze(hub), cluster.NewUnfreeze(hub),
 		machinefleet.NewCommand(hub), rollout.NewUpgrade(hub), rollout.NewCommand(hub),
-		local.NewCommand(hub), NewStatus(hub), NewVersion(hub),
+		local.NewCommand(hub), NewStatus(hub), dashboard.NewCommand(hub), NewVersion(hub),
 		NewDisrupt(hub), loadtest.NewCommand(hub), rehearse.NewCommand(hub), NewSupportBundle(hub),
 	)
 	root.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }

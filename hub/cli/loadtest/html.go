@@ -21,6 +21,8 @@ import (
 const (
 	// mostMapped, mostColumns, mostDetailed, mostDetails and mostErrors bound the page, which says what it leaves out.
 	mostMapped, mostColumns, mostDetailed, mostDetails, mostErrors = 60, 10, 20, 16, 30
+	// mostShade is the number of the darkest colour in the map of clusters. The style has them.
+	mostShade = 12
 )
 
 //go:embed report.html.tmpl
@@ -64,9 +66,6 @@ type htmlPage struct {
 	Took              string
 }
 
-// Palette are the numbers of the colours of lines.
-func (htmlPage) Palette() []int { return []int{1, 2, 3, 4, 5, 6, 7, 8} }
-
 // VerdictClass is the colour of the verdict.
 func (p htmlPage) VerdictClass() string {
 	switch p.Verdict {
@@ -99,7 +98,10 @@ type clusterError struct {
 	v1alpha1.LoadError
 }
 
-func writeHTML(out io.Writer, r *report) error {
+func writeHTML(out io.Writer, r *report) error { return writePage(out, r, "report") }
+
+// writePage writes the page, or what a part of its template makes of it.
+func writePage(out io.Writer, r *report, part string) error {
 	page := htmlPage{report: r, Charts: chartsOf(r), Map: mapOf(r)}
 	if r.StartTime != nil && r.EndTime != nil {
 		page.Took = r.EndTime.Sub(r.StartTime.Time).Round(time.Second).String()
@@ -122,7 +124,7 @@ func writeHTML(out io.Writer, r *report) error {
 	slices.SortStableFunc(simulators, func(a, b clusterReport) int { return cmp.Compare(len(b.Invalid), len(a.Invalid)) })
 	page.SimulatorsOmitted = max(len(simulators)-mostDetailed, 0)
 	page.Simulators = simulators[:len(simulators)-page.SimulatorsOmitted]
-	return pageTemplate.Execute(out, page)
+	return pageTemplate.ExecuteTemplate(out, part, page)
 }
 
 // worstFirst has those first that have failed, are invalid or have missed thresholds, and then by their p99 of what the fleet measured
@@ -181,7 +183,8 @@ type heatRow struct {
 
 type heatCell struct {
 	Text, Title string
-	Style       template.CSS
+	// Shade is the number of the colour, from 0 to mostShade.
+	Shade int
 }
 
 // mapOf shades each cell by where it is between the shortest and the longest p99 of its column.
@@ -217,13 +220,12 @@ func cellOf(found *v1alpha1.LoadLatency, shortest, longest time.Duration) heatCe
 	if found == nil {
 		return heatCell{Text: "–", Title: "not measured"}
 	}
-	const least, most = 0.05, 0.65
-	shade := least
+	shade := 0
 	if longest > shortest {
-		shade += (most - least) * float64(found.P99.Duration-shortest) / float64(longest-shortest)
+		shade = int(mostShade * (found.P99.Duration - shortest) / (longest - shortest))
 	}
 	return heatCell{
 		Text: signs.Replace(timeOf(found, found.P99)), Title: fmt.Sprintf("%s, p50 %s, p90 %s, p99 %s", plural.Count(found.Count, "measurement"), formatDuration(found.P50), formatDuration(found.P90), formatDuration(found.P99)),
-		Style: template.CSS(fmt.Sprintf("background:rgba(235,104,52,%.2f)", shade)), //nolint:gosec // A number.
+		Shade: shade,
 	}
 }

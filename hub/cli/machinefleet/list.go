@@ -31,7 +31,7 @@ func listTable(fleets *v1alpha1.MachineFleetList, now time.Time) *metav1.Table {
 		fleet := &fleets.Items[i]
 		counts := &fleet.Status.Clusters
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			fleet.Name, formatCondition(fleet.Status.Conditions, v1alpha1.ReadyCondition), formatWave(fleet),
+			fleet.Name, formatCondition(fleet.Status.Conditions, v1alpha1.ReadyCondition), FormatWave(fleet),
 			counts.Selected, counts.Updated, counts.Failed, counts.Held,
 			cmp.Or(fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet, "-"),
 			duration.HumanDuration(now.Sub(fleet.CreationTimestamp.Time)), cmp.Or(fleet.Status.Revision, "-"), fleet.Status.Message,
@@ -40,8 +40,8 @@ func listTable(fleets *v1alpha1.MachineFleetList, now time.Time) *metav1.Table {
 	return table
 }
 
-// formatWave is the current one of all.
-func formatWave(fleet *v1alpha1.MachineFleet) string {
+// FormatWave is the current one of all.
+func FormatWave(fleet *v1alpha1.MachineFleet) string {
 	if fleet.Status.Waves == 0 {
 		return "-"
 	}

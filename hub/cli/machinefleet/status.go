@@ -63,7 +63,7 @@ func showStatus(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, n
 	ready := meta.FindStatusCondition(found.Status.Conditions, v1alpha1.ReadyCondition)
 	hub.Say("%-10s%s", "Ready:", formatCondition(found.Status.Conditions, v1alpha1.ReadyCondition))
 	hub.Say("%-10s%s, revision %s", "Kubelet:", cmp.Or(found.Spec.Template.Spec.Template.Spec.Versions.Kubelet, "-"), preview.Revision)
-	hub.Say("%-10s%s", "Wave:", formatWave(found))
+	hub.Say("%-10s%s", "Wave:", FormatWave(found))
 	hub.Say("%-10s%s", "Message:", cmp.Or(found.Status.Message, "-"))
 	for _, field := range preview.Unused {
 		hub.Note("%s matches no cluster of the fleet", field)
@@ -124,28 +124,28 @@ func statusTable(preview *rollout.Preview, departed []rollout.Departed, now time
 		}
 		kubelet, machines, since := "-", "-", "-"
 		if m.Deployment != nil {
-			kubelet, machines = describeMachines(m.Deployment)
+			kubelet, machines = DescribeMachines(m.Deployment)
 		}
 		if !m.Since.IsZero() {
 			since = duration.HumanDuration(max(now.Sub(m.Since), 0))
 		}
-		cmdutil.AddRows(table, m.Problems(), m.Cluster.Name, m.Wave, cmp.Or(m.Group, "-"), formatState(m), since, kubelet, machines)
+		cmdutil.AddRows(table, m.Problems(), m.Cluster.Name, m.Wave, cmp.Or(m.Group, "-"), FormatState(m), since, kubelet, machines)
 	}
 	for _, d := range departed {
-		kubelet, machines := describeMachines(d.Deployment)
+		kubelet, machines := DescribeMachines(d.Deployment)
 		cmdutil.AddRows(table, []string{d.Explain()}, d.Cluster, "-", "-", "Left", "-", kubelet, machines)
 	}
 	return table
 }
 
-// describeMachines is what a row has of a cluster's MachineDeployment.
-func describeMachines(d *v1alpha1.MachineDeployment) (kubelet, machines string) {
+// DescribeMachines is what a row has of a cluster's MachineDeployment.
+func DescribeMachines(d *v1alpha1.MachineDeployment) (kubelet, machines string) {
 	return cmp.Or(d.Spec.Template.Spec.Versions.Kubelet, "-"),
 		fmt.Sprintf("%d updated, %d available of %d", d.Status.UpdatedReplicas, d.Status.AvailableReplicas, d.Status.Replicas)
 }
 
-// formatState is a word for how far a cluster is.
-func formatState(m rollout.ClusterPreview) string {
+// FormatState is a word for how far a cluster is.
+func FormatState(m rollout.ClusterPreview) string {
 	switch {
 	case len(m.Blocked) > 0:
 		return "Blocked"

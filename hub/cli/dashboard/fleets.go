@@ -1,0 +1,223 @@
+package dashboard
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/duration"
+	ocm "open-cluster-management.io/api/cluster/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/cli/health"
+	"github.com/hollowfleet/hollowfleet/hub/cli/machinefleet"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
+)
+
+// fleetCard is a fleet in the list of all.
+type fleetCard struct {
+	Name, State, Class, Wave, Kubelet, Message string
+	Counts                                     v1alpha1.MachineFleetClusters
+}
+
+// fleetList is what the page of all fleets shows.
+type fleetList struct {
+	Unread string
+	Fleets []fleetCard
+	Pages  pager
+}
+
+// mostFleets is how many fleets a page shows, and mostMembers how many clusters of one.
+const mostFleets, mostMembers = 100, 100
+
+func (s *server) showFleets(r *http.Request) (*view, error) {
+	f, err := s.state()
+	if err != nil {
+		return nil, err
+	}
+	var list fleetList
+	if err := s.store.errorOf(health.MachineFleet); err != nil {
+		list.Unread = err.Error()
+	}
+	all := objectsOf[*v1alpha1.MachineFleet](s.store, health.MachineFleet, nil)
+	list.Pages = newPager(r, len(all), mostFleets)
+	for _, fleet := range all[list.Pages.From:list.Pages.To] {
+		list.Fleets = append(list.Fleets, f.newCard(fleet))
+	}
+	return &view{Title: "Fleets", Section: "fleets", Template: "fleets.tmpl", Data: list}, nil
+}
+
+func (f *fleetState) newCard(fleet *v1alpha1.MachineFleet) fleetCard {
+	card := fleetCard{
+		Name: fleet.Name, State: string(health.Healthy), Wave: machinefleet.FormatWave(fleet), Message: fleet.Status.Message, Counts: fleet.Status.Clusters,
+		Kubelet: cmp.Or(fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet, "–"),
+	}
+	if finding := f.findings[objectName{health.MachineFleet, "", fleet.Name}]; finding != nil {
+		card.State, card.Message = string(finding.State), finding.Reason+": "+finding.Message
+	}
+	card.Class = classOf(card.State)
+	return card
+}
+
+// fleetPage is a fleet with its waves.
+type fleetPage struct {
+	Card     fleetCard
+	Revision string
+	Progress string
+	Problem  string
+	// Unknown says why the clusters are not shown.
+	Unknown string
+	Waves   []wave
+	Pages   pager
+	// Axis is what the bars are drawn on.
+	Axis    axis
+	Left    []string
+	Notes   []string
+	Turns   []rollout.Turn
+	Actions []actionLink
+	Denied  []string
+}
+
+// wave is a wave of a rollout.
+type wave struct {
+	Number  int
+	Groups  string
+	Current bool
+	Members []member
+}
+
+// member is a cluster of a fleet.
+type member struct {
+	Cluster, Group, State, Class, Since, Soak, Kubelet, Machines string
+	Waits                                                        []string
+	Bars                                                         []bar
+}
+
+func (s *server) showFleet(r *http.Request) (*view, error) {
+	f, err := s.state()
+	if err != nil {
+		return nil, err
+	}
+	from, fleet := s.store.newReader(), &v1alpha1.MachineFleet{}
+	if err := cmdutil.Get(r.Context(), from, cmdutil.FleetKind, client.ObjectKey{Name: r.PathValue("fleet")}, fleet); err != nil {
+		return nil, err
+	}
+	page := fleetPage{Card: f.newCard(fleet)}
+	if progressing := meta.FindStatusCondition(fleet.Status.Conditions, v1alpha1.ProgressingCondition); progressing != nil {
+		page.Progress = progressing.Reason + ": " + cmp.Or(progressing.Message, string(progressing.Status))
+	}
+	page.Actions, page.Denied = s.offerActions(r.Context(), fleet)
+	for _, kind := range []string{health.Cluster, health.MachineDeployment} {
+		if err := s.store.errorOf(kind); err != nil {
+			page.Unknown = kind + "s are not known: " + cmdutil.Printable(err.Error())
+		}
+	}
+	if page.Unknown == "" {
+		if err := s.addPreview(r, f, fleet, &page); err != nil {
+			page.Unknown = "What the hub would do next is not known: " + cmdutil.Printable(err.Error())
+		}
+	}
+	return &view{Title: "Fleet " + fleet.Name, Section: "fleets", Template: "fleet.tmpl", Data: page}, nil
+}
+
+// addPreview adds the clusters of a fleet, as "kubectl hollow fleet status" finds them.
+func (s *server) addPreview(r *http.Request, f *fleetState, fleet *v1alpha1.MachineFleet, page *fleetPage) error {
+	found := s.fleets.previewOf(r.Context(), s.store, fleet, f.Now)
+	if found.err != nil {
+		return found.err
+	}
+	p, soak := found.preview, minSuccessTime(&fleet.Spec.RolloutStrategy)
+	page.Revision = p.Revision
+	if p.Problem != nil {
+		page.Problem = p.Problem.Reason + ": " + p.Problem.Message
+	}
+	for _, field := range p.Unused {
+		page.Notes = append(page.Notes, field+" matches no cluster of the fleet")
+	}
+	departed := map[string]bool{}
+	for i := range found.departed {
+		departed[found.departed[i].Cluster] = true
+		page.Left = append(page.Left, found.departed[i].Cluster+": "+found.departed[i].Explain())
+	}
+	members := slices.DeleteFunc(slices.Clone(p.Members), func(m rollout.ClusterPreview) bool { return departed[m.Cluster.Name] })
+	slices.SortStableFunc(members, func(a, b rollout.ClusterPreview) int { return cmp.Compare(a.Wave, b.Wave) })
+	var record *rollout.Rollout
+	if found.record != nil && found.record.Revision == p.Revision {
+		record = found.record
+		page.Turns = record.Turns
+	}
+	page.Axis = newRolloutAxis(members, record, soak, f.Now)
+	page.Pages = newPager(r, len(members), mostMembers)
+	for _, m := range members[page.Pages.From:page.Pages.To] {
+		if last := len(page.Waves) - 1; last < 0 || page.Waves[last].Number != m.Wave {
+			page.Waves = append(page.Waves, wave{Number: m.Wave, Current: m.Wave == int(fleet.Status.CurrentWave), Groups: groupsOf(p, m.Wave)})
+		}
+		current := &page.Waves[len(page.Waves)-1]
+		current.Members = append(current.Members, newMember(&m, record, &page.Axis, soak, f.Now))
+	}
+	return nil
+}
+
+// groupsOf are the groups of a wave.
+func groupsOf(p *rollout.Preview, number int) string {
+	if number < 1 || number > len(p.Waves) {
+		return ""
+	}
+	return strings.Join(p.Waves[number-1].Groups, ", ")
+}
+
+func newMember(m *rollout.ClusterPreview, record *rollout.Rollout, axis *axis, soak time.Duration, now time.Time) member {
+	one := member{
+		Cluster: m.Cluster.Name, Group: cmp.Or(m.Group, "–"), State: machinefleet.FormatState(*m), Since: "–", Soak: "–", Kubelet: "–", Machines: "–", Waits: m.Problems(),
+	}
+	one.Class = map[string]string{
+		"Updated": "good", "Blocked": "bad", "Held": "cold", "Waiting": "warn", string(plan.Progressing): "busy", string(plan.Soaking): "busy",
+	}[one.State]
+	one.Class = cmp.Or(one.Class, "bad")
+	if m.Deployment != nil {
+		one.Kubelet, one.Machines = machinefleet.DescribeMachines(m.Deployment)
+	}
+	if !m.Since.IsZero() {
+		one.Since = ageText(now, m.Since)
+	}
+	if m.Phase == plan.Soaking {
+		one.Soak = duration.HumanDuration(max(m.Since.Add(soak).Sub(now), 0)) + " left"
+	}
+	if m.Phase == plan.ToApply && len(one.Waits) == 0 {
+		one.Waits = []string{describeTurn(m)}
+	}
+	one.Bars = memberBars(m, record, axis, soak, now)
+	return one
+}
+
+// describeTurn says what a cluster waits for that has nothing against it.
+func describeTurn(m *rollout.ClusterPreview) string {
+	switch {
+	case m.Begins:
+		return "starts now"
+	case m.Unapproved:
+		return "waits for the approval of group " + m.Group
+	case !m.OpensAt.IsZero():
+		return "waits for its maintenance window, which opens at " + m.OpensAt.UTC().Format(time.RFC3339)
+	}
+	return "waits for its turn"
+}
+
+// minSuccessTime is how long a cluster soaks.
+func minSuccessTime(strategy *ocm.RolloutStrategy) time.Duration {
+	switch {
+	case strategy.All != nil:
+		return strategy.All.MinSuccessTime.Duration
+	case strategy.Progressive != nil:
+		return strategy.Progressive.MinSuccessTime.Duration
+	case strategy.ProgressivePerGroup != nil:
+		return strategy.ProgressivePerGroup.MinSuccessTime.Duration
+	}
+	return 0
+}
