@@ -60,7 +60,8 @@ CERT_MANAGER_VERSION := v1.20.3
 CERT_MANAGER_SOURCE ?=
 CERT_MANAGER := $(BIN)/cert-manager/$(CERT_MANAGER_VERSION)
 
-# Other simulators, for make bench-scale only: built with PEERS=1, or given by KWOK= and KUBEMARK=.
+# kwok's controller, for make build-kwok. Together with kubemark, it is what make bench-scale compares with: built with PEERS=1, or given
+# by KWOK= and KUBEMARK=.
 KWOK_VERSION := v0.8.0
 PEERS ?=
 ifneq ($(filter-out 0,$(PEERS)),)
@@ -176,6 +177,10 @@ build-simulator: ## Build bin/simcluster and bin/hollow-node, which compiles Kub
 	@cd agent/simulator && NOTE='$(SIMULATOR_NOTE)' "$(PROGRESS)" simulator 10 \
 		go build -v -buildvcs=false -ldflags '$(SIMULATOR_LDFLAGS)' -o "$(CURDIR)/$(BIN)/" $(SIMULATOR_PACKAGES)
 	@for minor in $(MINORS); do hack/minor.sh build "$$minor" $(BIN); done
+
+.PHONY: build-kwok
+build-kwok: $(BIN)/peers/kwok-$(KWOK_VERSION) ## Build bin/kwok, kwok's own controller, for Machines of provider kwok.
+	@install -m 755 $< $(BIN)/kwok
 
 .PHONY: images
 images: build ## Write an image and an SBOM of hub, agent, hollow-node and simcluster to bin/images, and the charts for them to bin/charts. No container engine is needed.

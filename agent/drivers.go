@@ -10,6 +10,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/driver/hollow"
+	"github.com/hollowfleet/hollowfleet/agent/driver/kwok"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -26,6 +27,12 @@ func (w *worker) makeDrivers(ctx context.Context, c clusters, waker *machine.Wak
 			Image: w.HollowNodeImage, MinorImages: w.HollowNodeMinorImages, ServerURL: cmp.Or(w.TargetServerURL, w.target.Host), ServerCA: ca,
 			HollowTaint: w.HollowTaint, NodeMonitorGracePeriod: w.NodeMonitorGracePeriod,
 		}),
+	}
+	if w.Kwok.isEnabled() {
+		factories[v1alpha1.ProviderKwok] = kwok.Factory(kwok.Options{
+			Program: w.Kwok.Program, Dir: w.Kwok.Dir, LeaseDuration: w.Kwok.LeaseDuration, ServerURL: w.target.Host, ServerCA: ca,
+			HollowTaint: w.HollowTaint, ServerVersion: w.targetVersion,
+		})
 	}
 	maps.Copy(factories, w.Drivers)
 	environment := driver.Environment{

@@ -33,6 +33,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/driver/hollow"
+	"github.com/hollowfleet/hollowfleet/agent/driver/kwok"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/confine"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -56,6 +57,8 @@ const (
 	longestTimeout = 5 * time.Second
 	// shortestGracePeriod is one in which a Node has time for a heartbeat.
 	shortestGracePeriod = 5 * time.Second
+	// shortestLease is a Lease that can be renewed in time.
+	shortestLease = 4 * time.Second
 	// shortestLifetime is the shortest that the certificates API and the token API grant; longestLifetime is the
 	// longest that the hub approves.
 	shortestLifetime = 10 * time.Minute
@@ -125,8 +128,38 @@ type NodeOptions struct {
 	// NodeMonitorGracePeriod is that of the target's node controller, to which the heartbeats of hollow nodes must fit. Default 40s, the
 	// shortest default of any Kubernetes version.
 	NodeMonitorGracePeriod time.Duration
-	// Drivers are providers beside the built-in "hollow", by name.
+	// Kwok is the built-in provider "kwok".
+	Kwok KwokOptions
+	// Drivers are providers beside the built-in "hollow" and "kwok", by name.
 	Drivers map[string]driver.Factory
+}
+
+// KwokOptions say whether there is a provider "kwok", for which the agent needs the rights of config/rbac/agent-kwok.
+type KwokOptions struct {
+	// Beside: kwok's controller runs beside the agent by other means.
+	Beside bool
+	// Program is the path of kwok's controller, which the agent starts when there is a Machine of that provider. Dir takes the controller's
+	// configuration, credential and log.
+	Program, Dir string
+	// LeaseDuration is how long the Leases of such Nodes are valid, when the agent starts the controller. Default 40s.
+	LeaseDuration time.Duration
+}
+
+func (o KwokOptions) isEnabled() bool { return o.Beside || o.Program != "" }
+
+// check reports what is wrong with the options, for Nodes that are Unknown after so long without a heartbeat.
+func (o KwokOptions) check(grace time.Duration) error {
+	switch longest := hollow.LeasesPerGrace * grace; {
+	case o.Beside && o.Program != "":
+		return errors.New("--kwok, --kwok-program: only one of them can be used: leave --kwok out to let the agent start kwok's controller")
+	case o.Program != "" && o.Dir == "":
+		return errors.New("--kwok-dir: required with --kwok-program, with a directory for its configuration, credential and log")
+	case o.Program == "" && o.Dir != "":
+		return errors.New("--kwok-dir: of use with --kwok-program only: remove it, or name the program")
+	case o.LeaseDuration%time.Second != 0 || o.LeaseDuration < shortestLease || o.LeaseDuration > longest:
+		return fmt.Errorf("--kwok-lease-duration: want whole seconds from %s to %s, three times --node-monitor-grace-period, got %s", shortestLease, longest, o.LeaseDuration)
+	}
+	return nil
 }
 
 // FreezeOptions say when the agent freezes, and how it starts again.
@@ -194,8 +227,12 @@ func (o Options) withDefaults() (Options, error) {
 	if o.CertificateLifetime < shortestLifetime || o.CertificateLifetime > longestLifetime {
 		problems = append(problems, fmt.Errorf("--certificate-lifetime: want %s to %s, got %s", shortestLifetime, longestLifetime, o.CertificateLifetime))
 	}
-	if _, taken := o.Drivers[v1alpha1.ProviderHollow]; taken {
-		problems = append(problems, errors.New(`provider "hollow" is built in and cannot be replaced`))
+	o.Kwok.LeaseDuration = cmp.Or(o.Kwok.LeaseDuration, kwok.DefaultLeaseDuration)
+	problems = append(problems, o.Kwok.check(o.NodeMonitorGracePeriod))
+	for _, builtIn := range []string{v1alpha1.ProviderHollow, v1alpha1.ProviderKwok} {
+		if _, taken := o.Drivers[builtIn]; taken {
+			problems = append(problems, fmt.Errorf("provider %q is built in and cannot be replaced", builtIn))
+		}
 	}
 	return o, errors.Join(append(problems, o.checkWay())...)
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -185,12 +186,12 @@ func (w *worker) addCluster(to manager.Manager, scheme *runtime.Scheme, config *
 
 func newMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) { return clients.Mapper(), nil }
 
-// targetCache holds hollow Nodes and the certificate requests of kubelets. With other providers than hollow it
-// holds every Node: theirs carry no label to select them by.
+// targetCache holds hollow Nodes, those of kwok too, and the certificate requests of kubelets. With providers that are not built in
+// it holds every Node: theirs carry no label to select them by.
 func (w *worker) targetCache() cache.Options {
 	nodes := cache.ByObject{Transform: node.Shrink}
 	if len(w.Drivers) == 0 {
-		nodes.Label = labels.SelectorFromSet(labels.Set{v1alpha1.HollowNodeLabel: "true"})
+		nodes.Label = hollowNodes()
 	}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
@@ -202,6 +203,15 @@ func (w *worker) targetCache() cache.Options {
 			},
 		},
 	}
+}
+
+// hollowNodes selects the Nodes of the built-in providers.
+func hollowNodes() labels.Selector {
+	known, err := labels.NewRequirement(v1alpha1.HollowNodeLabel, selection.In, []string{"true", v1alpha1.KwokNodeLabelValue})
+	if err != nil {
+		return labels.Everything() // Never: the label is a constant.
+	}
+	return labels.NewSelector().Add(*known)
 }
 
 // hostCache holds this cluster's pods.

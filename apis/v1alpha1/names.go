@@ -57,8 +57,14 @@ const (
 	HostsLabel             = "hosts"
 	HostsSimulatedClusters = "simulated-clusters"
 
-	// HollowNodeLabel with the value "true" is on every Node that a hollow-node registers.
-	HollowNodeLabel = "hollowfleet.io/hollow"
+	// HollowNodeLabel with the value "true" is on every Node that a hollow-node registers, and with the value KwokNodeLabelValue on every
+	// Node of provider kwok. No real Node has it: pods that have work to do, such as those of hollow nodes, stay off all that do.
+	HollowNodeLabel    = "hollowfleet.io/hollow"
+	KwokNodeLabelValue = "kwok"
+	// KwokConfigurationAnnotation, on a Node of provider kwok, is a hash of the configuration that the agent has made it from, and
+	// KwokReadyAtAnnotation the time at which the Node becomes Ready if its configuration has a startupDelay. Written by the agent.
+	KwokConfigurationAnnotation = "hollowfleet.io/kwok-configuration"
+	KwokReadyAtAnnotation       = "hollowfleet.io/kwok-ready-at"
 	// PodHostLabel is on the Node of a podhost, which runs the hollow-node pods of a simulated cluster.
 	PodHostLabel = "hollowfleet.io/podhost"
 	// KubeletVersionSourceLabel, on a Node, reports whether the kubelet version that it reports is that of the code which runs
@@ -319,4 +325,6 @@ const (
 
 	// ProviderHollow is the built-in provider: Machines become hollow-node pods.
 	ProviderHollow = "hollow"
+	// ProviderKwok is the provider of agents that it is enabled for: Machines become Nodes that kwok's controller keeps Ready.
+	ProviderKwok = "kwok"
 )

@@ -122,6 +122,21 @@ func (c *HollowNodeConfig) UnmarshalJSON(data []byte) error {
 }
 
 // UnmarshalJSON implements json.Unmarshaler; it bounds what the quantities cost.
+func (c *KwokNodeConfig) UnmarshalJSON(data []byte) error {
+	type plain KwokNodeConfig
+	decoded := struct {
+		plain    `json:",inline"`
+		Capacity boundedResources `json:"capacity"`
+	}{}
+	if err := utiljson.Unmarshal(data, &decoded); err != nil {
+		return err
+	}
+	*c = KwokNodeConfig(decoded.plain)
+	c.Capacity = corev1.ResourceList(decoded.Capacity)
+	return nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler; it bounds what the quantities cost.
 func (r *ControlPlaneResources) UnmarshalJSON(data []byte) error {
 	decoded := struct {
 		Requests boundedResources `json:"requests"`

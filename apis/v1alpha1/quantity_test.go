@@ -24,6 +24,7 @@ func TestCostlyQuantitiesAreNotParsed(t *testing.T) {
 		`{"capacity":{"cpu":` + costly + `}}`:                              &NodeTemplate{},
 		`{"capacity":{"cpu":"` + costly + `"},"capacity":{"cpu":"1"}}`:     &HollowNodeConfig{},
 		`{"podResources":{"cpu":"` + costly + `"}}`:                        &HollowNodeConfig{},
+		`{"maxPods":1,"capacity":{"cpu":"` + costly + `"}}`:                &KwokNodeConfig{},
 		`{"capacity":{"cpu":"\u0031e-2000000000"}}`:                        &ClusterStatus{},
 		`{"capacity":{"cpu":"` + strings.Repeat("1", 1<<20) + `"}}`:        &ClusterStatus{},
 		`{"capacity":{"memory":"1"},"podResources":{"cpu":"1e100000000"}}`: &HollowNodeConfig{},
@@ -64,11 +65,11 @@ func TestBoundedQuantitiesAreKept(t *testing.T) {
 // Every struct of the API with quantities bounds them itself, as no later check comes before the decoder.
 func TestEveryStructWithQuantitiesBoundsThem(t *testing.T) {
 	found := map[string]bool{}
-	for _, kind := range []any{Cluster{}, MachineClass{}, Machine{}, MachineSet{}, MachineDeployment{}, HollowNodeConfig{}, SimulatedCluster{}, SimulatedClusterSet{}} {
+	for _, kind := range []any{Cluster{}, MachineClass{}, Machine{}, MachineSet{}, MachineDeployment{}, HollowNodeConfig{}, KwokNodeConfig{}, SimulatedCluster{}, SimulatedClusterSet{}} {
 		holders(reflect.TypeOf(kind), found)
 	}
-	if len(found) != 5 {
-		t.Errorf("structs with quantities: %v, want five", found)
+	if len(found) != 6 {
+		t.Errorf("structs with quantities: %v, want six", found)
 	}
 	for name, bounded := range found {
 		if !bounded {

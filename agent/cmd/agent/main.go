@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/hollowfleet/hollowfleet/agent"
+	"github.com/hollowfleet/hollowfleet/agent/driver/kwok"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 	"github.com/hollowfleet/hollowfleet/internal/version"
@@ -134,6 +135,10 @@ func addFlags(command *cobra.Command, options *agent.Options) {
 	flags.DurationVar(&options.NodeMonitorGracePeriod, "node-monitor-grace-period", agent.DefaultGracePeriod, "--node-monitor-grace-period of the target's kube-controller-manager: hollow nodes whose heartbeats are too rare for it are refused")
 	flags.StringVar((*string)(&options.HollowTaint), "hollow-taint", string(v1alpha1.HollowTaintAuto), "when hollow Nodes have the taint hollowfleet.io/hollow=true:NoSchedule, unless their class sets it: Auto (in a cluster that has other Nodes too), Always or Never")
 	flags.StringVar(&options.TargetServerURL, "target-server-url", "", "URL of the target's API server for hollow-node pods (default: that of the target's kubeconfig)")
+	flags.StringVar(&options.Kwok.Program, "kwok-program", "", "path of kwok's controller, which the agent starts for Machines of provider kwok; it needs the rights of config/rbac/agent-kwok (default: no such provider)")
+	flags.StringVar(&options.Kwok.Dir, "kwok-dir", "", "directory for configuration, credential and log of that controller")
+	flags.DurationVar(&options.Kwok.LeaseDuration, "kwok-lease-duration", kwok.DefaultLeaseDuration, "how long the Leases of its Nodes are valid; they are renewed four times as often")
+	flags.BoolVar(&options.Kwok.Beside, "kwok", false, "there is a provider kwok, whose controller runs beside the agent")
 	flags.DurationVar(&options.FreezeAfter, "freeze-after", agent.DefaultFreezeAfter, "freeze when hub, target or host has not answered for this long")
 	flags.IntVar(&options.ThawDeletionsPerMinute, "thaw-deletions-per-minute", agent.DefaultThawDeletions, "most machines to drain or remove per minute during --thaw-period; at least 1")
 	flags.DurationVar(&options.ThawPeriod, "thaw-period", agent.DefaultThawPeriod, "how long --thaw-deletions-per-minute applies after each freeze, and after the start")

@@ -61,7 +61,7 @@ func TestFlagsReachTheOptions(t *testing.T) {
 		"--certificate-lifetime=2h", "--load-test-pod-security=restricted", "--load-test-nodes=any", "--load-test-kinds=A,B.example.com", "--load-test-max-stored=2Gi",
 		"--simulated-clusters-socket=/s", "--credential-secret-cluster=host", "--simulated-clusters=pods", "--simulated-clusters-max=3", "--simulated-clusters-image=si",
 		"--simulated-clusters-agent-image=sa", "--simulated-clusters-pki=self-signed", "--simulated-clusters-storage-size=3Gi", "--simulated-clusters-storage-class=sc",
-		"--simulated-clusters-quota=pods=3,requests.memory=1Gi",
+		"--simulated-clusters-quota=pods=3,requests.memory=1Gi", "--kwok-program=kp", "--kwok-dir=kd", "--kwok-lease-duration=80s", "--kwok",
 	})
 	if err := command.Execute(); !errors.Is(err, failure) {
 		t.Fatalf("Execute = %v", err)
@@ -75,6 +75,7 @@ func TestFlagsReachTheOptions(t *testing.T) {
 		"hollow-node-image": {got.HollowNodeImage, "i"}, "hollow-node-minor-image": {got.HollowNodeMinorImages["1.36"], "j"}, "target-server-url": {got.TargetServerURL, "u"}, "freeze-after": {got.FreezeAfter, time.Minute},
 		"health-address": {got.HealthAddress, "a"}, "metrics-address": {got.MetricsAddress, "b"}, "pprof-address": {got.PprofAddress, "c"}, "bootstrap-kubeconfig": {got.BootstrapKubeconfig, "k"},
 		"credential-dir": {got.CredentialDir, "d"}, "credential-secret": {got.CredentialSecret, "s"},
+		"kwok-program": {got.Kwok.Program, "kp"}, "kwok-dir": {got.Kwok.Dir, "kd"}, "kwok-lease-duration": {got.Kwok.LeaseDuration, 80 * time.Second}, "kwok": {got.Kwok.Beside, true},
 		"certificate-lifetime":   {got.CertificateLifetime, 2 * time.Hour},
 		"load-test-pod-security": {got.LoadTests.PodSecurity, "restricted"}, "load-test-nodes": {got.LoadTests.Nodes, "any"},
 		"load-test-kinds": {strings.Join(got.LoadTests.Kinds, "+"), "A+B.example.com"}, "load-test-max-stored": {got.LoadTests.MaxStored, "2Gi"},

@@ -38,6 +38,9 @@ func (w *World) startRun(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDi
 	if hasNeverJoin(run) {
 		warnings = append(warnings, fmt.Sprintf("NeverJoin also hits Machines that are created while the run is in progress; %d that it could hit now are about to join", w.aboutToJoin(run)))
 	}
+	if kwok := w.countKwok(run); kwok > 0 {
+		warnings = append(warnings, leavesKwok(kwok))
+	}
 	status.Preview = previewOf(selected, warnings)
 	preview := strings.Join(append([]string{"would hit " + nameNodes(selected)}, warnings...), "; ")
 	due := run.CreationTimestamp.Add(run.Spec.Timing.StartAfter.Duration)
@@ -179,6 +182,9 @@ func (w *World) explainNoTarget(run *v1alpha1.NodeDisruptionRun) string {
 		}
 	}
 	why := fmt.Sprintf("the cluster has %s with %s; correct the target", plural.Count(len(w.Machines), "Machine"), plural.Count(len(w.Nodes), "Node"))
+	if kwok := w.countKwok(run); kwok > 0 {
+		why += "; " + leavesKwok(kwok)
+	}
 	if undisruptable > 0 {
 		why += fmt.Sprintf(", or replace the %s whose pods an earlier agent created", plural.Count(undisruptable, "Machine"))
 	}
@@ -220,13 +226,30 @@ func isAboutToJoin(machine *v1alpha1.Machine, node *corev1.Node) bool {
 
 // countCandidates is how many Machines of the target could be hit.
 func (w *World) countCandidates(run *v1alpha1.NodeDisruptionRun) int {
+	return w.countTargets(run, func(*corev1.Node) bool { return true })
+}
+
+// countKwok is how many Machines of the target are Nodes of provider kwok, which no run hits.
+func (w *World) countKwok(run *v1alpha1.NodeDisruptionRun) int {
+	return w.countTargets(run, func(node *corev1.Node) bool {
+		return node != nil && node.Labels[v1alpha1.HollowNodeLabel] == v1alpha1.KwokNodeLabelValue
+	})
+}
+
+// leavesKwok says why that many Nodes are not hit.
+func leavesKwok(count int) string {
+	return fmt.Sprintf("%s of provider kwok and left out, because no kubelet is there to be disrupted", plural.Are(count, "Node"))
+}
+
+// countTargets is how many Machines of the target have such a Node.
+func (w *World) countTargets(run *v1alpha1.NodeDisruptionRun, isCounted func(*corev1.Node) bool) int {
 	chosen, err := metav1.LabelSelectorAsSelector(orEverything(run.Spec.Target.MachineSelector))
 	if err != nil {
 		return 0
 	}
 	count := 0
 	for i := range w.Machines {
-		if machine := &w.Machines[i]; w.isOfConcern(run, machine) && matchesTarget(run.Spec.Target, chosen, machine, w.Nodes[machine.Name]) {
+		if machine := &w.Machines[i]; w.isOfConcern(run, machine) && matchesTarget(run.Spec.Target, chosen, machine, w.Nodes[machine.Name]) && isCounted(w.Nodes[machine.Name]) {
 			count++
 		}
 	}

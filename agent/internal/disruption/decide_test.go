@@ -218,6 +218,27 @@ func TestAPodOfAnEarlierAgentIsNotHit(t *testing.T) {
 	g.Expect(run.Status.Message).To(ContainSubstring("replace the 2 Machines"))
 }
 
+// Nodes of kwok have no kubelet: a run leaves them out and says so, and one that would hit nothing else fails.
+func TestNodesOfKwokAreNotHit(t *testing.T) {
+	g := NewWithT(t)
+	w := world(3)
+	makeKwok := func(name string) {
+		w.Nodes[name].Labels[v1alpha1.HollowNodeLabel] = v1alpha1.KwokNodeLabelValue
+		delete(w.Pods, name)
+	}
+	makeKwok("m00")
+	run := w.add("mixed", nil)
+	w.work()
+	g.Expect(run.Status.Nodes).To(ConsistOf(HaveField("Name", "m01"), HaveField("Name", "m02")))
+	g.Expect(run.Status.Message).To(ContainSubstring("1 Node is of provider kwok and left out, because no kubelet is there to be disrupted"))
+	run = w.add("none", func(spec *v1alpha1.NodeDisruptionRunSpec) {
+		spec.Target.MachineSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"i": "0"}}
+	})
+	w.work()
+	g.Expect(run.Status.Phase).To(Equal(v1alpha1.NodeDisruptionFailed))
+	g.Expect(run.Status.Message).To(ContainSubstring("1 Node is of provider kwok and left out"))
+}
+
 func TestThePreviewSaysWhatWouldBeHit(t *testing.T) {
 	g := NewWithT(t)
 	w := world(4)

@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"context"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -104,6 +105,23 @@ func TestAnAdministratorChoosesTheStandard(t *testing.T) {
 	namespace := &corev1.Namespace{}
 	b.Expect(b.Client.Get(t.Context(), client.ObjectKey{Name: namespaceName(run, 0)}, namespace)).To(Succeed())
 	b.Expect(namespace.Labels).To(HaveKeyWithValue("pod-security.kubernetes.io/enforce", "restricted"))
+}
+
+// Where pods of load tests may go anywhere, those on Nodes of kwok would be measured as if they had a kubelet.
+func TestARunWhosePodsMayGoToNodesOfKwokIsRefused(t *testing.T) {
+	b := newEnv(t)
+	b.stop()
+	b.timing = func(c *Controller) {
+		var err error
+		c.Limits, err = confine.Limits{Nodes: confine.AnyNodes}.Complete()
+		b.Expect(err).NotTo(HaveOccurred())
+	}
+	b.start()
+	kwok := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-kwok", Labels: map[string]string{v1alpha1.HollowNodeLabel: v1alpha1.KwokNodeLabelValue}}}
+	b.ExpectApplied(kwok)
+	t.Cleanup(func() { _ = b.Client.Delete(context.Background(), kwok) })
+	b.Expect(b.expectEnded(b.create("anywhere", configMap, nil, creates(1)))).To(And(
+		HaveField("Phase", v1alpha1.LoadTestRunPhaseFailed), HaveField("Failure", ContainSubstring("the cluster has Nodes of provider kwok"))))
 }
 
 func TestWhatARunMakesGoesToHollowNodesAndCanBeRemoved(t *testing.T) {

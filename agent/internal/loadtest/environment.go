@@ -55,6 +55,9 @@ func (x *execution) readEnvironment(ctx context.Context) *v1alpha1.LoadEnvironme
 		}
 		environment.Nodes, environment.KubeletVersions = int32(len(nodes.Items)), countValues(versions)
 	}
+	if kwok, err := hasKwok(ctx, x.engine.load.Clientset); err == nil && kwok {
+		x.addNote("Nodes of provider kwok take no pods of load tests: they have no kubelets")
+	}
 	pods := &corev1.PodList{}
 	podsErr := x.deps.Host.List(ctx, pods, client.InNamespace(x.deps.Host.Namespace), client.HasLabels{v1alpha1.MachineNameLabel}, client.UnsafeDisableDeepCopy)
 	if podsErr == nil {

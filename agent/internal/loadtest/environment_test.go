@@ -31,7 +31,11 @@ func TestARunSaysWhatItWasMadeOn(t *testing.T) {
 		}
 		b.ExpectApplied(pod)
 	}
+	kwok := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-kwok", Labels: map[string]string{v1alpha1.HollowNodeLabel: v1alpha1.KwokNodeLabelValue}}}
+	b.ExpectApplied(kwok)
+	t.Cleanup(func() { _ = b.Client.Delete(context.Background(), kwok) })
 	status := b.expectEnded(b.create("environment", configMap, nil, creates(1)))
+	b.Expect(status.Notes).To(ContainElement(ContainSubstring("Nodes of provider kwok take no pods of load tests")))
 	b.Expect(status.Environment).NotTo(BeNil())
 	// Other tests of the package have Nodes too.
 	b.Expect(status.Environment.KubeletVersions).To(ContainElement(And(HaveField("Value", "v1.37.1"), HaveField("Nodes", BeNumerically(">=", 2)))))

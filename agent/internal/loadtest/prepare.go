@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,7 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/confine"
 	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/measurement"
 	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/template"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -51,6 +54,9 @@ func (e *engine) prepareRun(ctx context.Context) error {
 	if e.templates, err = template.Check(ctx, e.deps.Target, e.run, e.deps.Limits); err != nil {
 		return err
 	}
+	if err := e.refuseKwok(ctx); err != nil {
+		return err
+	}
 	for _, template := range e.templates {
 		if err := e.resolveTemplate(template); err != nil {
 			return fmt.Errorf("%s: %w", template, err)
@@ -69,6 +75,28 @@ func (e *engine) prepareRun(ctx context.Context) error {
 		}
 	}
 	return withRights(e.Start(ctx, e.load, e.namespaces, e.templates))
+}
+
+// refuseKwok refuses a run whose pods may go to Nodes of provider kwok: their times would be measured as those of kubelets.
+func (e *engine) refuseKwok(ctx context.Context) error {
+	if e.deps.Limits.Nodes != confine.AnyNodes {
+		return nil
+	}
+	has, err := hasKwok(ctx, e.deps.Target)
+	if err != nil || !has {
+		return err
+	}
+	return errors.New("the cluster has Nodes of provider kwok, on which pods start without a kubelet, and its agent lets pods of load tests go there: " +
+		"run the test in another cluster, or set loadTests.nodes of the agent's chart (--load-test-nodes) to hollow")
+}
+
+// hasKwok reports whether a cluster has Nodes of provider kwok.
+func hasKwok(ctx context.Context, target kubernetes.Interface) (bool, error) {
+	nodes, err := target.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.HollowNodeLabel + "=" + v1alpha1.KwokNodeLabelValue, Limit: 1})
+	if err != nil {
+		return false, fmt.Errorf("looking for Nodes of provider kwok: %w", err)
+	}
+	return len(nodes.Items) > 0, nil
 }
 
 // resolveTemplate finds where the API server has the objects of a template.

@@ -202,6 +202,9 @@ func (c *classes) resolveClass(ctx context.Context, s *scope) error {
 	known, ok := c.drivers[provider]
 	if !ok {
 		s.class = nil
+		if provider == v1alpha1.ProviderKwok {
+			remedy += "; or enable it in the cluster by the agent's option --kwok-program, or kwok.enabled of its chart"
+		}
 		s.Terminal = &Terminal{Reason: v1alpha1.ErrorUnknownProvider, Message: fmt.Sprintf(
 			"%s: the agent of cluster %q has no provider %q: it has %s: %s", field, c.hub.ClusterName, provider, strings.Join(c.drivers.providerNames(), ", "), remedy)}
 		return nil

@@ -72,8 +72,10 @@ func (n *nodes) readNode(ctx context.Context, into *corev1.Node) error {
 }
 
 func compareNode(s *scope, found *corev1.Node) error {
-	hollow := s.provider == v1alpha1.ProviderHollow || found.Labels[v1alpha1.HollowNodeLabel] != ""
-	s.desired = node.DesiredOf(s.Machine, hollow).WithProviderTaints(s.taints, s.unwanted)
+	s.desired = node.DesiredOf(s.Machine, s.provider == v1alpha1.ProviderHollow || found.Labels[v1alpha1.HollowNodeLabel] != "").WithProviderTaints(s.taints, s.unwanted)
+	if s.provider == v1alpha1.ProviderKwok || s.provider == "" && found.Labels[v1alpha1.HollowNodeLabel] == v1alpha1.KwokNodeLabelValue {
+		s.desired.Labels[v1alpha1.HollowNodeLabel] = v1alpha1.KwokNodeLabelValue
+	}
 	changes, err := node.ChangesOf(found, s.desired)
 	if err != nil {
 		return err

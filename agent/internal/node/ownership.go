@@ -116,6 +116,7 @@ var reserved = []string{
 	v1alpha1.HollowNodeLabel, v1alpha1.KubeletVersionSourceLabel, v1alpha1.KubeletCodeLabel, v1alpha1.NodeLeaseDurationLabel,
 	v1alpha1.NodeStatusFrequencyLabel, v1alpha1.NodeMachineAnnotation, v1alpha1.NodeClusterNamespaceAnnotation,
 	v1alpha1.NodeAppliedTaintsAnnotation, v1alpha1.NodeCordonedAnnotation,
+	v1alpha1.KwokConfigurationAnnotation, v1alpha1.KwokReadyAtAnnotation,
 }
 
 // Validate returns *driver.InvalidConfigurationError for the first label, annotation, taint or role of

@@ -12,6 +12,19 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 
+{{/* Those of kwok's controller. */}}
+{{- define "agent.kwokSelector" -}}
+app.kubernetes.io/name: hollowfleet-kwok
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "agent.kwokLabels" -}}
+{{ include "agent.kwokSelector" . }}
+app.kubernetes.io/part-of: hollowfleet
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- end }}
+
 {{/* The name of an image, from registry, repository, tag and digest: (list IMAGE $). */}}
 {{- define "agent.image" -}}
 {{- $root := index . 1 -}}

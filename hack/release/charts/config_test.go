@@ -109,4 +109,7 @@ func TestAgentHasWhatConfigHas(t *testing.T) {
 	withSimulated := configured(t, "rbac/agent-workload/*.yaml")
 	maps.Copy(withSimulated, configured(t, "rbac/agent-simulated-clusters/*.yaml"))
 	g.Expect(chosen(agentChart.objects(t, simulatedSet))).To(Equal(withSimulated), stale)
+	withKwok := configured(t, "rbac/agent-workload/*.yaml")
+	maps.Copy(withKwok, configured(t, "rbac/agent-kwok/*.yaml"))
+	g.Expect(chosen(agentChart.objects(t, "kwok.enabled=true"))).To(Equal(withKwok), stale)
 }

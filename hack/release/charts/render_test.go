@@ -67,6 +67,9 @@ var sets = map[string][]string{
 		tracingSet,
 		simulatedSet + ",simulatedClusters.storage.className=fast,simulatedClusters.quota.enabled=false",
 		"simulatedClusters.enabled=true,simulatedClusters.pki=selfSigned,simulatedClusters.image.registry=registry.example.com,simulatedClusters.image.digest=sha256:" + digest,
+		"kwok.enabled=true",
+		"kwok.enabled=true,kwok.image.registry=registry.example.com,kwok.image.digest=sha256:" + digest + ",kwok.nodeLeaseDurationSeconds=80,kwok.resources.limits.memory=1Gi," +
+			"imagePullSecrets[0]=pull,priorityClassName=high,nodeSelector.disk=ssd,tolerations[0].operator=Exists",
 	},
 	"simcluster": {
 		"",
@@ -332,6 +335,11 @@ func TestAgentsClusters(t *testing.T) {
 			append(slices.Clone(target), "ClusterRole /hollowfleet-agent-simulated-clusters", "ClusterRoleBinding /hollowfleet-agent-simulated-clusters",
 				"ClusterRole /hollowfleet-simulated-cluster", "ClusterRole /hollowfleet-simulated-cluster-agent"),
 		},
+		"with provider kwok": {
+			"kwok.enabled=true", []string{"--kwok=true"}, nil,
+			append(slices.Clone(target), "ClusterRole /hollowfleet-agent-kwok", "ClusterRoleBinding /hollowfleet-agent-kwok", "Role n1/hollowfleet-agent-kwok", "RoleBinding n1/hollowfleet-agent-kwok",
+				"ServiceAccount n1/hollowfleet-kwok", "ClusterRole /hollowfleet-kwok", "ClusterRoleBinding /hollowfleet-kwok", "Role kube-node-lease/hollowfleet-kwok", "RoleBinding kube-node-lease/hollowfleet-kwok"),
+		},
 		"a target elsewhere, with load tests": {
 			"target.kubeconfigSecret=t,loadTests.enabled=true", nil, nil, here[:1],
 		},
@@ -348,7 +356,7 @@ func TestAgentsClusters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			objects := one{name: "agent", namespace: "n1", needs: agentChart.needs, images: agentChart.images}.objects(t, test.set)
-			args := find[*appsv1.Deployment](t, objects, "").Spec.Template.Spec.Containers[0].Args
+			args := find[*appsv1.Deployment](t, objects, "hollowfleet-agent").Spec.Template.Spec.Containers[0].Args
 			g.Expect(args).To(ContainElements(test.args))
 			for _, absent := range test.absent {
 				g.Expect(args).NotTo(ContainElement(HavePrefix(absent + "=")))
@@ -359,7 +367,7 @@ func TestAgentsClusters(t *testing.T) {
 				case *rbacv1.ClusterRoleBinding:
 					g.Expect(o.Subjects[0].Namespace).To(Equal("n1"))
 				case *admissionregistrationv1.ValidatingAdmissionPolicy:
-					g.Expect(o.Spec.MatchConditions[0].Expression).To(ContainSubstring("'system:serviceaccount:n1:hollowfleet-agent'"))
+					g.Expect(o.Spec.MatchConditions[0].Expression).To(MatchRegexp("'system:serviceaccount:n1:hollowfleet-(agent|kwok)'"))
 				}
 			}
 		})

@@ -80,6 +80,8 @@ func TestRefusedValues(t *testing.T) {
 		{agentChart, "simulatedClusters.max=0", "at '/simulatedClusters/max': minimum: got 0, want 1"},
 		{agentChart, "simulatedClusters.storage.size=big", "at '/simulatedClusters/storage/size': 'big' does not match pattern"},
 		{agentChart, simulatedSet + ",target.kubeconfigSecret=t", "simulatedClusters.enabled: the agent runs simulated clusters as pods of the cluster that it is in"},
+		{agentChart, "kwok.enabled=true,target.kubeconfigSecret=t", "kwok.enabled: kwok's controller runs in the cluster whose Nodes it plays"},
+		{agentChart, "kwok.nodeLeaseDurationSeconds=1", "at '/kwok/nodeLeaseDurationSeconds': minimum: got 1, want 4"},
 		{agentChart, simulatedSet + ",simulatedClusters.pki=certManager", "simulatedClusters.pki: certManager needs cert-manager, which this cluster does not have"},
 		{one{name: "simcluster", namespace: "c7"}, "", "at '/hub/bootstrapKubeconfigSecret': minLength: got 0, want 1"},
 		{simclusterChart, "hollowNode.quota.enabled=true,hollowNode.quota.hard.pods=9", "kubectl --namespace c7 annotate resourcequota r helm.sh/resource-policy=keep. Then set hollowNode.quota.enabled=false"},

@@ -1,6 +1,7 @@
 package autoscaler
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -121,10 +122,10 @@ func resourcesOf(in Input) (resources corev1.ResourceList, podLimit int64) {
 	return resources, podLimit
 }
 
-// hollowConfig is the configuration of provider hollow. What cannot be read is no matter here: the Machines say so.
+// hollowConfig is the configuration of provider hollow, or what one of provider kwok has in common with it. What cannot be read is no matter here: the Machines say so.
 func hollowConfig(in Input) v1alpha1.HollowNodeConfig {
 	var raw *runtime.RawExtension
-	if isHollow(in) {
+	if provider := providerOf(in); provider == v1alpha1.ProviderHollow || provider == v1alpha1.ProviderKwok {
 		raw = in.Template.ProviderConfig.Value
 		if in.Class != nil {
 			raw = in.Class.Spec.ProviderConfig
@@ -137,12 +138,15 @@ func hollowConfig(in Input) v1alpha1.HollowNodeConfig {
 	return config
 }
 
-func isHollow(in Input) bool {
-	if in.Template.ProviderConfig.ValueRef != nil {
-		return in.Class != nil && in.Class.Spec.Provider == v1alpha1.ProviderHollow
+// providerOf is the provider of the Machines; empty if their class is unknown.
+func providerOf(in Input) string {
+	switch {
+	case in.Template.ProviderConfig.ValueRef == nil:
+		return cmp.Or(in.Template.ProviderConfig.Provider, v1alpha1.ProviderHollow)
+	case in.Class == nil:
+		return ""
 	}
-	provider := in.Template.ProviderConfig.Provider
-	return provider == "" || provider == v1alpha1.ProviderHollow
+	return in.Class.Spec.Provider
 }
 
 func isGPU(name corev1.ResourceName) bool {
@@ -159,8 +163,11 @@ func labelsOf(in Input) string {
 	for _, role := range in.Template.Roles {
 		all[v1alpha1.NodeRoleLabelPrefix+role] = ""
 	}
-	if isHollow(in) {
+	switch providerOf(in) {
+	case v1alpha1.ProviderHollow:
 		all[v1alpha1.HollowNodeLabel] = "true"
+	case v1alpha1.ProviderKwok:
+		all[v1alpha1.HollowNodeLabel] = v1alpha1.KwokNodeLabelValue
 	}
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(all)) {

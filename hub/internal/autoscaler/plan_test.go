@@ -59,6 +59,10 @@ func TestAnnotationsDescribeANode(t *testing.T) {
 			Input{Template: byClass(), Class: class("hollow", `{"capacity":{"cpu":"8"},"maxPods":30}`, map[string]string{"cpu": "4", "memory": "16Gi", "pods": "10"})},
 			map[string]string{capacityCPU: "8", capacityMemory: "16Gi", capacityMaxPods: "30", capacityLabels: "hollowfleet.io/hollow=true"},
 		},
+		"kwok: read alike, with a label of its own": {
+			Input{Template: byClass(), Class: class("kwok", `{"capacity":{"cpu":"8"},"maxPods":30}`, map[string]string{"cpu": "4", "memory": "16Gi"})},
+			map[string]string{capacityCPU: "8", capacityMemory: "16Gi", capacityMaxPods: "30", capacityLabels: "hollowfleet.io/hollow=kwok"},
+		},
 		"hollow without class": {
 			Input{Template: v1alpha1.MachineTemplateBody{ProviderConfig: v1alpha1.ProviderConfig{
 				Value: &runtime.RawExtension{Raw: []byte(`{"capacity":{"cpu":"2","memory":"1Gi"}}`)},

@@ -187,6 +187,9 @@ func (s State) removeFiles(ctx context.Context, owned *owneddir.Directory) ([]st
 // credentialFiles are what an agent keeps in its credential directory; each is first written under another name.
 var credentialFiles = []string{"lock", "holder", "pending.key", "tls.crt", "tls.key", "token", "kubeconfig"}
 
+// kwokFiles are what an agent makes for kwok's controller, and the controller's log.
+var kwokFiles = []string{"kwok.yaml", "kubeconfig", "token", "kwok.log", "kwok.log.1"}
+
 // filePatterns are the files that a fleet makes, as patterns. What its control planes make is removed by simcluster.
 func (s State) filePatterns() []string {
 	files := []string{stateFile, atomicfile.TemporaryPrefix(stateFile) + "*", earlierStateFile, startFile, atomicfile.TemporaryPrefix(startFile) + "*", "logs/" + KeeperName + ".log", "logs/hub.log", localclusters.SocketName}
@@ -218,6 +221,10 @@ func clusterFiles(name string) []string {
 	files = append(files, agent+atomicfile.TemporaryPrefix(bootstrapFile)+"*")
 	for _, file := range credentialFiles {
 		files = append(files, agent+credentialDir+"/"+file, agent+credentialDir+"/"+atomicfile.TemporaryPrefix(file)+"*")
+	}
+	files = append(files, agent+kwokDir+"/")
+	for _, file := range kwokFiles {
+		files = append(files, agent+kwokDir+"/"+file, agent+kwokDir+"/"+atomicfile.TemporaryPrefix(file)+"*")
 	}
 	for _, user := range []string{hubUser, agentUser} {
 		kubeconfig := "kubeconfigs/" + name + "/" + user

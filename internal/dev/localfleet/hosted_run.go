@@ -233,7 +233,7 @@ func (h *hosted) ensureAgent(ctx context.Context) error {
 		h.isRenewed = isRenewed
 		return err
 	}
-	if err := grantAgent(ctx, member.Client); err != nil {
+	if err := grantMember(ctx, member.Client); err != nil {
 		return err
 	}
 	if err := h.fleet.StartAgent(ctx, &member); err != nil {

@@ -95,10 +95,21 @@ func grantAgent(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// bootstrapFile and credentialDir are in the directory of an agent.
+// grantMember is grantAgent for a cluster whose Machines may be of provider kwok too.
+func grantMember(ctx context.Context, c client.Client) error {
+	if err := grantAgent(ctx, c); err != nil {
+		return err
+	}
+	return config.Apply(ctx, c, config.RBAC, "rbac/agent-kwok")
+}
+
+// bootstrapFile, credentialDir and kwokDir are in the directory of an agent.
 const (
 	bootstrapFile = "bootstrap.kubeconfig"
 	credentialDir = "credential"
+	kwokDir       = "kwok"
+	// kwokProgram is the name of kwok's controller among the built programs.
+	kwokProgram = "kwok"
 )
 
 // agentDir has what an agent joins with, and the credential that it gets.
@@ -125,6 +136,10 @@ func (f *Fleet) StartAgent(ctx context.Context, member *Member) error {
 	name := agentName(member.Name)
 	if member == f.Host {
 		kubeconfigs = append(kubeconfigs, hostFlag, f.socketPath())
+	}
+	if member != f.Host {
+		// The program need not be there: Machines that need it say how to build it.
+		kubeconfigs = append(kubeconfigs, "--kwok-program", filepath.Join(f.options.BinDir, kwokProgram), "--kwok-dir", filepath.Join(f.agentDir(member), kwokDir))
 	}
 	args, err := f.withEndpoints(name, slices.Concat([]string{
 		"--cluster-name", member.Name,

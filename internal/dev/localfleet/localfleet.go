@@ -224,7 +224,7 @@ func (f *Fleet) startCluster(ctx context.Context, member *Member) error {
 	if err != nil {
 		return err
 	}
-	return grantAgent(ctx, member.Client)
+	return grantMember(ctx, member.Client)
 }
 
 // plane is a control plane to start.
