@@ -39,11 +39,12 @@ type MachineSelector struct {
 	MatchLabels map[string]string `json:"matchLabels"`
 }
 
-// TakeOver gives b all of from that reaches the Machines and Nodes that there are. The rest, versions, configSource and
-// providerConfig, needs an update or a replacement, and stays as it is in b.
+// TakeOver gives b all of from that reaches the Machines and Nodes that there are. The rest, versions, requireVersionCode, configSource
+// and providerConfig, needs an update or a replacement, and stays as it is in b.
 func (b *MachineTemplateBody) TakeOver(from *MachineTemplateBody) {
 	taken := from.DeepCopy()
 	taken.Versions, taken.ConfigSource, taken.ProviderConfig = b.Versions, b.ConfigSource, b.ProviderConfig
+	taken.RequireVersionCode = b.RequireVersionCode
 	if sameTaints(b.Taints, from.Taints) {
 		taken.Taints = b.Taints
 	}
@@ -54,6 +55,7 @@ func (b *MachineTemplateBody) TakeOver(from *MachineTemplateBody) {
 func (b *MachineTemplateBody) HasTakenOver(from *MachineTemplateBody) bool {
 	wanted := *from
 	wanted.Versions, wanted.ConfigSource, wanted.ProviderConfig = b.Versions, b.ConfigSource, b.ProviderConfig
+	wanted.RequireVersionCode = b.RequireVersionCode
 	if sameTaints(b.Taints, from.Taints) {
 		wanted.Taints = b.Taints
 	}

@@ -102,6 +102,7 @@ func assignToSet(machine *v1alpha1.Machine, source, target *v1alpha1.MachineSet,
 	machinesets.TemplateOf(target).Give(machine)
 	body := target.Spec.Template.Spec.DeepCopy()
 	machine.Spec.Versions, machine.Spec.ConfigSource, machine.Spec.ProviderConfig = body.Versions, body.ConfigSource, body.ProviderConfig
+	machine.Spec.RequireVersionCode = body.RequireVersionCode
 	delete(machine.Labels, v1alpha1.UpdateInPlaceLabel)
 	setAnnotation(&machine.ObjectMeta, v1alpha1.InPlaceUpdateAnnotation, strconv.FormatInt(revision, 10))
 }

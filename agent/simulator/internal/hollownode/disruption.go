@@ -85,7 +85,7 @@ func (d *disruption) attachTo(k *kubelet.Kubelet) error {
 	defer d.mu.Unlock()
 	d.pressure = pressure
 	pressure.setConditions(d.state.Pressure)
-	return nil
+	return restEvictions(k) // From here on, what was reached in it is behind another manager.
 }
 
 // setConditions is called by the kubelet with its Node before it reports the status.

@@ -184,9 +184,6 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	if err := n.disruption.attachTo(built); err != nil {
 		return nil, nil, fmt.Errorf("preparing the kubelet for disruptions: %w", err)
 	}
-	if err := restEvictions(built); err != nil {
-		return nil, nil, fmt.Errorf("preparing the end of the node: %w", err)
-	}
 	if err := addStatusSetter(built, n.setVersion); err != nil {
 		return nil, nil, fmt.Errorf("reporting the version of the configuration: %w", err)
 	}

@@ -67,6 +67,11 @@ func TestSameTemplate(t *testing.T) {
 	if same(t, base, newer) {
 		t.Error("the kubelet version makes no difference")
 	}
+	demanding := *base.DeepCopy()
+	demanding.Spec.RequireVersionCode = true
+	if same(t, base, demanding) {
+		t.Error("the demand for its code makes no difference: all Machines would be updated at once")
+	}
 }
 
 // dressed has all that needs no replacement changed.

@@ -86,7 +86,7 @@ func TestTemplateKeepsWhatNeedsNoReplacementInSync(t *testing.T) {
 			TemplateOf(set).Give(machine)
 			machine.Spec.ProviderID, machine.Spec.Versions.Kubelet = new("hollow://x"), "v1.36.2"
 			change(&set.Spec.Template.Spec)
-			set.Spec.Template.Spec.Versions.Kubelet = "v1.37.1"
+			set.Spec.Template.Spec.Versions.Kubelet, set.Spec.Template.Spec.RequireVersionCode = "v1.37.1", true
 			template := TemplateOf(set)
 			if template.Reached(machine) {
 				t.Fatal("the change is not seen")
@@ -95,7 +95,7 @@ func TestTemplateKeepsWhatNeedsNoReplacementInSync(t *testing.T) {
 			if !template.Reached(machine) {
 				t.Error("what was given has not arrived")
 			}
-			if machine.Spec.Versions.Kubelet != "v1.36.2" || *machine.Spec.ProviderID != "hollow://x" {
+			if machine.Spec.Versions.Kubelet != "v1.36.2" || machine.Spec.RequireVersionCode || *machine.Spec.ProviderID != "hollow://x" {
 				t.Errorf("spec is now %+v: what needs a replacement is not to be given", machine.Spec)
 			}
 		})
