@@ -285,7 +285,7 @@ func (p *hangingProxy) stop(stopped bool) {
 
 // An API server that is stopped says nothing: what is shown is old, and the command says since when. It follows again when the API server
 // continues.
-// Claim: `status -w` says since when the hub's API server has not answered. Broken: the Lease is read without a limit of time.
+// Claim: `status -w` says since when the hub's API server has not answered. Broken: an API server that does not answer is not noted.
 func TestStatusSaysSinceWhenTheAPIServerIsSilent(t *testing.T) {
 	f := newEnv(t)
 	f.emptyHub()
