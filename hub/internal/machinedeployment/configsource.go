@@ -14,6 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/configsource/content"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 )
 
 // configSource is how the template got its KubeletConfiguration.
@@ -99,6 +100,16 @@ func (s *scope) describeKeptConfig() string {
 		return ""
 	}
 	return "machines keep the kubelet configuration of the last revision: spec.template.spec.configSource: " + s.config.kept
+}
+
+// describeRefusing says which Machine of the current template keeps another kubelet configuration, and why; empty if none does.
+func (s *scope) describeRefusing() string {
+	refusing := s.machines[s.current.UID].refusing
+	if len(refusing) == 0 {
+		return ""
+	}
+	first := slices.MinFunc(refusing, func(a, b machines.Failure) int { return cmp.Compare(a.Machine, b.Machine) })
+	return fmt.Sprintf("; %d keep the kubelet configuration that they have, %s because of %s", len(refusing), first.Machine, first.Message)
 }
 
 // ofConfigMap are the deployments of its namespace whose template names it.

@@ -75,6 +75,8 @@ type members struct {
 	facts []plan.Machine
 	// failed are those that have failed and are not being deleted.
 	failed []machines.Failure
+	// refusing are those that keep their kubelet configuration because they cannot have that of the template.
+	refusing []machines.Failure
 	// otherKubelet names those whose Node reports another kubelet version than they ask for.
 	otherKubelet []string
 }
@@ -287,12 +289,7 @@ func (s *scope) addMachine(machine *v1alpha1.Machine) {
 	state := machines.Of(machine, time.Duration(s.deployment.Spec.MinReadySeconds)*time.Second, s.clock)
 	owner.Add(state)
 	s.counts.Add(state)
-	if state.Failed && !state.Deleting {
-		owner.failed = append(owner.failed, machines.Failure{Machine: machine.Name, Reason: machine.Status.ErrorReason, Message: machine.Status.ErrorMessage})
-	}
-	if !state.Deleting && state.Update == "" && machines.OtherKubelet(machine) != "" {
-		owner.otherKubelet = append(owner.otherKubelet, machine.Name)
-	}
+	owner.noteTroubles(machine, state)
 	owner.facts = append(owner.facts, plan.Machine{
 		Name: machine.Name, UID: machine.UID, Created: machine.CreationTimestamp.Time, ResourceVersion: machine.ResourceVersion,
 		// One that cannot be decoded takes up its place, and like one that is being deleted it is never chosen for anything.

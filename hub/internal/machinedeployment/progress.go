@@ -173,7 +173,7 @@ func describeStanding(s *scope) string {
 	if s.current == nil {
 		return text
 	}
-	text += describeFailures(s.machines[s.current.UID].failed)
+	text += describeFailures(s.machines[s.current.UID].failed) + s.describeRefusing()
 	if other := s.machines[s.current.UID].otherKubelet; len(other) > 0 {
 		text += "; the Node reports a kubelet version other than the requested one: " + reconciler.ListFew(slices.Sorted(slices.Values(other)))
 	}
@@ -187,6 +187,23 @@ func describeStanding(s *scope) string {
 		return text
 	}
 	return fmt.Sprintf("%s; the update failed of %s: their condition Updated says why", text, reconciler.ListFew(slices.Sorted(slices.Values(failed))))
+}
+
+// noteTroubles takes in what a rollout cannot get past with one Machine that is not being deleted.
+func (m *members) noteTroubles(machine *v1alpha1.Machine, state machines.State) {
+	if state.Deleting {
+		return
+	}
+	config := machine.Status.ConfigSource
+	switch {
+	case state.Failed:
+		m.failed = append(m.failed, machines.Failure{Machine: machine.Name, Reason: machine.Status.ErrorReason, Message: machine.Status.ErrorMessage})
+	case config != nil && config.Error != "":
+		m.refusing = append(m.refusing, machines.Failure{Machine: machine.Name, Message: config.Error})
+	}
+	if state.Update == "" && machines.OtherKubelet(machine) != "" {
+		m.otherKubelet = append(m.otherKubelet, machine.Name)
+	}
 }
 
 // describeFailures tells how many Machines failed, and why the first of them did: mostly it is the same with all.

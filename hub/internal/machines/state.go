@@ -162,6 +162,10 @@ func Changed() predicate.Predicate {
 		if condition := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.ReadyCondition); condition != nil {
 			ready = condition.LastTransitionTime.Time
 		}
-		return []any{Of(machine, 0, time.Time{}), ready, machine.OwnerReferences, machine.Labels}
+		config := ""
+		if source := machine.Status.ConfigSource; source != nil {
+			config = source.Error
+		}
+		return []any{Of(machine, 0, time.Time{}), ready, config, machine.OwnerReferences, machine.Labels}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -89,6 +90,9 @@ var _ = Describe("A kubelet configuration", func() {
 				}
 			}
 			g.Expect(refused).To(HaveLen(1), "it stops at the first")
+			g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(p.MachineDeployment), p.MachineDeployment)).To(Succeed())
+			g.Expect(meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ProgressingCondition).Message).To(And(
+				ContainSubstring("1 keep the kubelet configuration that they have, "+refused[0]), ContainSubstring(`unknown field "maxpods"`)))
 		}).Should(Succeed())
 		for _, node := range fleettest.NodesOf(ctx, NewWithT(GinkgoT()), p.member, p.Name) {
 			Expect(node.Spec.Unschedulable).To(BeFalse(), "nothing is drained for it")

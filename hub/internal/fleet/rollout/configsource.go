@@ -20,7 +20,7 @@ func (s *Scope) configProblems(ctx context.Context, reader client.Reader, m *Mem
 		return nil, nil
 	}
 	found, err := content.Find(ctx, reader, m.Cluster.Name)
-	problem := ""
+	var problem string
 	switch {
 	case apierrors.IsForbidden(err): // A user who asks what a change would do may not read it.
 		problem = err.Error()
