@@ -92,7 +92,7 @@ func fieldsOf(page string) url.Values {
 	return form
 }
 
-// Claim: What the dashboard shows of clusters is what the API says of them, while they freeze and thaw. Broken: the watch of Clusters was not applied to what is shown.
+// Claim: What the dashboard shows of clusters is what the API says of them, while they freeze and thaw.
 func TestTheDashboardShowsWhatTheAPISays(t *testing.T) {
 	f := newFleetEnv(t)
 	f.settle()
@@ -125,7 +125,7 @@ func TestTheDashboardShowsWhatTheAPISays(t *testing.T) {
 	f.Expect(b.show("loadtests/nope")).To(ContainSubstring("nope does not exist"))
 }
 
-// Claim: A rollout is approved, paused and retried on the dashboard only by who may do so, once they have confirmed it, and only as they have seen it. Broken: the generation was not compared; the rights were not asked for.
+// Claim: A rollout is approved, paused and retried on the dashboard only by who may do so, once they have confirmed it, and only as they have seen it.
 func TestActionsOfTheDashboard(t *testing.T) {
 	f := newFleetEnv(t)
 	f.Expect(config.Apply(t.Context(), f.Client, config.RBAC, "rbac/users")).To(Succeed())
@@ -176,7 +176,7 @@ func TestActionsOfTheDashboard(t *testing.T) {
 	f.Expect(code).To(Equal(409), text)
 }
 
-// Claim: The dashboard shows a kind as soon as the user may read it. Broken: a kind that may not be read was not tried again.
+// Claim: The dashboard shows a kind as soon as the user may read it.
 func TestTheDashboardOfAUserWhoGetsRights(t *testing.T) {
 	f := newEnv(t)
 	cluster := f.AcceptedCluster()

@@ -96,7 +96,7 @@ func frozenSince(at time.Time, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: v1alpha1.FrozenCondition, Status: metav1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(at)}
 }
 
-// Claim: The dashboard answers only requests that name its own address and have its token, and changes nothing for another page. Broken: host, token and origin were not compared, one at a time.
+// Claim: The dashboard answers only requests that name its own address and have its token, and changes nothing for another page.
 func TestOnlyItsOwnPagesAreAnswered(t *testing.T) {
 	s := newSite(t, newCluster("c1"))
 	for name, tc := range map[string]struct {
@@ -142,7 +142,7 @@ func TestOnlyItsOwnPagesAreAnswered(t *testing.T) {
 
 const injected = `<script>alert(1)</script>"'><img src=x onerror=alert(1)>`
 
-// Claim: Texts of objects are shown as texts: no page of the dashboard contains markup that an agent or user wrote. Broken: a message was given to the template as template.HTML.
+// Claim: Texts of objects are shown as texts: no page of the dashboard contains markup that an agent or user wrote.
 func TestTextsOfObjectsAreNoMarkup(t *testing.T) {
 	now := time.Now()
 	cluster := newCluster("c1", frozenSince(now, injected, injected))
@@ -166,7 +166,7 @@ func TestTextsOfObjectsAreNoMarkup(t *testing.T) {
 	}
 }
 
-// Claim: The dashboard names each kind that the user may not read, and does not call the fleet healthy. Broken: a kind that could not be read counted as one without objects.
+// Claim: The dashboard names each kind that the user may not read, and does not call the fleet healthy.
 func TestKindsThatMayNotBeReadAreNamed(t *testing.T) {
 	s := newSite(t, newCluster("c1"))
 	s.Expect(s.show("/")).To(And(ContainSubstring("The fleet is healthy"), ContainSubstring("c1")))
@@ -184,7 +184,7 @@ func TestKindsThatMayNotBeReadAreNamed(t *testing.T) {
 	s.Expect(s.show("/")).To(And(ContainSubstring("Clusters are not known"), Not(ContainSubstring("has joined"))))
 }
 
-// Claim: While the hub's API server does not answer, the dashboard says how old what it shows is. Broken: the age of the last answer was not compared.
+// Claim: While the hub's API server does not answer, the dashboard says how old what it shows is.
 func TestASilentHubMakesThePageOld(t *testing.T) {
 	s := newSite(t, newCluster("c1"))
 	s.Expect(s.show("/")).To(ContainSubstring("The fleet is healthy"))
@@ -203,7 +203,7 @@ func TestASilentHubMakesThePageOld(t *testing.T) {
 	fresh.Expect(fresh.show("/")).To(And(ContainSubstring("its API server has not answered yet"), Not(ContainSubstring("The fleet is healthy"))))
 }
 
-// Claim: A hub that does not renew its Lease is named on every page of the dashboard. Broken: the judgement was made without the state of the hub.
+// Claim: A hub that does not renew its Lease is named on every page of the dashboard.
 func TestAHubThatDoesNotWorkIsNamed(t *testing.T) {
 	s := newSite(t, newCluster("c1"))
 	s.store.contact.hub.Problem = "the hub hub-1 has not renewed its Lease for 1m0s"
@@ -212,7 +212,7 @@ func TestAHubThatDoesNotWorkIsNamed(t *testing.T) {
 	s.Expect(s.show("/")).To(And(ContainSubstring("the hub does not work"), ContainSubstring("has not renewed its Lease")))
 }
 
-// Claim: The dashboard shows a frozen cluster with what freezes it, and no longer when it is thawed. Broken: the condition Frozen was not looked at.
+// Claim: The dashboard shows a frozen cluster with what freezes it, and no longer when it is thawed.
 func TestTheMapFollowsFreezes(t *testing.T) {
 	s := newSite(t, newCluster("c1"), newCluster("c2"))
 	s.Expect(s.show("/")).NotTo(ContainSubstring("storage maintenance"))
