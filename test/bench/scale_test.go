@@ -139,3 +139,25 @@ func TestScaleMeasuresAFleet(t *testing.T) {
 	g.Expect(seen.Fleet.AnonymousMiB).To(BeNumerically(">", 2*seen.PlaneWithNodes.AnonymousMiB+4*seen.Node.AnonymousMiB))
 	g.Expect(testenv.ProcessesUnder(os.Getenv("TMPDIR"))).To(BeEmpty())
 }
+
+func TestOutagesThatOverlapAreCounted(t *testing.T) {
+	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
+	for name, c := range map[string]struct {
+		outages []outage
+		limit   int
+		most    int
+		above   time.Duration
+	}{
+		"none":                           {nil, 1, 0, 0},
+		"one after the other":            {[]outage{{"a", at(0), at(5)}, {"b", at(5), at(9)}}, 1, 1, 0},
+		"a late answer":                  {[]outage{{"a", at(0), at(6)}, {"b", at(5), at(9)}}, 1, 2, time.Second},
+		"three where two are allowed":    {[]outage{{"a", at(0), at(9)}, {"b", at(1), at(7)}, {"c", at(3), at(8)}}, 2, 3, 4 * time.Second},
+		"the same server away two times": {[]outage{{"a", at(0), at(2)}, {"a", at(4), at(6)}}, 1, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if most, above := countOverlaps(c.outages, c.limit); most != c.most || above != c.above {
+				t.Fatalf("%d at once, %s above the limit; want %d, %s", most, above, c.most, c.above)
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -46,6 +47,9 @@ type setFigures struct {
 	OutageP99     float64   `json:"outageP99Seconds,omitempty"`
 	// AtOnce is how many API servers were away at the same time at most.
 	AtOnce int `json:"atOnce,omitempty"`
+	// AboveLimitSeconds is for how long more were away than the rollout allows, in questions that may take probePatience each.
+	AboveLimitSeconds float64  `json:"aboveLimitSeconds,omitempty"`
+	Outages           []outage `json:"outages,omitempty"`
 	// MachinesCreated and MachinesDeleted are those of the upgrade.
 	MachinesCreated int `json:"machinesCreated"`
 	MachinesDeleted int `json:"machinesDeleted"`
@@ -164,7 +168,7 @@ func (b *setBench) upgrade(ctx context.Context) error {
 	}
 	probing, end := context.WithCancel(ctx)
 	defer end()
-	p := &prober{outages: map[string]time.Duration{}, away: map[string]bool{}}
+	p := &prober{}
 	var probes sync.WaitGroup
 	for _, name := range b.clusterNames() {
 		probes.Go(func() { p.probeServer(probing, name, filepath.Join(b.dir, "hosted", name)) })
@@ -203,11 +207,21 @@ func (b *setBench) upgrade(ctx context.Context) error {
 }
 
 func (b *setBench) noteOutages(p *prober) {
-	for _, outage := range p.outages {
+	times := map[string]time.Duration{}
+	for _, name := range b.clusterNames() {
+		times[name] = 0
+	}
+	for _, o := range p.outages {
+		times[o.Name] += o.To.Sub(o.From)
+	}
+	for _, outage := range times {
 		b.found.OutageSeconds = append(b.found.OutageSeconds, outage.Seconds())
 	}
 	slices.Sort(b.found.OutageSeconds)
-	b.found.OutageP50, b.found.OutageP99, b.found.AtOnce = quantile(b.found.OutageSeconds, 50), quantile(b.found.OutageSeconds, 99), p.atOnce
+	b.found.OutageP50, b.found.OutageP99 = quantile(b.found.OutageSeconds, 50), quantile(b.found.OutageSeconds, 99)
+	b.found.Outages = p.outages
+	most, above := countOverlaps(p.outages, b.opts.atOnce)
+	b.found.AtOnce, b.found.AboveLimitSeconds = most, above.Seconds()
 }
 
 // quantile is the smallest of sorted values that so many percent of them do not exceed.
@@ -233,28 +247,29 @@ func (b *setBench) remove(ctx context.Context) error {
 // prober asks API servers, each with new connections, whether they are ready. It knows nothing of the fleet but where they are.
 type prober struct {
 	mutex   sync.Mutex
-	outages map[string]time.Duration
-	away    map[string]bool
-	atOnce  int
+	outages []outage
 }
 
-// probeServer asks one API server until ctx ends. The time from the first question without an answer to the next answer is its outage.
+// outage is a time without an answer of an API server: from the first question without one to the question that is answered next.
+type outage struct {
+	Name string    `json:"name"`
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
+
+// probeServer asks one API server until ctx ends, which ends its outage too.
 func (p *prober) probeServer(ctx context.Context, name, dir string) {
 	var lost time.Time
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
-	p.note(name, 0, false)
 	for {
 		asked := time.Now()
 		err := askReady(ctx, dir)
-		switch {
-		case ctx.Err() != nil && lost.IsZero():
-			return
-		case err != nil && lost.IsZero():
+		switch isOver := err == nil || ctx.Err() != nil; {
+		case !isOver && lost.IsZero():
 			lost = asked
-			p.note(name, 0, true)
-		case err == nil && !lost.IsZero() || ctx.Err() != nil:
-			p.note(name, time.Since(lost), false)
+		case isOver && !lost.IsZero():
+			p.note(outage{name, lost, asked})
 			lost = time.Time{}
 		}
 		select {
@@ -265,14 +280,33 @@ func (p *prober) probeServer(ctx context.Context, name, dir string) {
 	}
 }
 
-func (p *prober) note(name string, outage time.Duration, isAway bool) {
+func (p *prober) note(o outage) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.outages[name] += outage
-	if delete(p.away, name); isAway {
-		p.away[name] = true
+	p.outages = append(p.outages, o)
+}
+
+// countOverlaps counts how many outages there were at the same time at most, and for how long there were more than limit.
+func countOverlaps(outages []outage, limit int) (most int, above time.Duration) {
+	type change struct {
+		at time.Time
+		by int
 	}
-	p.atOnce = max(p.atOnce, len(p.away))
+	var changes []change
+	for _, o := range outages {
+		changes = append(changes, change{o.From, 1}, change{o.To, -1})
+	}
+	// An outage that ends when another begins does not overlap it.
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), a.by-b.by) })
+	count := 0
+	for i, c := range changes {
+		if i > 0 && count > limit {
+			above += c.at.Sub(changes[i-1].at)
+		}
+		count += c.by
+		most = max(most, count)
+	}
+	return most, above
 }
 
 // askReady asks the API server of the cluster in dir. One that moves to another group may have another address.
@@ -320,7 +354,9 @@ func setLines(opts scaleOptions) (lines []scaleLine) {
 			}
 			return fmt.Sprintf("%.1f (%.1f) s", s.OutageP50, s.OutageP99)
 		}},
-		{"set: API servers away at the same time", func(s *setFigures) string { return fmt.Sprint(s.AtOnce) }},
+		{"set: API servers away at the same time", func(s *setFigures) string {
+			return fmt.Sprintf("%d (more than %d for %.1f s)", s.AtOnce, opts.atOnce, s.AboveLimitSeconds)
+		}},
 		{fmt.Sprintf("set: of %d Machines, made (removed) by the upgrade", opts.clusters*opts.machines), func(s *setFigures) string {
 			return fmt.Sprintf("%d (%d)", s.MachinesCreated, s.MachinesDeleted)
 		}},
