@@ -128,7 +128,6 @@ func Realistic() Fidelity {
 			SerializeImagePulls:                       true,
 			ConfigMapAndSecretChangeDetectionStrategy: ChangeDetectionWatch,
 			PodCertificateRequests:                    true,
-			EnableServer:                              true,
 		},
 	}
 }

@@ -185,7 +185,7 @@ type HollowKubelet struct {
 
 	// enableServer serves the kubelet's API on port 10250 of the hollow node's address, for callers that the Node's cluster authenticates and
 	// authorizes: logs, /metrics/resource, /stats/summary, /pods. exec, attach, cp and port-forward are answered with an error: nothing runs in
-	// a hollow node. The agent approves the serving certificate. Default by profile: Fast false, Realistic true.
+	// a hollow node. The agent approves the serving certificate. Default false, with each profile.
 	// +optional
 	EnableServer *bool `json:"enableServer,omitempty"`
 
