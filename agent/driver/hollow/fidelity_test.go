@@ -133,6 +133,7 @@ func TestTheSampleIsRealistic(t *testing.T) {
 	}
 	got, err := fidelityOf(config, "spec.providerConfig")
 	want := hollownode.Realistic()
+	want.Kubelet.EnableServer = true
 	want.TerminationPercent, want.ImagePull = 50, hollownode.ImagePull{BytesPerSecond: 100 << 20, FailurePercent: 2, Seed: 1}
 	if err != nil || got == nil || *got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
