@@ -204,7 +204,9 @@ func TestHashes(t *testing.T) {
 	if want := "4ae7f4eae5f45605a6f9697f7dea959c"; configuration != want {
 		t.Errorf("the configuration hash of a Machine without configuration is %s, want %s", configuration, want)
 	}
-	realistic, _ := hashes(func(_ *v1alpha1.Machine, c *driver.Class) { c.Config.Raw = []byte(`{` + head + `,"profile":"Realistic"}`) })
+	realistic, _ := hashes(func(_ *v1alpha1.Machine, c *driver.Class) {
+		c.Config.Raw = []byte(`{` + head + `,"profile":"Realistic"}`)
+	})
 	if want := "41d88107f6fc06c02581381ca17eacec"; realistic != want {
 		t.Errorf("the configuration hash of a Machine with profile Realistic is %s, want %s", realistic, want)
 	}
