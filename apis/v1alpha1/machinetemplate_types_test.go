@@ -13,7 +13,7 @@ import (
 )
 
 // A field that is added to the template is taken over, unless it is named here.
-var needsReplacement = []string{"Versions", "ConfigSource", "ProviderConfig"}
+var needsReplacement = []string{"Versions", "RequireVersionCode", "ConfigSource", "ProviderConfig"}
 
 func TestEachFieldOfATemplateIsTakenOverOrNeedsReplacement(t *testing.T) {
 	kind := reflect.TypeFor[v1alpha1.MachineTemplateBody]()
@@ -73,6 +73,8 @@ func TestWhenATaintWasAddedIsNotTakenOver(t *testing.T) {
 func fill(t *testing.T, value reflect.Value) {
 	t.Helper()
 	switch value.Kind() {
+	case reflect.Bool:
+		value.SetBool(true)
 	case reflect.String:
 		value.SetString("x")
 	case reflect.Pointer:
