@@ -114,7 +114,7 @@ func TestAClusterOf10000MachinesIsPaged(t *testing.T) {
 	}
 	s.clock.Step(oldest)
 	text := s.show("/clusters/c1")
-	s.Expect(text).To(And(ContainSubstring("workers-1-07777"), ContainSubstring("1 to 50 of 10000 entries"), ContainSubstring("the kubelet is silent")))
+	s.Expect(text).To(And(ContainSubstring(`<span class="kind">Machine</span> workers-1-07777`), ContainSubstring("1 to 50 of 10000 entries"), ContainSubstring("the kubelet is silent")))
 	s.Expect(strings.Count(text, `<span class="kind">Machine</span>`)).To(Equal(mostMachines))
 	s.Expect(text).To(ContainSubstring(`href="?page=1&amp;set=workers-1"`))
 	text = s.show("/clusters/c1?set=workers-1&page=199")
