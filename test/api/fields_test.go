@@ -33,10 +33,18 @@ func TestFieldsAreKept(t *testing.T) {
 			structureOf(structure, "", fields)
 			g.Expect(len(fields)).To(BeNumerically(">", 5))
 			for _, field := range slices.Sorted(maps.Keys(fields)) {
+				if isRefused(structure.Name(), field) {
+					continue
+				}
 				g.Expect(written[structure.Name()]).To(HaveKey(field), "no object in testdata has it")
 			}
 		})
 	}
+}
+
+// isRefused reports whether a rule of a kind refuses a field that others with the same type may have.
+func isRefused(kind, field string) bool {
+	return slices.Contains([]string{"MachineDeployment", "MachineFleet"}, kind) && strings.Contains(field, ".configSource.resolved")
 }
 
 var marshaler = reflect.TypeFor[json.Marshaler]()

@@ -33,7 +33,7 @@ const (
 	tokenLifetime = 7 * 24 * time.Hour
 	// shortestRenewal is how soon a token is renewed at the earliest.
 	shortestRenewal = 10 * time.Second
-	// mostLog is how large a log grows before it is started anew; one older generation is kept.
+	// mostLog is how large a log grows before another one is started; one older generation is kept.
 	mostLog = 4 << 20
 )
 
