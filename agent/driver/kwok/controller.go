@@ -172,9 +172,9 @@ func (c *controller) runOnce(ctx context.Context) error {
 		case <-ctx.Done():
 			renewal.Stop()
 			return process.stop()
-		case err := <-process.done:
+		case <-process.done:
 			renewal.Stop()
-			return fmt.Errorf("kwok's controller has ended (%w): its log is %s", exitError(err), log.path)
+			return fmt.Errorf("kwok's controller has ended (%w): its log is %s", exitError(process.err), log.path)
 		case <-renewal.C:
 			if err := c.writeToken(ctx); err != nil {
 				c.log.Info("Keeping the token of kwok's controller for now", "reason", err.Error())

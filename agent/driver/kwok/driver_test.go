@@ -295,10 +295,10 @@ func TestTaintsAreAsTheClassSays(t *testing.T) {
 	}
 	b.create(requestOf("alone", `{`+head+`}`))
 	b.Expect(tainted("alone")).To(BeFalse(), "kwok's own Nodes are no real ones")
-	real := &corev1.Node{}
-	real.Name = "real"
-	b.Expect(b.client.Create(t.Context(), real)).To(Succeed())
-	t.Cleanup(func() { _ = b.client.Delete(context.Background(), real) })
+	genuine := &corev1.Node{}
+	genuine.Name = "real"
+	b.Expect(b.client.Create(t.Context(), genuine)).To(Succeed())
+	t.Cleanup(func() { _ = b.client.Delete(context.Background(), genuine) })
 	b.create(requestOf("auto", `{`+head+`}`))
 	b.create(requestOf("never", `{`+head+`,"hollowTaint":"Never"}`))
 	b.Expect(tainted("auto")).To(BeTrue())

@@ -17,13 +17,14 @@ const stopGrace = 5 * time.Second
 // process is a run of kwok's controller. The kernel ends it when this process ends, however that comes.
 type process struct {
 	command *exec.Cmd
-	// done receives why the process has ended.
-	done chan error
+	// done is closed when the process has ended, for the reason in err.
+	done chan struct{}
+	err  error
 }
 
 // startProcess starts the program with an environment that has nothing of the agent's.
 func startProcess(program string, arguments []string, dir string, output io.Writer) (*process, error) {
-	p := &process{command: exec.Command(program, arguments...), done: make(chan error, 1)}
+	p := &process{command: exec.Command(program, arguments...), done: make(chan struct{})}
 	p.command.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH")}
 	p.command.Dir = dir
 	p.command.Stdout, p.command.Stderr = output, output
@@ -37,7 +38,8 @@ func startProcess(program string, arguments []string, dir string, output io.Writ
 		err := p.command.Start()
 		started <- err
 		if err == nil {
-			p.done <- p.command.Wait()
+			p.err = p.command.Wait()
+			close(p.done)
 		}
 	}()
 	if err := <-started; err != nil {
