@@ -28,7 +28,9 @@ hub's API server refuses everything else:
 - **The admission policy** ` + "`hollowfleet-agents`" + ` knows fields and names. No agent writes what it does not list.
 - **The hub's approver** denies each certificate that is not exactly the asker's own identity.
 
-**Users** need roles of your own, but for approvals: [` + "`hollowfleet-approver` and `hollowfleet-fleet-editor`" + `](upgrades.md#approval).
+**Users** get ClusterRoles: ` + "`hollowfleet-viewer` (part of `view`), `hollowfleet-editor`, `hollowfleet-load-tester`" + `, and for fleets
+[` + "`hollowfleet-approver` and `hollowfleet-fleet-editor`" + `](upgrades.md#approval). The editor may not write MachineDeployments, which would
+pass a fleet's gates.
 
 A test makes each attempt below against a real API server. There are clusters ` + "`a`, `ab`, `b`, and `s`" + `, which uses tokens of a
 ServiceAccount. The chapters from "An identity of two clusters" on try identities and roles that the hub never gives. What RBAC refuses
