@@ -332,7 +332,7 @@ func TestWhichSetsADeploymentTakesOver(t *testing.T) {
 				deployment: &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "pool-x", UID: "own"}, Spec: v1alpha1.MachineDeploymentSpec{
 					Replicas: new(int32(3)), Selector: v1alpha1.MachineSelector{MatchLabels: user}, Template: own,
 				}},
-				machines: map[types.UID]*members{}, others: map[types.UID]bool{},
+				template: own, machines: map[types.UID]*members{}, others: map[types.UID]bool{},
 			}
 			var sets []v1alpha1.MachineSet
 			for i, one := range test.sets {
