@@ -147,8 +147,8 @@ type KwokOptions struct {
 
 func (o KwokOptions) isEnabled() bool { return o.Beside || o.Program != "" }
 
-// check reports what is wrong with the options, for Nodes that are Unknown after so long without a heartbeat.
-func (o KwokOptions) check(grace time.Duration) error {
+// checkKwok reports what is wrong with the options, for Nodes that are Unknown after so long without a heartbeat.
+func (o KwokOptions) checkKwok(grace time.Duration) error {
 	switch longest := hollow.LeasesPerGrace * grace; {
 	case o.Beside && o.Program != "":
 		return errors.New("--kwok, --kwok-program: only one of them can be used: leave --kwok out to let the agent start kwok's controller")
@@ -228,7 +228,7 @@ func (o Options) withDefaults() (Options, error) {
 		problems = append(problems, fmt.Errorf("--certificate-lifetime: want %s to %s, got %s", shortestLifetime, longestLifetime, o.CertificateLifetime))
 	}
 	o.Kwok.LeaseDuration = cmp.Or(o.Kwok.LeaseDuration, kwok.DefaultLeaseDuration)
-	problems = append(problems, o.Kwok.check(o.NodeMonitorGracePeriod))
+	problems = append(problems, o.Kwok.checkKwok(o.NodeMonitorGracePeriod))
 	for _, builtIn := range []string{v1alpha1.ProviderHollow, v1alpha1.ProviderKwok} {
 		if _, taken := o.Drivers[builtIn]; taken {
 			problems = append(problems, fmt.Errorf("provider %q is built in and cannot be replaced", builtIn))

@@ -20,13 +20,13 @@ func (d *Driver) imageOf(want desired) (string, error) {
 	if want.configuration.RequireVersionCode && minor != "" && minor != hollownode.BuiltInMinor {
 		return "", driver.Invalid("spec.requireVersionCode", "the agent has no hollow-node with the kubelet code of %s for version %s, only of %s: "+
 			"run make build-simulator MINORS=%s and start the local fleet again, or name its image in hollowNode.minors of the agent's chart; or remove the field",
-			minor, want.configuration.KubeletVersion, strings.Join(d.minors(), ", "), minor)
+			minor, want.configuration.KubeletVersion, strings.Join(d.listMinors(), ", "), minor)
 	}
 	return d.options.Image, nil
 }
 
-// minors are those whose kubelet code there is.
-func (d *Driver) minors() []string {
+// listMinors are those whose kubelet code there is.
+func (d *Driver) listMinors() []string {
 	all := slices.AppendSeq([]string{hollownode.BuiltInMinor}, maps.Keys(d.options.MinorImages))
 	slices.Sort(all)
 	return slices.Compact(all)

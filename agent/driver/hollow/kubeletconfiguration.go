@@ -96,8 +96,8 @@ func isUnset(value json.RawMessage) bool {
 	return slices.Contains([]string{"null", `""`, `"0s"`, "0", "{}", "[]"}, string(value))
 }
 
-// invalid is the error of one field.
-func (c *kubeletConfiguration) invalid(field, format string, args ...any) error {
+// refuseField is the error of one field.
+func (c *kubeletConfiguration) refuseField(field, format string, args ...any) error {
 	return driver.Invalid(c.path+"."+field, format, args...)
 }
 
@@ -105,13 +105,13 @@ func (c *kubeletConfiguration) invalid(field, format string, args ...any) error 
 func (c *kubeletConfiguration) checkRefused() error {
 	switch {
 	case len(c.FeatureGates) > 0:
-		return c.invalid("featureGates", "hollow nodes share processes and their feature gates: remove %s", strings.Join(slices.Sorted(maps.Keys(c.FeatureGates)), ", "))
+		return c.refuseField("featureGates", "hollow nodes share processes and their feature gates: remove %s", strings.Join(slices.Sorted(maps.Keys(c.FeatureGates)), ", "))
 	case c.RegisterNode != nil && !*c.RegisterNode:
-		return c.invalid("registerNode", "the Node of a Machine registers itself: remove the field")
+		return c.refuseField("registerNode", "the Node of a Machine registers itself: remove the field")
 	case c.ProviderID != "":
-		return c.invalid("providerID", "the agent sets it: remove the field")
+		return c.refuseField("providerID", "the agent sets it: remove the field")
 	case c.RunOnce:
-		return c.invalid("runOnce", "kubelets do not support it any more: remove the field")
+		return c.refuseField("runOnce", "kubelets have removed it: leave the field out")
 	}
 	return nil
 }
@@ -148,7 +148,7 @@ func (c *kubeletConfiguration) checkValues() error {
 		{"imageGCLowThresholdPercent", c.ImageGCLowThresholdPercent, 0, maxPercent},
 	} {
 		if n.value != nil && (*n.value < n.low || *n.value > n.high) {
-			return c.invalid(n.field, "want a whole number from %d to %d, got %d", n.low, n.high, *n.value)
+			return c.refuseField(n.field, "want a whole number from %d to %d, got %d", n.low, n.high, *n.value)
 		}
 	}
 	if err := c.checkDurations(); err != nil {
@@ -156,7 +156,7 @@ func (c *kubeletConfiguration) checkValues() error {
 	}
 	strategies := []v1alpha1.ChangeDetectionStrategy{v1alpha1.ChangeDetectionWatch, v1alpha1.ChangeDetectionCache, v1alpha1.ChangeDetectionGet}
 	if s := v1alpha1.ChangeDetectionStrategy(c.ConfigMapAndSecretChangeDetectionStrategy); s != "" && !slices.Contains(strategies, s) {
-		return c.invalid("configMapAndSecretChangeDetectionStrategy", "want Watch, Cache or Get, got %q", s)
+		return c.refuseField("configMapAndSecretChangeDetectionStrategy", "want Watch, Cache or Get, got %q", s)
 	}
 	return c.checkTaints()
 }
@@ -173,7 +173,7 @@ func (c *kubeletConfiguration) checkDurations() error {
 		{"imageMaximumGCAge", c.ImageMaximumGCAge, time.Second, maxImageAge},
 	} {
 		if value := d.value.Duration; value != 0 && (value < d.low || value > d.high) {
-			return c.invalid(d.field, "want a duration from %s to %s, got %s", wholeDuration(d.low), wholeDuration(d.high), value)
+			return c.refuseField(d.field, "want a duration from %s to %s, got %s", wholeDuration(d.low), wholeDuration(d.high), value)
 		}
 	}
 	least := c.ImageMinimumGCAge.Duration
@@ -181,27 +181,27 @@ func (c *kubeletConfiguration) checkDurations() error {
 		least = hollownode.DefaultImageMinimumGCAge
 	}
 	if most := c.ImageMaximumGCAge.Duration; most != 0 && most <= least {
-		return c.invalid("imageMaximumGCAge", "%s is not more than the imageMinimumGCAge of %s: raise it", most, least)
+		return c.refuseField("imageMaximumGCAge", "%s is not more than the imageMinimumGCAge of %s: raise it", most, least)
 	}
 	high, low := int32(hollownode.DefaultImageGCHighPercent), int32(hollownode.DefaultImageGCLowPercent)
 	replaceIfSet(&high, c.ImageGCHighThresholdPercent)
 	replaceIfSet(&low, c.ImageGCLowThresholdPercent)
 	if low >= high {
-		return c.invalid("imageGCLowThresholdPercent", "%d is not less than the imageGCHighThresholdPercent of %d: lower it", low, high)
+		return c.refuseField("imageGCLowThresholdPercent", "%d is not less than the imageGCHighThresholdPercent of %d: lower it", low, high)
 	}
 	return nil
 }
 
 func (c *kubeletConfiguration) checkTaints() error {
 	if len(c.RegisterWithTaints) > maxRegisterTaints {
-		return c.invalid("registerWithTaints", "want at most %d taints, got %d", maxRegisterTaints, len(c.RegisterWithTaints))
+		return c.refuseField("registerWithTaints", "want at most %d taints, got %d", maxRegisterTaints, len(c.RegisterWithTaints))
 	}
 	for i, taint := range c.RegisterWithTaints {
 		if err := node.ValidateTaint(fmt.Sprintf("%s.registerWithTaints[%d]", c.path, i), taint); err != nil {
 			return err
 		}
 		if taint.TimeAdded != nil {
-			return c.invalid(fmt.Sprintf("registerWithTaints[%d].timeAdded", i), "a kubelet does not take it: remove the field")
+			return c.refuseField(fmt.Sprintf("registerWithTaints[%d].timeAdded", i), "a kubelet does not take it: remove the field")
 		}
 	}
 	return nil
@@ -240,7 +240,7 @@ func takeIfSet[T any](target **T, with *T) {
 
 // forNode is what a hollow-node of this capacity is told of c, beside what putInto has put into the rest of its configuration.
 func (c *kubeletConfiguration) forNode(capacity corev1.ResourceList) (*hollownode.KubeletConfiguration, error) {
-	reserved, err := c.reserved(capacity)
+	reserved, err := c.sumReservations(capacity)
 	if err != nil {
 		return nil, err
 	}
@@ -279,14 +279,14 @@ var evictionSignals = map[string]corev1.ResourceName{
 // reservable are the resources of kubeReserved and systemReserved.
 var reservable = []string{"cpu", "memory", "ephemeral-storage", "pid"}
 
-// reserved is what pods cannot have of a capacity: kubeReserved, systemReserved and the thresholds of evictionHard together.
-func (c *kubeletConfiguration) reserved(capacity corev1.ResourceList) (corev1.ResourceList, error) {
+// sumReservations is what pods cannot have of a capacity: kubeReserved, systemReserved and the thresholds of evictionHard together.
+func (c *kubeletConfiguration) sumReservations(capacity corev1.ResourceList) (corev1.ResourceList, error) {
 	sum := corev1.ResourceList{}
 	for field, list := range map[string]map[string]string{"kubeReserved": c.KubeReserved, "systemReserved": c.SystemReserved} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			quantity, err := resource.ParseQuantity(list[name])
 			if err != nil || quantity.Sign() < 0 || !slices.Contains(reservable, name) {
-				return nil, c.invalid(field+"."+name, "want %s, and 0 or more as in 200m or 1Gi, got %q", strings.Join(reservable, ", "), list[name])
+				return nil, c.refuseField(field+"."+name, "want %s, and 0 or more as in 200m or 1Gi, got %q", strings.Join(reservable, ", "), list[name])
 			}
 			addTo(sum, corev1.ResourceName(name), quantity)
 		}
@@ -294,11 +294,11 @@ func (c *kubeletConfiguration) reserved(capacity corev1.ResourceList) (corev1.Re
 	for _, signal := range slices.Sorted(maps.Keys(c.EvictionHard)) {
 		name, known := evictionSignals[signal]
 		if !known {
-			return nil, c.invalid("evictionHard."+signal, "no eviction signal: want %s", strings.Join(slices.Sorted(maps.Keys(evictionSignals)), ", "))
+			return nil, c.refuseField("evictionHard."+signal, "no eviction signal: want %s", strings.Join(slices.Sorted(maps.Keys(evictionSignals)), ", "))
 		}
 		threshold, err := thresholdOf(c.EvictionHard[signal], capacity[name])
 		if err != nil {
-			return nil, c.invalid("evictionHard."+signal, "%v", err)
+			return nil, c.refuseField("evictionHard."+signal, "%v", err)
 		}
 		if name != "" {
 			addTo(sum, name, threshold)
@@ -307,7 +307,7 @@ func (c *kubeletConfiguration) reserved(capacity corev1.ResourceList) (corev1.Re
 	for _, name := range slices.Sorted(maps.Keys(sum)) {
 		if has, counted := capacity[name]; counted && has.Cmp(sum[name]) < 0 {
 			all := sum[name]
-			return nil, c.invalid("kubeReserved", "with systemReserved and evictionHard, %s of %s is reserved, and the node has %s: reserve less", all.String(), name, has.String())
+			return nil, c.refuseField("kubeReserved", "with systemReserved and evictionHard, %s of %s is reserved, and the node has %s: reserve less", all.String(), name, has.String())
 		}
 	}
 	return sum, nil

@@ -72,8 +72,8 @@ func (c *controller) checkProgram() error {
 // requireRunning starts the controller if it does not run yet.
 func (c *controller) requireRunning() { c.wantedOnce.Do(func() { close(c.wanted) }) }
 
-// problem says why the controller does not run; empty if it does, or has not been needed yet.
-func (c *controller) problem() string {
+// describeProblem says why the controller does not run; empty if it does, or has not been needed yet.
+func (c *controller) describeProblem() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.trouble
@@ -159,19 +159,19 @@ func (c *controller) runOnce(ctx context.Context) error {
 	}
 	log := &boundedLog{path: filepath.Join(c.options.Dir, logFile)}
 	defer log.Close()
-	process, err := startProcess(c.options.Program, c.arguments(files), c.options.Dir, log)
+	process, err := startProcess(c.options.Program, c.renderArguments(files), c.options.Dir, log)
 	if err != nil {
 		return err
 	}
-	c.log.Info("Started kwok's controller", "program", c.options.Program, "pid", process.pid(), "log", log.path)
-	c.setState(process.pid(), "")
+	c.log.Info("Started kwok's controller", "program", c.options.Program, "pid", process.processID(), "log", log.path)
+	c.setState(process.processID(), "")
 	defer c.setState(0, "")
 	for renewAfter := c.renewAfter(); ; {
 		renewal := time.NewTimer(renewAfter)
 		select {
 		case <-ctx.Done():
 			renewal.Stop()
-			return process.stop()
+			return process.stopProcess()
 		case <-process.done:
 			renewal.Stop()
 			return fmt.Errorf("kwok's controller has ended (%w): its log is %s", exitError(process.err), log.path)
@@ -192,8 +192,8 @@ func exitError(err error) error {
 	return err
 }
 
-// arguments of kwok's controller. It serves nothing, and acts on the driver's own Nodes alone.
-func (c *controller) arguments(files controllerFiles) []string {
+// renderArguments returns those of kwok's controller. It serves nothing, and acts on the driver's own Nodes alone.
+func (c *controller) renderArguments(files controllerFiles) []string {
 	return []string{
 		"--kubeconfig=" + files.kubeconfig, "--config=" + files.configuration, "--v=WARN",
 		"--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=",

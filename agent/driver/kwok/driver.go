@@ -295,7 +295,7 @@ func (d *Driver) readNode(ctx context.Context, machine string) (*corev1.Node, er
 	return node, nil
 }
 
-// isOwn reports whether the driver has created node. Nobody can give another Node that provider ID once it has one, and the driver gives
+// isOwn reports whether the driver has created node. The provider ID of a Node cannot be changed once it has one, and the driver gives
 // it to a Node that has just been created.
 func (d *Driver) isOwn(node *corev1.Node) bool {
 	return node.Spec.ProviderID == d.providerID(node.Name)

@@ -136,7 +136,7 @@ func TestAChangeStaysWithTheNode(t *testing.T) {
 	b.Expect(node.UID).To(Equal(first.UID))
 	b.Expect(node.Status.NodeInfo.KubeletVersion).To(Equal("v1.37.1"))
 	b.Expect(node.Status.Capacity.Cpu().String()).To(Equal("16"))
-	b.Expect(node.Status.Capacity).NotTo(HaveKey(corev1.ResourceName("example.com/gpu")), "what is no longer configured goes")
+	b.Expect(node.Status.Capacity).NotTo(HaveKey(corev1.ResourceName("example.com/gpu")), "what is removed from the configuration goes")
 	b.Expect(b.Get(b.t.Context(), after)).To(HaveField("UpToDate", true))
 }
 

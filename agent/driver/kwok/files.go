@@ -127,7 +127,7 @@ func (l *boundedLog) Write(content []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil || l.size > mostLog {
-		l.rotate()
+		l.rotateLog()
 	}
 	if l.file != nil {
 		written, _ := l.file.Write(content)
@@ -136,7 +136,7 @@ func (l *boundedLog) Write(content []byte) (int, error) {
 	return len(content), nil
 }
 
-func (l *boundedLog) rotate() {
+func (l *boundedLog) rotateLog() {
 	if l.file != nil {
 		l.file.Close()
 	}

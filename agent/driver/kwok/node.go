@@ -142,7 +142,7 @@ func (d *Driver) stateOf(node *corev1.Node) (driver.State, string) {
 	}
 	problem := ""
 	if d.controller != nil {
-		if text := d.controller.problem(); text != "" {
+		if text := d.controller.describeProblem(); text != "" {
 			problem = ": " + text
 		}
 	}

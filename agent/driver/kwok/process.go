@@ -48,10 +48,10 @@ func startProcess(program string, arguments []string, dir string, output io.Writ
 	return p, nil
 }
 
-func (p *process) pid() int { return p.command.Process.Pid }
+func (p *process) processID() int { return p.command.Process.Pid }
 
-// stop ends the process.
-func (p *process) stop() error {
+// stopProcess ends the process.
+func (p *process) stopProcess() error {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		if err := p.command.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return fmt.Errorf("ending kwok's controller: %w", err)

@@ -25,7 +25,7 @@ func TestKwoksControllerFits(t *testing.T) {
 	checkPod(g, objects, workload{deployment, deployment.Spec.Selector, deployment.Spec.Template, nil})
 	g.Expect(selects(deployment.Spec.Selector, deployment.Spec.Template.Labels)).To(BeTrue())
 	agents := find[*appsv1.Deployment](t, objects, "hollowfleet-agent")
-	g.Expect(selects(agents.Spec.Selector, deployment.Spec.Template.Labels)).To(BeFalse(), "it is no agent")
+	g.Expect(selects(agents.Spec.Selector, deployment.Spec.Template.Labels)).To(BeFalse(), "it is not an agent")
 	container := deployment.Spec.Template.Spec.Containers[0]
 	g.Expect(deployment.Spec.Template.Spec.ServiceAccountName).To(Equal(kwokName))
 

@@ -133,7 +133,7 @@ func (s *server) findAction(r *http.Request) (*action, *v1alpha1.MachineFleet, e
 	}
 	i := slices.IndexFunc(actions, func(one action) bool { return one.verb == r.PathValue("action") })
 	if i < 0 {
-		return nil, nil, cmdutil.NotFound("there is no such action")
+		return nil, nil, cmdutil.NotFound("unknown action")
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), longestAction)
 	defer cancel()

@@ -88,7 +88,7 @@ func (o *options) run(ctx context.Context, hub *cmdutil.Hub) error {
 	s := newServer(hub, newStore(c), token, listener.Addr().String(), config.Host)
 	s.readOnly = o.readOnly
 	hub.Say("%s", s.address())
-	hub.Note("Open this address in a browser on this machine. Whoever knows it has your rights on the hub. Interrupt to end.")
+	hub.Note("Open this address in a browser on this machine. Anyone who knows it has your rights on the hub. Interrupt to end.")
 	return s.serve(ctx, listener)
 }
 

@@ -127,7 +127,7 @@ func newMessage(status int, title string, err error) *view {
 	return &view{Title: title, Template: "message.tmpl", Data: message{title, cmdutil.Printable(err.Error())}, Status: status}
 }
 
-var errNoPage = errors.New("there is no such page")
+var errNoPage = errors.New("page not found")
 
 func showNothing(*http.Request) (*view, error) {
 	v := newMessage(http.StatusNotFound, "Not found", errNoPage)

@@ -24,7 +24,7 @@ import (
 
 const (
 	testHost  = "127.0.0.1:4321"
-	testToken = "a-token-that-nobody-can-guess"
+	testToken = "a-token-that-is-hard-to-guess"
 )
 
 // site is a dashboard whose store has what the test puts there.

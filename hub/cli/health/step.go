@@ -29,7 +29,7 @@ type Doing string
 
 // What Machines do, in the order in which a list shows them: first what a person may have to look at.
 const (
-	// Failing: it has failed, or its Node is not Ready. Unseen: nobody knows.
+	// Failing: it has failed, or its Node is not Ready. Unseen: it has not been looked at, or its agent is silent.
 	Failing Doing = "Failing"
 	Unseen  Doing = "Unknown"
 	// Draining: its pods are evicted, before a deletion or an update.

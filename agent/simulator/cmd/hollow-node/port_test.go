@@ -357,7 +357,7 @@ func TestThePortOfANodeIsGuarded(t *testing.T) {
 	if code, err := p.direct(t, port, "/pods", withToken("x"+token.Status.Token)); err != nil || code != http.StatusUnauthorized {
 		t.Errorf("a bad token: %d, %v", code, err)
 	}
-	// What would show the machine or the process is not there, for nobody.
+	// What would show the machine or the process is refused to every caller.
 	for path, want := range map[string]int{"/pods": 200, "/metrics": 200, "/metrics/cadvisor": 200, "/logs/": 404, "/debug/pprof/": 404, "/debug/flags/v": 404} {
 		if code, err := p.direct(t, port, path, p.admin); err != nil || code != want && (want == 200 || code < 400) {
 			t.Errorf("%s: want %d, got %d, %v", path, want, code, err)

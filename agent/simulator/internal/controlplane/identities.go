@@ -20,7 +20,7 @@ const (
 	// kubeletClient is who the API server is when it talks to kubelets.
 	kubeletClient = "kube-apiserver-kubelet-client"
 	// frontProxyCA signs frontProxyClient, who the API server is when it passes requests on to the servers of APIServices. It is an
-	// authority of its own: whoever has a certificate of it may name any user.
+	// authority of its own: the holder of a certificate of it may name any user.
 	frontProxyCA     = "front-proxy-ca"
 	frontProxyClient = "front-proxy-client"
 	// admin is the user of the admin kubeconfig.

@@ -126,7 +126,7 @@ func (l *logReader) readLines() ([]logLine, time.Duration, <-chan struct{}, erro
 	}
 	wait := followPeriod
 	for _, line := range l.scriptOf(c) {
-		if next, comes := line.next(ran); comes {
+		if next, comes := line.findNext(ran); comes {
 			wait = max(min(wait, next-ran), time.Millisecond)
 		}
 	}
@@ -154,7 +154,7 @@ func (l *logReader) scriptOf(c *container) logScript {
 func (l *logReader) scriptLines(c *container, ran time.Duration) []logLine {
 	var lines []logLine
 	for _, line := range l.scriptOf(c) {
-		for _, at := range line.times(l.from, ran) {
+		for _, at := range line.listTimes(l.from, ran) {
 			lines = append(lines, logLine{c.startedAt.Add(at), line.text})
 		}
 	}

@@ -74,8 +74,8 @@ func parseScriptLine(line string) (scriptLine, bool) {
 	return made, true
 }
 
-// times returns when the line came from one time on until another, both since the start; the last ones if there are too many.
-func (l scriptLine) times(from, until time.Duration) []time.Duration {
+// listTimes returns when the line came from one time on until another, both since the start; the last ones if there are too many.
+func (l scriptLine) listTimes(from, until time.Duration) []time.Duration {
 	if l.interval == 0 {
 		if l.after < from || l.after > until {
 			return nil
@@ -93,8 +93,8 @@ func (l scriptLine) times(from, until time.Duration) []time.Duration {
 	return times
 }
 
-// next returns when the line comes next after a time.
-func (l scriptLine) next(after time.Duration) (time.Duration, bool) {
+// findNext returns when the line comes next after a time.
+func (l scriptLine) findNext(after time.Duration) (time.Duration, bool) {
 	if l.interval == 0 {
 		return l.after, l.after > after
 	}

@@ -43,7 +43,7 @@ func (r *Runtime) PortForward(context.Context, *runtimeapi.PortForwardRequest) (
 	return nil, ErrNoProcess
 }
 
-// ReopenContainerLog does nothing: there is no file.
+// ReopenContainerLog does nothing: logs are not files.
 func (r *Runtime) ReopenContainerLog(context.Context, string) error { return nil }
 
 // CheckpointContainer is not possible.

@@ -75,7 +75,7 @@ func (p *kubeletPort) serveAPI(ctx context.Context, k *kubelet.Kubelet, authorit
 		ReadTimeout:       portTimeout,
 		WriteTimeout:      portTimeout,
 		MaxHeaderBytes:    portHeaderBytes,
-		ErrorLog:          log.New(io.Discard, "", 0), // Whoever fails a handshake knows.
+		ErrorLog:          log.New(io.Discard, "", 0), // The caller sees that its handshake has failed.
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			ClientAuth:     tls.RequestClientCert,
@@ -110,8 +110,8 @@ func (p *kubeletPort) servingCertificate(*tls.ClientHelloInfo) (*tls.Certificate
 	return nil, fmt.Errorf("the serving certificate of node %s is not issued: is its request approved?", p.node.configuration.NodeName)
 }
 
-// close ends the port. Nothing of it is left.
-func (p *kubeletPort) close() {
+// closePort ends the port. Nothing of it is left.
+func (p *kubeletPort) closePort() {
 	if p == nil {
 		return
 	}

@@ -73,7 +73,7 @@ func (n *node) run(ctx context.Context) error {
 	if err := n.openPort(); err != nil {
 		return err
 	}
-	defer n.port.close()
+	defer n.port.closePort()
 	k, dependencies, err := n.buildKubelet(ctx, own.Config)
 	if err != nil {
 		return err
