@@ -1,6 +1,7 @@
 package hollow
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/config"
 )
 
 func fidelityFor(t *testing.T, fields string) (*hollownode.Fidelity, error) {
@@ -137,6 +139,47 @@ func TestTheSampleIsRealistic(t *testing.T) {
 	want.TerminationPercent, want.ImagePull = 50, hollownode.ImagePull{BytesPerSecond: 100 << 20, FailurePercent: 2, Seed: 1}
 	if err != nil || got == nil || *got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// Claim: Each HollowNodeConfig of the samples is valid. Broken: a field of one misspelled; a profile that there is not.
+func TestSamplesAreValid(t *testing.T) {
+	objects, err := config.Read(os.DirFS("../../../config"), "samples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	var check func(value any, path string)
+	check = func(value any, path string) {
+		fields, _ := value.(map[string]any)
+		for name, each := range fields {
+			check(each, path+"."+name)
+		}
+		items, _ := value.([]any)
+		for _, each := range items {
+			check(each, path+"[]")
+		}
+		if fields["kind"] != v1alpha1.HollowNodeConfigKind {
+			return
+		}
+		count++
+		raw, err := json.Marshal(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded, err := decodeConfig(&runtime.RawExtension{Raw: raw}, path)
+		if err == nil {
+			_, err = fidelityOf(decoded, path)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for _, object := range objects {
+		check(object.Object, object.GetKind()+" "+object.GetName())
+	}
+	if count < 4 {
+		t.Errorf("%d were found only", count)
 	}
 }
 

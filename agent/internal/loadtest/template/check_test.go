@@ -2,14 +2,17 @@ package template
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/config"
 )
 
 // checked is the one template of a run, after it was looked at.
@@ -130,4 +133,32 @@ func TestWhatALoadStoresIsAddedUp(t *testing.T) {
 	most, by := storedBytes(&v1alpha1.Load{Steps: []v1alpha1.LoadStep{phases(1, creating(10)), phases(1, lasting(v1alpha1.LoadPatch, time.Minute, 2))}}, map[string]footprint{"it": {bytes: 100, rewritten: 10}})
 	g.Expect(most).To(BeEquivalentTo(1000 + 120*10))
 	g.Expect(by).To(Equal("it"))
+}
+
+// Claim: An agent without flags runs each load of the samples. Broken: a template that leaves its namespace; one that is no YAML.
+func TestSamplesCanBeRun(t *testing.T) {
+	g := NewWithT(t)
+	objects, err := config.Read(os.DirFS("../../../../config"), "samples")
+	g.Expect(err).NotTo(HaveOccurred())
+	count := 0
+	for _, object := range objects {
+		run := &v1alpha1.LoadTestRun{}
+		switch object.GetKind() {
+		case "LoadTestRun":
+			g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, run)).To(Succeed())
+		case "LoadTest":
+			test := &v1alpha1.LoadTest{}
+			g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, test)).To(Succeed())
+			if test.Spec.Load == nil {
+				continue // A preset.
+			}
+			run.Spec.Load = *test.Spec.Load
+		default:
+			continue
+		}
+		count++
+		_, err := Check(t.Context(), nil, run, limits(t))
+		g.Expect(err).NotTo(HaveOccurred(), object.GetName())
+	}
+	g.Expect(count).To(BeNumerically(">=", 2))
 }
