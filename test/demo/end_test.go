@@ -73,6 +73,9 @@ func (s *stage) demo(t *testing.T) *demo {
 	return &demo{ledger: book, fleet: fleet}
 }
 
+// plays is an act with these steps.
+func plays(steps ...step) act { return act{title: "An act", promise: "All is well.", steps: steps} }
+
 // sees is a step that notes one fact.
 func (d *demo) sees(what string, holds bool) step {
 	return func(ctx context.Context) error {
@@ -81,7 +84,7 @@ func (d *demo) sees(what string, holds bool) step {
 	}
 }
 
-// Claim: A fact that does not hold makes the demo exit with 1. Broken: the demo continues as if the table held; the table ignores a fact that does not hold. Also: TestAFactThatDoesNotHoldFailsTheTable.
+// Claim: A check that does not hold makes the demo exit with 1. Broken: the demo continues as if the promise was kept; the tables ignore a check that does not hold. Also: TestAnActIsKeptOnlyIfAllChecksHold.
 func TestAFactThatDoesNotHoldFailsTheDemo(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		t.Run(fmt.Sprintf("keep %t", keep), func(t *testing.T) {
@@ -89,11 +92,11 @@ func TestAFactThatDoesNotHoldFailsTheDemo(t *testing.T) {
 			s := newStage(t, http.NotFound)
 			s.keep = keep
 			d := s.demo(t)
-			err := d.perform(t.Context(), s.options, d.sees("good", true), d.sees("bad", false), d.sees("later", true))
-			g.Expect(err).To(MatchError(errChecksFailed))
+			err := d.perform(t.Context(), s.options, plays(d.sees("good", true), d.sees("bad", false)), plays(d.sees("later", true)))
+			g.Expect(err).To(MatchError(errPromiseBroken))
 			_, code := verdict(err, false)
 			g.Expect(code).To(Equal(1))
-			g.Expect(s.text.String()).To(MatchRegexp(`(?s)CHECKED.*good .* yes\nbad .* NO\nlater .* yes\n`))
+			g.Expect(s.text.String()).To(MatchRegexp(`(?s)FAILED: bad .*HOLDS\nbad .* NO\n.*KEPT\nAll is well. +1 of 2 .* NO\nAll is well. +1 of 1 .* yes\n`))
 			if keep {
 				g.Expect(s.called(t)).NotTo(ContainSubstring("local down"), "the fleet is there to be looked at")
 				g.Expect(s.text.String()).To(ContainSubstring("make demo-down"))
@@ -108,22 +111,23 @@ func TestADemoWhoseFactsHoldSucceeds(t *testing.T) {
 	g := NewWithT(t)
 	s := newStage(t, http.NotFound)
 	d := s.demo(t)
-	g.Expect(d.perform(t.Context(), s.options, d.sees("good", true))).To(Succeed())
+	g.Expect(d.perform(t.Context(), s.options, plays(d.sees("good", true)))).To(Succeed())
 	_, code := verdict(nil, false)
 	g.Expect(code).To(Equal(0))
 }
 
-// Claim: A failed step or the end of time leaves the table of checks. Broken: no table then; what was cut short counts as not holding. Also: TestADemoThatIsEndedLeavesTheTable.
+// Claim: A failed step or the end of time leaves the table of promises. Broken: no table then; what was cut short counts as not holding. Also: TestADemoThatIsEndedLeavesTheTable.
 func TestAStepThatFailsLeavesTheTable(t *testing.T) {
 	g := NewWithT(t)
 	s := newStage(t, http.NotFound)
 	s.keep = true
 	d := s.demo(t)
 	trouble := errors.New("no room")
-	err := d.perform(t.Context(), s.options, d.sees("good", true), func(context.Context) error { return trouble }, d.sees("later", true))
+	err := d.perform(t.Context(), s.options, plays(d.sees("good", true)),
+		plays(d.sees("better", true), func(context.Context) error { return trouble }, d.sees("later", true)), plays(d.sees("last", true)))
 	g.Expect(err).To(MatchError(trouble))
-	g.Expect(s.text.String()).To(MatchRegexp(`(?s)CHECKED.*good .* yes\n`))
-	g.Expect(s.text.String()).NotTo(ContainSubstring("later"))
+	g.Expect(s.text.String()).To(MatchRegexp(`KEPT\nAll is well. +1 of 1 .* yes\nAll is well. +1 of 1 .* unknown\n\s`), "not kept until all of its steps are taken")
+	g.Expect(s.text.String()).NotTo(Or(ContainSubstring("later"), ContainSubstring("3 of 3")))
 	g.Expect(s.called(t)).To(ContainSubstring("local down"), "what did not come to its end is not kept")
 }
 
@@ -140,7 +144,7 @@ func TestADemoThatIsEndedLeavesTheTable(t *testing.T) {
 	message, code := verdict(err, false)
 	g.Expect(code).To(Equal(1))
 	g.Expect(message).To(ContainSubstring("deadline exceeded"))
-	g.Expect(s.text.String()).To(MatchRegexp(`(?s)CHECKED.*Cluster c1 is Ready .* unknown\n`), "it is not known whether that would have held")
+	g.Expect(s.text.String()).To(MatchRegexp(`(?s)HOLDS\nCluster c1 is Ready .* unknown\n.*KEPT\n.* 0 of 1 .* unknown\n`), "it is not known whether that would have held")
 	g.Expect(s.called(t)).To(ContainSubstring("local down"))
 }
 
@@ -149,7 +153,7 @@ func TestTheDemosTimeIsBounded(t *testing.T) {
 	s := newStage(t, http.NotFound)
 	s.timeout = time.Nanosecond
 	g.Expect(runDemo(t.Context(), s.options)).To(MatchError(ContainSubstring("--timeout")))
-	g.Expect(s.text.String()).NotTo(ContainSubstring("CHECKED"), "there is nothing to show")
+	g.Expect(s.text.String()).NotTo(ContainSubstring("PROMISE"), "there is nothing to show")
 }
 
 // Claim: Ctrl-C says if something has not ended. Broken: what else went wrong is not told.

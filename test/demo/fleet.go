@@ -48,7 +48,7 @@ type member struct {
 
 // startFleet starts the fleet with the plugin. It ends with this process, unless it is to stay.
 func startFleet(ctx context.Context, book *ledger, dir string, opts options) (*fleet, error) {
-	hollow := opts.plugin(book.say)
+	hollow := opts.plugin(book.detail)
 	args := []string{
 		"local", "up", "--dir", dir, "--temporary-dir", "--bin-dir", opts.binDir, "--clusters", strconv.Itoa(clusters), "--machines", "0",
 		"--agent-arg=--freeze-after=" + freezeAfter.String(), "--output", "json",

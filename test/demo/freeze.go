@@ -28,12 +28,15 @@ func (d *demo) freeze(ctx context.Context) error {
 	if err := member.component(ctx, "pause", apiServer); err != nil {
 		return fmt.Errorf("pausing the API server of %s: %w", member.Name, err)
 	}
-	d.say("paused the API server of %s", member.Name)
+	d.say("stopped the API server of %s (SIGSTOP): it neither answers nor closes a connection", member.Name)
 	d.expect(ctx, "Cluster "+member.Name+" freezes", "hub", wait, d.frozen(member.Name, metav1.ConditionTrue))
 	if err := d.scaleTo(ctx, member.Name, 4); err != nil {
 		return err
 	}
-	d.say("scaled %s/%s to 4", member.Name, deploymentName)
+	d.say("scaled %s/%s to 4: it has to wait", member.Name, deploymentName)
+	if err := d.show(ctx, "cluster", "list"); err != nil {
+		return err
+	}
 	d.expect(ctx, "no Machine comes or goes in "+member.Name, "hub", wait, d.unchanged(member.Name))
 	if err := member.component(ctx, "resume", apiServer); err != nil {
 		return fmt.Errorf("resuming the API server of %s: %w", member.Name, err)

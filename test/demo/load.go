@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -42,10 +43,11 @@ func (d *demo) loadTest(ctx context.Context) error {
 	if err := file.Close(); err != nil {
 		return fmt.Errorf("making a file for the report of LoadTest %s: %w", loadTestName, err)
 	}
-	if err := d.fleet.run(ctx, os.Stderr, "loadtest", "report", loadTestName, "-o", "html", "--output-file", file.Name(), "--kubeconfig", d.fleet.hub.Kubeconfig); err != nil {
+	if err := d.fleet.run(ctx, io.Discard, "loadtest", "report", loadTestName, "-o", "html", "--output-file", file.Name(), "--kubeconfig", d.fleet.hub.Kubeconfig); err != nil {
 		return err
 	}
-	d.say("the report of LoadTest %s is in %s", loadTestName, file.Name())
+	d.report = file.Name()
+	d.say("the report of LoadTest %s is in %s", loadTestName, d.report)
 	return nil
 }
 

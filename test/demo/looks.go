@@ -63,11 +63,13 @@ func nodesReport(member *member, version string) look {
 		if err != nil {
 			return "", false, err
 		}
-		seen := map[string]int{}
+		reporting := 0
 		for _, node := range nodes {
-			seen[node.Status.NodeInfo.KubeletVersion]++
+			if node.Status.NodeInfo.KubeletVersion == version {
+				reporting++
+			}
 		}
-		return fmt.Sprint(seen), len(nodes) > 0 && seen[version] == len(nodes), nil
+		return fmt.Sprintf("%d of %d report %s", reporting, len(nodes), version), len(nodes) > 0 && reporting == len(nodes), nil
 	}
 }
 

@@ -25,8 +25,8 @@ const (
 	exitInterrupted = 130
 )
 
-// errChecksFailed says that the table holds a line which is not true.
-var errChecksFailed = errors.New("a check of the table does not hold")
+// errPromiseBroken says that a check of an act does not hold.
+var errPromiseBroken = errors.New("a promise was not kept")
 
 func main() {
 	log.SetLogger(logr.Discard())
@@ -80,6 +80,7 @@ type usageError struct{ error }
 type options struct {
 	binDir  string
 	keep    bool
+	verbose bool
 	timeout time.Duration
 	out     io.Writer
 }
@@ -88,13 +89,17 @@ func command(out io.Writer) *cobra.Command {
 	opts := options{out: out}
 	root := &cobra.Command{
 		Use:   "demo",
-		Short: "Run a whole fleet on this machine and check what its API servers say",
-		Long: `Run a hub, three simulated workload clusters and an agent for each as local processes,
-take a few Machines through their life and print a table of what was checked.
+		Short: "Show five promises of Hollowfleet on a fleet on this machine, and check them",
+		Long: `Run a hub, three simulated workload clusters and an agent for each as local processes. In five acts,
+each with a promise, nodes come up, die, freeze, are upgraded and loaded. What the API servers say decides
+whether a promise was kept.
 
-Exit status: 0 every check holds, 1 one does not or something failed, 2 bad usage, 130 interrupted.`,
+Exit status: 0 every promise was kept, 1 one was not or something failed, 2 bad usage, 130 interrupted.`,
 		Example: `  # Run it and clean up
   demo
+
+  # Show every check, and what the plugin says meanwhile
+  demo -v
 
   # Leave the fleet running and print how to use it; end it with: demo down
   demo --keep`,
@@ -107,6 +112,7 @@ Exit status: 0 every check holds, 1 one does not or something failed, 2 bad usag
 	defaultBin, _ := testenv.BinDir() // No default then; starting a program says what is missing.
 	root.PersistentFlags().StringVar(&opts.binDir, "bin-dir", defaultBin, "directory with the built programs")
 	root.Flags().BoolVar(&opts.keep, "keep", false, "leave the fleet running at the end")
+	root.Flags().BoolVarP(&opts.verbose, "verbose", "v", false, "show every check, and what the plugin says meanwhile")
 	root.Flags().DurationVar(&opts.timeout, "timeout", 12*time.Minute, "give up after this time")
 	root.AddCommand(&cobra.Command{
 		Use:          "down",

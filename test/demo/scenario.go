@@ -24,6 +24,8 @@ const (
 type demo struct {
 	*ledger
 	fleet *fleet
+	// report is the file with the report of the load test, once it is written.
+	report string
 }
 
 // step is a part of the demo. It notes facts; its error is what keeps the demo from continuing.
@@ -37,37 +39,45 @@ func runDemo(ctx context.Context, opts options) error {
 		return err
 	}
 	defer dir.release()
-	book := &ledger{out: opts.out, started: time.Now()}
+	book := &ledger{out: opts.out, started: time.Now(), verbose: opts.verbose}
+	book.say("starting a hub, %d clusters and their agents, which takes half a minute", clusters)
 	fleet, err := startFleet(ctx, book, dir.path, opts)
 	if err != nil {
 		return errors.Join(err, opts.end(ctx, dir.path))
 	}
 	d := &demo{ledger: book, fleet: fleet}
-	return d.perform(ctx, opts, d.join, d.create, d.scale, d.kill, d.freeze, d.adopt, d.upgrade, d.loadTest)
+	return d.perform(ctx, opts, d.acts()...)
 }
 
-// perform takes the fleet through steps and says what was seen. It ends the fleet, unless that is to stay and every step
+// perform takes the fleet through acts and says what was seen. It ends the fleet, unless that is to stay and every step
 // was taken, whatever came of it.
-func (d *demo) perform(ctx context.Context, opts options, steps ...step) error {
-	ended := run(ctx, steps)
+func (d *demo) perform(ctx context.Context, opts options, acts ...act) error {
+	ended := d.run(ctx, acts)
 	err := d.conclude(ended)
-	if opts.keep && ended == nil {
-		printHowToUse(opts.out, d.fleet)
-		return err
+	keep := opts.keep && ended == nil
+	if !keep {
+		d.say("ending the fleet")
+		err = errors.Join(err, d.fleet.down(ctx, d.fleet.dir))
 	}
-	d.say("ending the fleet")
-	return errors.Join(err, d.fleet.down(ctx, d.fleet.dir))
+	if ended == nil {
+		d.printNext(keep)
+	}
+	return err
 }
 
 // run returns what kept it from taking all steps.
-func run(ctx context.Context, steps []step) error {
-	for _, step := range steps {
-		if err := step(ctx); err != nil {
-			return err
+func (d *demo) run(ctx context.Context, acts []act) error {
+	for i, act := range acts {
+		d.open(act, i+1, len(acts))
+		for _, step := range act.steps {
+			if err := step(ctx); err != nil {
+				return err
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+		d.close()
 	}
 	return nil
 }
@@ -85,7 +95,7 @@ func (d *demo) create(ctx context.Context) error {
 			return err
 		}
 	}
-	d.say("created MachineDeployment %s with 3 replicas in each cluster", deploymentName)
+	d.say("created MachineDeployment %s with 3 replicas in each of %d clusters", deploymentName, len(d.fleet.members))
 	for _, member := range d.fleet.members {
 		d.expectMachines(ctx, member, 3)
 	}
@@ -148,7 +158,7 @@ func (d *demo) kill(ctx context.Context) error {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("killing the hollow nodes of %s (process %d): %w", member.Name, pid, err)
 	}
-	d.say("killed the hollow nodes of %s (process %d)", member.Name, pid)
+	d.say("killed the process that runs the nodes of %s (SIGKILL, process %d)", member.Name, pid)
 	d.expect(ctx, "a Machine of "+member.Name+" loses readiness", "hub", wait, history.next(metav1.ConditionFalse))
 	d.expect(ctx, "it regains readiness", "hub", wait, history.next(metav1.ConditionTrue))
 	d.expectMachines(ctx, member, 3)

@@ -25,7 +25,7 @@ func (d *demo) adopt(ctx context.Context) error {
 	if err := d.fleet.client.Create(ctx, newMachineFleet()); err != nil {
 		return fmt.Errorf("creating MachineFleet %s: %w", deploymentName, err)
 	}
-	d.say("created MachineFleet %s, which adopts MachineDeployment %s of each cluster, that of %s first", deploymentName, deploymentName, d.fleet.members[0].Name)
+	d.say("created MachineFleet %s, which adopts the MachineDeployments; its first wave is %s", deploymentName, d.fleet.members[0].Name)
 	d.expect(ctx, "MachineFleet "+deploymentName+" is Ready", "hub", wait, d.fleetReady())
 	d.expect(ctx, "adopting them replaces no Machine", "hub", wait, d.sameMachines(before))
 	return nil
@@ -42,7 +42,7 @@ func (d *demo) upgrade(ctx context.Context) error {
 	defer count()
 	upgrading := d.startUpgrade(ctx)
 	defer upgrading.stop()
-	if err := d.cutOff(ctx, cut, func() { d.expectHeld(ctx, cut, loaded) }); err != nil {
+	if err := d.cutOff(ctx, cut, func() error { return d.expectHeld(ctx, cut, loaded) }); err != nil {
 		return err
 	}
 	d.expect(ctx, "Cluster "+cut.Name+" thaws", "hub", wait, d.frozen(cut.Name, metav1.ConditionFalse))
@@ -60,7 +60,7 @@ func (d *demo) upgrade(ctx context.Context) error {
 }
 
 // cutOff stops the agent of a cluster while the fleet is upgraded there, and lets it continue after meanwhile.
-func (d *demo) cutOff(ctx context.Context, member *member, meanwhile func()) error {
+func (d *demo) cutOff(ctx context.Context, member *member, meanwhile func() error) error {
 	d.expect(ctx, member.Name+" is in the middle of its upgrade", "hub", 2*wait, d.inMidUpgrade(member.Name))
 	agent, known := d.fleet.processes["agent "+member.Name]
 	if !known {
@@ -69,8 +69,10 @@ func (d *demo) cutOff(ctx context.Context, member *member, meanwhile func()) err
 	if err := syscall.Kill(agent, syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("pausing the agent of %s (process %d): %w", member.Name, agent, err)
 	}
-	d.say("paused the agent of %s (process %d)", member.Name, agent)
-	meanwhile()
+	d.say("stopped the agent of %s in the middle of its upgrade (SIGSTOP, process %d)", member.Name, agent)
+	if err := meanwhile(); err != nil {
+		return err
+	}
 	if err := syscall.Kill(agent, syscall.SIGCONT); err != nil {
 		return fmt.Errorf("letting the agent of %s (process %d) continue: %w", member.Name, agent, err)
 	}
@@ -79,12 +81,16 @@ func (d *demo) cutOff(ctx context.Context, member *member, meanwhile func()) err
 }
 
 // expectHeld looks at a fleet that holds one cluster and continues in the other one of its wave.
-func (d *demo) expectHeld(ctx context.Context, cut, other *member) {
+func (d *demo) expectHeld(ctx context.Context, cut, other *member) error {
 	d.expect(ctx, "Cluster "+cut.Name+" freezes", "hub", wait, d.frozen(cut.Name, metav1.ConditionTrue))
 	d.expect(ctx, "MachineFleet "+deploymentName+" holds "+cut.Name, "hub", wait, d.held(cut.Name))
 	d.expect(ctx, "no Machine comes or goes in "+cut.Name, "hub", wait, d.unchanged(cut.Name))
+	if err := d.show(ctx, "fleet", "status", deploymentName); err != nil {
+		return err
+	}
 	d.expect(ctx, "MachineFleet "+deploymentName+" continues in "+other.Name, "hub", 2*wait, d.updated(other.Name))
 	d.expect(ctx, "MachineFleet "+deploymentName+" waits for "+cut.Name, "hub", wait, d.fleetWaits())
+	return nil
 }
 
 // upgrading is a run of the plugin that follows the upgrade.
@@ -101,7 +107,7 @@ func (d *demo) startUpgrade(ctx context.Context) *upgrading {
 	u := &upgrading{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(u.done)
-		u.err = d.fleet.run(ctx, &lines{say: d.say}, "upgrade", fleetArgument, "--kubelet", upgradeVersion, "--wait",
+		u.err = d.fleet.run(ctx, &lines{say: d.detail}, "upgrade", fleetArgument, "--kubelet", upgradeVersion, "--wait",
 			"--kubeconfig", d.fleet.hub.Kubeconfig)
 	}()
 	return u
