@@ -116,11 +116,11 @@ help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: MINORS="1.36" (build*, images, demo), KEEP=1 (demo, e2e), KIND_NODE_IMAGE= CERT_MANAGER_SOURCE= HOSTED= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), NODES=20 ROWS= MODES= SCALE_TO=200 PODS=100 OUTPUT=json PEERS=1 (bench-scale), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts), KIND=kind ONLY= (images-load), FROM=HEAD~1 (test-upgrade), TESTFLAGS= for go test (test*).\n'
+	@printf '\nSettings: MINORS="1.36" (build*, images, demo), KEEP=1 (demo, e2e), VERBOSE=1 (demo), KIND_NODE_IMAGE= CERT_MANAGER_SOURCE= HOSTED= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), NODES=20 ROWS= MODES= SCALE_TO=200 PODS=100 OUTPUT=json PEERS=1 (bench-scale), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts), KIND=kind ONLY= (images-load), FROM=HEAD~1 (test-upgrade), TESTFLAGS= for go test (test*).\n'
 
 .PHONY: demo
-demo: build ## Build everything, start a fleet on this machine, show that it works. KEEP=1 leaves it running.
-	@$(BIN)/demo $(if $(filter-out 0,$(KEEP)),--keep)
+demo: build ## Build everything, start a fleet on this machine, show five promises. KEEP=1 leaves it running, VERBOSE=1 shows each check.
+	@$(BIN)/demo $(if $(filter-out 0,$(KEEP)),--keep) $(if $(filter-out 0,$(VERBOSE)),--verbose)
 
 .PHONY: demo-down
 demo-down: ## End a fleet that "make demo KEEP=1" left running, and remove its files.

@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -42,10 +45,13 @@ func (d *demo) acts() []act {
 	}
 }
 
-// show prints what a command of the plugin says about the hub now, as a user would see it.
+// show prints what a command of the plugin says about the hub now, as a user would see it. Such a command ends with 1 if not all is
+// well, as in the middle of an act.
 func (d *demo) show(ctx context.Context, args ...string) error {
 	var output bytes.Buffer
-	if err := d.fleet.run(ctx, &output, append(args, "--kubeconfig", d.fleet.hub.Kubeconfig)...); err != nil {
+	err := d.fleet.run(ctx, &output, append(slices.Clone(args), "--kubeconfig", d.fleet.hub.Kubeconfig)...)
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1 || output.Len() == 0) {
 		return err
 	}
 	d.say("kubectl hollow %s\n\n%s\n", strings.Join(args, " "), indent(output.String()))

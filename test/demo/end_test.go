@@ -160,7 +160,7 @@ func TestTheDemosTimeIsBounded(t *testing.T) {
 func TestAnInterruptionSaysWhetherAllHasEnded(t *testing.T) {
 	for name, test := range map[string]struct{ down, says, not string }{
 		"all has ended":   {"rm -rf $4", "interrupted; everything that was started has been ended", "error"},
-		"the fleet stays": {"exit 7", "running kubectl hollow local down: exit status 7", "has been ended"},
+		"the fleet stays": {"echo why >&2; exit 7", "running kubectl hollow local down: exit status 7: why", "has been ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

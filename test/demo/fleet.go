@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -142,15 +143,23 @@ func (p plugin) run(ctx context.Context, output io.Writer, args ...string) error
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return fmt.Errorf("running kubectl hollow %s %s: %w", args[0], args[1], err)
+		return fmt.Errorf("running kubectl hollow %s %s: %w%s", args[0], args[1], err, progress.lastLine())
 	}
 	return nil
 }
 
 // lines passes on what is written to it, line by line.
 type lines struct {
-	say  func(format string, args ...any)
-	rest string
+	say        func(format string, args ...any)
+	rest, last string
+}
+
+// lastLine is what the plugin said last, which is why it failed.
+func (l *lines) lastLine() string {
+	if last := cmp.Or(l.rest, l.last); last != "" {
+		return ": " + last
+	}
+	return ""
 }
 
 // Write implements io.Writer.
@@ -163,6 +172,6 @@ func (l *lines) Write(content []byte) (int, error) {
 			return len(content), nil
 		}
 		l.say("%s", line)
-		text = rest
+		l.last, text = line, rest
 	}
 }

@@ -65,7 +65,7 @@ func TestReadmeBeginsWithBothCommands(t *testing.T) {
 	g.Expect(needs).To(And(ContainSubstring("Go 1.26"), ContainSubstring("git"), ContainSubstring("make"), ContainSubstring("minutes")),
 		"with what they need and how long they take")
 	g.Expect(needs).To(ContainSubstring("`kubectl`"), "and what it is good for to have")
-	g.Expect(after).To(MatchRegexp(`(?s)CHECKED.*HOLDS.*yes`), "the demo's real output")
+	g.Expect(after).To(MatchRegexp(`(?s)PROMISE.*KEPT.*yes`), "the demo's real output")
 }
 
 // Claim: Apache-2.0, `.gitignore`. Broken: LICENSE removed; `bin` not ignored.
