@@ -65,6 +65,9 @@ const (
 	// KwokReadyAtAnnotation the time at which the Node becomes Ready if its configuration has a startupDelay. Written by the agent.
 	KwokConfigurationAnnotation = "hollowfleet.io/kwok-configuration"
 	KwokReadyAtAnnotation       = "hollowfleet.io/kwok-ready-at"
+	// KwokRemindedAtAnnotation, on a pod of a Node of provider kwok, is when the agent last changed the pod so that kwok's controller, which
+	// had overlooked it, looks at it again. Written by the agent.
+	KwokRemindedAtAnnotation = "hollowfleet.io/kwok-reminded-at"
 	// PodHostLabel is on the Node of a podhost, which runs the hollow-node pods of a simulated cluster.
 	PodHostLabel = "hollowfleet.io/podhost"
 	// KubeletVersionSourceLabel, on a Node, reports whether the kubelet version that it reports is that of the code which runs

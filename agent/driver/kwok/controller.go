@@ -39,6 +39,8 @@ type controller struct {
 	// wanted is closed when there is a Node.
 	wanted     chan struct{}
 	wantedOnce sync.Once
+	// ended is closed when runController has returned.
+	ended chan struct{}
 
 	// tokenExpiry is that of the token in the directory. Only runController uses it.
 	tokenExpiry time.Time
@@ -52,6 +54,7 @@ type controller struct {
 func newController(options Options, environment driver.Environment) *controller {
 	return &controller{
 		options: options, target: environment.Target, log: environment.Log, clock: environment.Clock, wanted: make(chan struct{}),
+		ended: make(chan struct{}),
 	}
 }
 
@@ -93,6 +96,7 @@ func (c *controller) setState(pid int, trouble string) {
 
 // runController returns when ctx has ended and the process with it.
 func (c *controller) runController(ctx context.Context) {
+	defer close(c.ended)
 	if !c.awaitNode(ctx) {
 		return
 	}

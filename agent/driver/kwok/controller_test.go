@@ -83,7 +83,7 @@ func TestTheControllerPlaysNodesAndPods(t *testing.T) {
 	pod := func(name, on string) *corev1.Pod {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: on, Containers: []corev1.Container{{Name: "c", Image: "c"}}}}
 		pod.Namespace, pod.Name = namespace, name
-		b.Eventually(func() error { return b.client.Create(t.Context(), pod) }).Should(Succeed(), "its ServiceAccount comes later")
+		b.Eventually(func() error { return b.client.Create(t.Context(), pod) }).WithTimeout(agenttest.Wait).Should(Succeed(), "its ServiceAccount comes later")
 		return pod
 	}
 	own, other := pod("own", "m1"), pod("other", "real")
@@ -96,6 +96,7 @@ func TestTheControllerPlaysNodesAndPods(t *testing.T) {
 	b.Expect(b.client.Create(t.Context(), job)).To(Succeed())
 	phase := func(of *corev1.Pod) func() (corev1.PodPhase, error) {
 		return func() (corev1.PodPhase, error) {
+			b.clock.SetTime(time.Now()) // The Node may be Ready before the controller's cache has its Lease: then the pod waits for a reminder.
 			err := b.client.Get(t.Context(), client.ObjectKeyFromObject(of), of)
 			return of.Status.Phase, err
 		}
@@ -104,6 +105,7 @@ func TestTheControllerPlaysNodesAndPods(t *testing.T) {
 	b.Expect(own.Status.PodIP).NotTo(BeEmpty())
 	b.Expect(own.Status.ContainerStatuses).To(ConsistOf(HaveField("Ready", true)))
 	b.Eventually(func() (int64, error) {
+		b.clock.SetTime(time.Now())
 		err := b.client.Get(t.Context(), client.ObjectKeyFromObject(job), job)
 		succeeded, _, _ := unstructured.NestedInt64(job.Object, "status", "succeeded")
 		return succeeded, err
@@ -221,7 +223,7 @@ func TestTheCredentialReachesNoFurther(t *testing.T) {
 	namespace := agenttest.Namespace(t, b.client)
 	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "real", Containers: []corev1.Container{{Name: "c", Image: "c"}}}}
 	pod.Namespace, pod.Name = namespace, "p"
-	b.Eventually(func() error { return b.client.Create(t.Context(), pod) }).Should(Succeed())
+	b.Eventually(func() error { return b.client.Create(t.Context(), pod) }).WithTimeout(agenttest.Wait).Should(Succeed())
 
 	status := client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"Odd","status":"True"}]}}`))
 	b.Eventually(func() error { return kwok.Status().Patch(t.Context(), foreign, status) }).WithTimeout(agenttest.Wait).

@@ -5,6 +5,8 @@
 // driver writes what the Node is: capacity, versions, operating system. kwok's controller writes how it is: conditions, Lease, pods. It
 // has an identity of its own, the ServiceAccount hollowfleet-kwok, and acts on Nodes with the label hollowfleet.io/hollow=kwok alone.
 //
+// The controller may overlook pods when it takes Nodes over. The driver reminds it of them: it changes an annotation of pods that wait.
+//
 // The controller either is a process that the driver starts and that ends with the agent, or runs beside the agent by other means.
 package kwok
 
@@ -71,6 +73,7 @@ func Factory(options Options) driver.Factory {
 func New(ctx context.Context, options Options, environment driver.Environment) (*Driver, error) {
 	d := &Driver{options: options, environment: environment}
 	if options.Program == "" {
+		go d.newReminder().remindUntilDone(ctx)
 		return d, nil
 	}
 	if options.Dir == "" || options.ServerURL == "" {
@@ -78,6 +81,7 @@ func New(ctx context.Context, options Options, environment driver.Environment) (
 	}
 	d.controller = newController(options, environment)
 	go d.controller.runController(ctx)
+	go d.newReminder().remindUntilDone(ctx)
 	return d, nil
 }
 

@@ -2,6 +2,7 @@ package kwok
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,7 +52,8 @@ func newEnv(t *testing.T, change func(*Options)) *env {
 	t.Cleanup(func() {
 		cancel()
 		if b.controller != nil {
-			b.Eventually(b.controller.processID).WithTimeout(agenttest.Wait).Should(BeZero(), "the process outlives its driver")
+			b.Eventually(b.controller.ended).WithTimeout(agenttest.Wait).Should(BeClosed(), "it writes no more files")
+			b.Expect(b.controller.processID()).To(BeZero(), "the process outlives its driver")
 		}
 		b.Expect(b.client.DeleteAllOf(context.Background(), &corev1.Node{}, client.MatchingLabels{v1alpha1.HollowNodeLabel: v1alpha1.KwokNodeLabelValue})).To(Succeed())
 	})
@@ -322,10 +325,10 @@ func TestStatesAreToldFromTheNode(t *testing.T) {
 		{corev1.NodeCondition{Status: corev1.ConditionTrue}, driver.Running},
 		{corev1.NodeCondition{Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown"}, driver.Failing},
 	} {
-		node := b.node("m1")
 		step.condition.Type = corev1.NodeReady
-		node.Status.Conditions = []corev1.NodeCondition{step.condition}
-		b.Expect(b.client.Status().Update(t.Context(), node)).To(Succeed())
+		patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{step.condition}}})
+		b.Expect(err).NotTo(HaveOccurred())
+		b.Expect(b.client.Status().Patch(t.Context(), b.node("m1"), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 		b.Expect(b.Get(t.Context(), request)).To(HaveField("State", step.want))
 	}
 	request.Machine.Spec.ProviderID = ptr.To("kwok://c1/m1")

@@ -16,7 +16,7 @@ func (c *classes) checkConfigSource(s *scope) {
 	case source == nil || s.Terminal != nil || s.Unresolved != nil:
 	case !driver.TakesKubeletConfiguration(s.driver):
 		s.Terminal = &Terminal{Reason: v1alpha1.ErrorInvalidConfiguration, Message: fmt.Sprintf(
-			"spec.configSource: provider %q takes no KubeletConfiguration: remove the field, or use provider %s", s.provider, v1alpha1.ProviderHollow)}
+			"spec.configSource: provider %q takes no KubeletConfiguration: remove the field, or use provider %s", s.Provider, v1alpha1.ProviderHollow)}
 	case !source.IsResolved():
 		s.class = nil
 		s.Unresolved = &Unresolved{Reason: v1alpha1.ReasonAwaitingConfigSource, Message: fmt.Sprintf(

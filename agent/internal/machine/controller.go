@@ -257,9 +257,8 @@ func (c *Controller) forgetMachine(machine *v1alpha1.Machine) {
 // scope is what one reconcile knows.
 type scope struct {
 	Observation
-	provider string
-	driver   driver.Driver
-	class    *driver.Class
+	driver driver.Driver
+	class  *driver.Class
 	// taints and unwanted are what the driver says of the Node's taints.
 	taints, unwanted []corev1.Taint
 	desired          node.Desired

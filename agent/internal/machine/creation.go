@@ -116,12 +116,12 @@ func (c *creation) createInstance(ctx context.Context, s *scope) error {
 // refuseSecondProvider keeps a Machine whose provider was changed from having two instances.
 func (c *creation) refuseSecondProvider(ctx context.Context, s *scope) error {
 	for _, name := range c.drivers.providerNames() {
-		if name == s.provider {
+		if name == s.Provider {
 			continue
 		}
 		_, err := c.drivers[name].Get(ctx, driver.Request{Machine: s.Machine.DeepCopy()})
 		if err == nil {
-			return driver.Invalid("spec.providerConfig", "provider %q has already created this machine, so provider %q cannot: delete the machine and create another", name, s.provider)
+			return driver.Invalid("spec.providerConfig", "provider %q has already created this machine, so provider %q cannot: delete the machine and create another", name, s.Provider)
 		}
 		if !errors.Is(err, driver.ErrNotFound) {
 			return fmt.Errorf("asking provider %q for the machine: %w", name, err)
@@ -209,7 +209,7 @@ func (c *classes) resolveClass(ctx context.Context, s *scope) error {
 			"%s: the agent of cluster %q has no provider %q: it has %s: %s", field, c.hub.ClusterName, provider, strings.Join(c.drivers.providerNames(), ", "), remedy)}
 		return nil
 	}
-	s.driver, s.provider = known, provider
+	s.driver, s.Provider = known, provider
 	return nil
 }
 

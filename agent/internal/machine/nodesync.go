@@ -72,8 +72,8 @@ func (n *nodes) readNode(ctx context.Context, into *corev1.Node) error {
 }
 
 func compareNode(s *scope, found *corev1.Node) error {
-	s.desired = node.DesiredOf(s.Machine, s.provider == v1alpha1.ProviderHollow || found.Labels[v1alpha1.HollowNodeLabel] != "").WithProviderTaints(s.taints, s.unwanted)
-	if s.provider == v1alpha1.ProviderKwok || s.provider == "" && found.Labels[v1alpha1.HollowNodeLabel] == v1alpha1.KwokNodeLabelValue {
+	s.desired = node.DesiredOf(s.Machine, s.Provider == v1alpha1.ProviderHollow || found.Labels[v1alpha1.HollowNodeLabel] != "").WithProviderTaints(s.taints, s.unwanted)
+	if s.Provider == v1alpha1.ProviderKwok || s.Provider == "" && found.Labels[v1alpha1.HollowNodeLabel] == v1alpha1.KwokNodeLabelValue {
 		s.desired.Labels[v1alpha1.HollowNodeLabel] = v1alpha1.KwokNodeLabelValue
 	}
 	changes, err := node.ChangesOf(found, s.desired)

@@ -63,6 +63,8 @@ type Observation struct {
 	Terminal *Terminal
 	// Unresolved is nil when driver, class and limits are known. If it is not, the instance is not known either.
 	Unresolved *Unresolved
+	// Provider is that of the driver; empty if it is not known.
+	Provider string
 	// Instance is nil if there is none. InstanceKnown is false when that could not be told.
 	Instance      *Instance
 	InstanceKnown bool

@@ -131,15 +131,27 @@ func setPodRunning(status *v1alpha1.MachineStatus, in Input) bool {
 }
 
 func describeMissing(in Input) string {
+	what := instanceNoun(in.Provider)
 	switch {
 	case !in.Machine.DeletionTimestamp.IsZero():
-		return "the pod is gone"
+		return "the " + what + " is gone"
 	case in.Terminal != nil:
-		return "no pod is created with an invalid configuration"
+		return "no " + what + " is created with an invalid configuration"
 	case in.Frozen:
-		return "there is no pod, and the agent creates none while it is frozen"
+		return "there is no " + what + ", and the agent creates none while it is frozen"
 	}
-	return "there is no pod yet"
+	return "there is no " + what + " yet"
+}
+
+// instanceNoun is what users call the instances of a provider.
+func instanceNoun(provider string) string {
+	switch provider {
+	case v1alpha1.ProviderHollow, "":
+		return "pod"
+	case v1alpha1.ProviderKwok:
+		return "Node"
+	}
+	return "instance"
 }
 
 func setNodeReady(status *v1alpha1.MachineStatus, in Input) bool {

@@ -115,6 +115,17 @@ func TestComputeOnTheWay(t *testing.T) {
 	}
 }
 
+func TestAMissingInstanceIsCalledWhatItIs(t *testing.T) {
+	for provider, want := range map[string]string{"": "there is no pod yet", "hollow": "there is no pod yet", "kwok": "there is no Node yet", "cloud": "there is no instance yet"} {
+		status := Compute(input(fresh(), func(in *Input) {
+			in.Machine.Spec.ProviderID, in.Node, in.Instance, in.Provider = nil, nil, nil, provider
+		}))
+		if got := meta.FindStatusCondition(status.Conditions, v1alpha1.MachinePodRunningCondition).Message; got != want {
+			t.Errorf("%s: got %q, want %q", provider, got, want)
+		}
+	}
+}
+
 // Claim: Unknown is not False. Broken: what cannot be seen becomes False.
 func TestComputeOfAMachineThatWasReady(t *testing.T) {
 	deleted := metav1.NewTime(now)

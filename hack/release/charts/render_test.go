@@ -338,7 +338,8 @@ func TestAgentsClusters(t *testing.T) {
 		"with provider kwok": {
 			"kwok.enabled=true", []string{"--kwok=true"}, nil,
 			append(slices.Clone(target), "ClusterRole /hollowfleet-agent-kwok", "ClusterRoleBinding /hollowfleet-agent-kwok", "Role n1/hollowfleet-agent-kwok", "RoleBinding n1/hollowfleet-agent-kwok",
-				"ServiceAccount n1/hollowfleet-kwok", "ClusterRole /hollowfleet-kwok", "ClusterRoleBinding /hollowfleet-kwok", "Role kube-node-lease/hollowfleet-kwok", "RoleBinding kube-node-lease/hollowfleet-kwok"),
+				"ServiceAccount n1/hollowfleet-kwok", "ClusterRole /hollowfleet-kwok", "ClusterRoleBinding /hollowfleet-kwok", "Role kube-node-lease/hollowfleet-kwok", "RoleBinding kube-node-lease/hollowfleet-kwok",
+				"Role kube-node-lease/hollowfleet-agent-kwok", "RoleBinding kube-node-lease/hollowfleet-agent-kwok"),
 		},
 		"a target elsewhere, with load tests": {
 			"target.kubeconfigSecret=t,loadTests.enabled=true", nil, nil, here[:1],

@@ -116,8 +116,7 @@ var _ = Describe("A cluster with Machines of providers hollow and kwok", func() 
 		Expect(fleet.HubClient.Patch(ctx, played.DeepCopy(), client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, 1)))).To(Succeed())
 		expectKwokReady(ctx, member, "mixed-kwok", 1)
 		Eventually(ctx, available).Should(BeEquivalentTo(6))
-		// Last: kwok v0.8.0 leaves those pods alone, for good, that change between the death of a controller and its successor's taking over
-		// of their Node, and a drain would wait for them.
+		// Last: the successor takes the Nodes over when their Leases have run out.
 		By("the death of kwok's controller")
 		first := kwokController(member)
 		Expect(first).To(HaveLen(1))
