@@ -40,6 +40,7 @@ BUILDVCS = $(if $(shell git rev-parse --verify --quiet HEAD 2>/dev/null),auto,fa
 TOOLS_KEY := $(shell { go env GOVERSION; cat hack/tools/go.mod; } 2>/dev/null | sha256sum | cut -c1-12)
 TOOLS := $(BIN)/tools/$(TOOLS_KEY)
 CONTROLLER_GEN := $(TOOLS)/controller-gen
+CRD_REF_DOCS := $(TOOLS)/crd-ref-docs
 GOLANGCI_LINT := $(TOOLS)/golangci-lint
 GOVULNCHECK := $(TOOLS)/govulncheck
 # Says every few seconds how far a command is, so that nobody has to guess whether a cold build hangs.
@@ -202,8 +203,8 @@ generate: $(CONTROLLER_GEN) ## Write the deep-copy functions and the decoders of
 	@cd apis && "$(CURDIR)/$(CONTROLLER_GEN)" object paths=./...
 
 .PHONY: manifests
-manifests: $(CONTROLLER_GEN) ## Write the CRDs and the RBAC roles in config/ from the markers in the code.
-	@hack/manifests.sh $(CONTROLLER_GEN)
+manifests: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Write the CRDs, schemas and RBAC roles in config/ and docs/api.md from the types and markers in the code.
+	@hack/manifests.sh $(CONTROLLER_GEN) $(CRD_REF_DOCS)
 
 .PHONY: format
 format: $(GOLANGCI_LINT) ## Format the Go code of every module, imports included.
@@ -274,13 +275,13 @@ lint: $(GOLANGCI_LINT) ## Run golangci-lint over every module.
 	@hack/lint.sh $(GOLANGCI_LINT) $(MODULES)
 
 .PHONY: verify
-verify: $(CONTROLLER_GEN) $(GOLANGCI_LINT) ## Check generated files, formatting, go.mod files, vet, import walls and lint.
+verify: $(CONTROLLER_GEN) $(CRD_REF_DOCS) $(GOLANGCI_LINT) ## Check generated files, formatting, go.mod files, vet, import walls and lint.
 	@hack/verify.sh $(GOLANGCI_LINT) $(MODULES)
 
 ##@ Tools
 
 .PHONY: tools
-tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) ## Build the pinned tools into bin/tools.
+tools: $(CONTROLLER_GEN) $(CRD_REF_DOCS) $(GOLANGCI_LINT) ## Build the pinned tools into bin/tools.
 
 $(BIN)/peers/kwok-$(KWOK_VERSION):
 	@echo "building kwok $(KWOK_VERSION): a few minutes with an empty cache"
@@ -304,9 +305,10 @@ $(CLUSTER_AUTOSCALER): hack/cluster-autoscaler.sh
 	@hack/cluster-autoscaler.sh $(AUTOSCALER_VERSION) $@ $(AUTOSCALER_SOURCE)
 
 $(CONTROLLER_GEN): PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-gen
+$(CRD_REF_DOCS): PACKAGE := github.com/elastic/crd-ref-docs
 $(GOVULNCHECK): PACKAGE := golang.org/x/vuln/cmd/govulncheck
 $(GOLANGCI_LINT): PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-$(CONTROLLER_GEN) $(GOLANGCI_LINT) $(GOVULNCHECK):
+$(CONTROLLER_GEN) $(CRD_REF_DOCS) $(GOLANGCI_LINT) $(GOVULNCHECK):
 	@mkdir -p $(BIN)/tools
 	@find $(BIN)/tools -mindepth 1 -maxdepth 1 -type d ! -name $(TOOLS_KEY) -exec rm -rf {} +
 	@cd hack/tools && "$(PROGRESS)" $(@F) 5 go build -v -buildvcs=false -o "$(CURDIR)/$@" $(PACKAGE)

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Writes config/crd from the API types and config/rbac/{hub,agent-hub} from the RBAC
+# Writes config/crd, config/schema and docs/api.md from the API types, and config/rbac/{hub,agent-hub} from the RBAC
 # markers in the code of hub and agent; what the agent needs on its workload cluster is written by hand. Then copies what
 # the charts have of config/: helm packages nothing that is outside of a chart.
-# usage: hack/manifests.sh CONTROLLER_GEN
+# usage: hack/manifests.sh CONTROLLER_GEN CRD_REF_DOCS
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 controller_gen=$(realpath "$1")
+crd_ref_docs=$(realpath "$2")
 
 # Everything is generated aside first: an error leaves config/, which is compiled into the programs, as it was.
 new=$(mktemp -d)
@@ -15,6 +16,15 @@ go run ./hack/crdbounds "$new"/crd/*.yaml
 "$controller_gen" rbac:roleName=hollowfleet-hub paths=./hub/... "output:rbac:artifacts:config=$new/rbac/hub"
 # Not ./agent/...: modules below have no markers, and those of other minors cannot be read by themselves.
 "$controller_gen" rbac:roleName=hollowfleet-agent "paths=$(go list ./agent/... | paste -sd ';')" "output:rbac:artifacts:config=$new/rbac/agent-hub"
+(cd hack/tools && go run ./schemas --apis ../../apis --crds "$new/crd" --out "$new/schema")
+"$crd_ref_docs" --log-level=ERROR --source-path=apis --config=hack/apidocs/config.yaml --renderer=markdown \
+	--templates-dir=hack/apidocs/templates --output-path="$new/api.md"
+# A page has no two blank lines in a row, and none at its end.
+cat -s "$new/api.md" | sed -e '1{/^$/d}' -e '${/^$/d}' >"$new/api"
+if ! cmp -s "$new/api" docs/api.md; then
+	cp "$new/api" docs/api.md
+	echo "wrote docs/api.md"
+fi
 
 # A kind that is gone takes its CRD with it. Files that are not generated are left alone.
 for old in config/crd/hollowfleet.io_*.yaml; do
@@ -23,7 +33,7 @@ for old in config/crd/hollowfleet.io_*.yaml; do
 	fi
 done
 cd "$new"
-find . -name '*.yaml' -print0 | while IFS= read -r -d '' file; do
+find . \( -name '*.yaml' -o -name '*.json' \) -print0 | while IFS= read -r -d '' file; do
 	if ! cmp -s "$file" "$OLDPWD/config/$file"; then
 		mkdir -p "$(dirname "$OLDPWD/config/$file")"
 		cp "$file" "$OLDPWD/config/$file"

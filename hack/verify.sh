@@ -38,7 +38,7 @@ in_each_module() {
 
 generated() {
 	find apis -name 'zz_generated*' -print0 | xargs -0 -r sha256sum
-	find config/crd config/rbac charts/*/files -type f -print0 2>/dev/null | xargs -0 -r sha256sum
+	find config/crd config/schema config/rbac docs/api.md charts/*/files -type f -print0 2>/dev/null | xargs -0 -r sha256sum
 }
 
 generated_files_are_current() {

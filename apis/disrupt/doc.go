@@ -12,4 +12,9 @@
 //	text, err := disrupt.Encode(disrupt.Plan{Entries: []disrupt.Entry{{Run: run.Name, UID: string(run.UID), …}}})
 //	plan, err = disrupt.Decode(text)
 //	active, next := disrupt.At(plan.Entries, node, now)
+//
+// The API reference has the types that the kinds of v1alpha1 use.
+//
+// +groupName=hollowfleet.io
+// +versionName=v1alpha1
 package disrupt

@@ -82,19 +82,19 @@ type Fault struct {
 	PodStartFail *PodStartFailParameters `json:"podStartFail,omitempty"`
 }
 
-// Heartbeat is a kind of heartbeat of a Node.
+// FrozenHeartbeat is a kind of heartbeat of a Node.
 //
 // +kubebuilder:validation:Enum=Lease;Status;Both
-type Heartbeat string
+type FrozenHeartbeat string
 
 const (
 	// HeartbeatLease is the Node's Lease. Without it the Node becomes Unknown when the node-monitor grace period is over.
 	// The kubelet then reports its status, which has changed, so that the Node is Ready again for as long.
-	HeartbeatLease Heartbeat = "Lease"
+	HeartbeatLease FrozenHeartbeat = "Lease"
 	// HeartbeatStatus is the Node's status. As long as the Lease is renewed the Node stays as it is, whatever happens to it.
-	HeartbeatStatus Heartbeat = "Status"
+	HeartbeatStatus FrozenHeartbeat = "Status"
 	// HeartbeatBoth is both, as of a machine that is gone. It is the default.
-	HeartbeatBoth Heartbeat = "Both"
+	HeartbeatBoth FrozenHeartbeat = "Both"
 )
 
 // FreezeHeartbeatParameters are those of FreezeHeartbeat.
@@ -103,7 +103,7 @@ const (
 type FreezeHeartbeatParameters struct {
 	// heartbeat is what stops: Lease, Status or Both. Default Both.
 	// +optional
-	Heartbeat Heartbeat `json:"heartbeat,omitempty"`
+	Heartbeat FrozenHeartbeat `json:"heartbeat,omitempty"`
 }
 
 // FlapParameters are those of Flap. A window starts with a node that is not ready. A kubelet needs up to 15 seconds until

@@ -116,7 +116,7 @@ func TestWhichFaultsCount(t *testing.T) {
 	if status.MayTurnNotReady() {
 		t.Error("the Lease alone keeps a Node Ready")
 	}
-	for heartbeat, want := range map[disrupt.Heartbeat][2]bool{"": {true, true}, "Both": {true, true}, "Lease": {true, false}, "Status": {false, true}} {
+	for heartbeat, want := range map[disrupt.FrozenHeartbeat][2]bool{"": {true, true}, "Both": {true, true}, "Lease": {true, false}, "Status": {false, true}} {
 		fault := disrupt.Fault{Type: disrupt.FreezeHeartbeat, FreezeHeartbeat: &disrupt.FreezeHeartbeatParameters{Heartbeat: heartbeat}}
 		if lease, status := fault.Frozen(); [2]bool{lease, status} != want {
 			t.Errorf("%q: %t, %t", heartbeat, lease, status)

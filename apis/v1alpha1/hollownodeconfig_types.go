@@ -25,15 +25,20 @@ type HollowNodeConfig struct {
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 
 	// maxPods is how many pods the Node takes, 1 to 1000. Default 110.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
 	// +optional
 	MaxPods *int32 `json:"maxPods,omitempty"`
 
 	// osImage is the operating system that the Node reports. Default "Hollow Linux".
+	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	OSImage string `json:"osImage,omitempty"`
 
 	// startupDelay is how long the hollow node waits before it joins, as a real machine takes time to boot.
 	// It has to be less than the Machine's timeouts.creation, and at most 24h. Default 0.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 	// +optional
 	StartupDelay *metav1.Duration `json:"startupDelay,omitempty"`
 
@@ -60,6 +65,8 @@ type HollowNodeConfig struct {
 	// terminationPercent is how much of its grace period a container takes to end, 0 to 100. With 0 it ends at once; with
 	// 100 it is killed when the grace period is over, and leaves the exit code 137 instead of 143. Default by profile: Fast
 	// 0, Realistic 20.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
 	// +optional
 	TerminationPercent *int32 `json:"terminationPercent,omitempty"`
 
@@ -83,16 +90,22 @@ type HollowNodeConfig struct {
 
 	// healthyDuration is how long the Node is Ready, counted from the first start of its kubelet in the pod: 0s to 720h.
 	// Required with turnUnhealthyAfter and turnUnhealthyPeriodically.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 	// +optional
 	HealthyDuration *metav1.Duration `json:"healthyDuration,omitempty"`
 
 	// unhealthyDuration is how long the Node is not Ready, 1s to 720h. A kubelet needs up to 15s until its Node says so.
 	// Required with turnUnhealthyPeriodically, and without effect with turnUnhealthyAfter.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 	// +optional
 	UnhealthyDuration *metav1.Duration `json:"unhealthyDuration,omitempty"`
 }
 
 // HollowTaint says when a hollow Node has the taint hollowfleet.io/hollow=true:NoSchedule.
+//
+// +kubebuilder:validation:Enum=Auto;Always;Never
 type HollowTaint string
 
 const (
@@ -106,6 +119,8 @@ const (
 )
 
 // HollowNodeProfile is a set of defaults for what a hollow node does with its pods.
+//
+// +kubebuilder:validation:Enum=Fast;Realistic
 type HollowNodeProfile string
 
 const (
@@ -116,6 +131,8 @@ const (
 )
 
 // HollowProbes is what a hollow node does with probes.
+//
+// +kubebuilder:validation:Enum=Skip;Run
 type HollowProbes string
 
 const (
@@ -134,6 +151,8 @@ type HollowImagePull struct {
 	BytesPerSecond *resource.Quantity `json:"bytesPerSecond,omitempty"`
 
 	// failurePercent is how many of 100 pulls fail, 0 to 100. Default 0.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
 	// +optional
 	FailurePercent *int32 `json:"failurePercent,omitempty"`
 
@@ -146,19 +165,27 @@ type HollowImagePull struct {
 type HollowKubelet struct {
 	// eventRecordQPS is how many events a second are sent, 0 to 10000; 0 means any number. Default by profile: Fast 5,
 	// Realistic 50.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
 	// +optional
 	EventRecordQPS *int32 `json:"eventRecordQPS,omitempty"`
 
 	// eventBurst is how many events are sent at once, 1 to 10000. Default by profile: Fast 20, Realistic 100.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
 	// +optional
 	EventBurst *int32 `json:"eventBurst,omitempty"`
 
 	// registryPullQPS is how many image pulls a second are started, 0 to 10000; 0 means any number. Default by profile: Fast
 	// 0, Realistic 5.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
 	// +optional
 	RegistryPullQPS *int32 `json:"registryPullQPS,omitempty"`
 
 	// registryBurst is how many image pulls are started at once, 1 to 10000. Default 10.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
 	// +optional
 	RegistryBurst *int32 `json:"registryBurst,omitempty"`
 
@@ -169,6 +196,8 @@ type HollowKubelet struct {
 
 	// maxParallelImagePulls is how many images are pulled at a time, 1 to 10000, when they are not pulled one after the
 	// other. Default: any number.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
 	// +optional
 	MaxParallelImagePulls *int32 `json:"maxParallelImagePulls,omitempty"`
 
@@ -192,16 +221,22 @@ type HollowKubelet struct {
 	// nodeLeaseDurationSeconds is how long the Node's Lease is valid, 4 to 3600. The kubelet renews it four times as often: this is the
 	// Node's heartbeat. The cluster marks a Node Unknown that is silent for the grace period of its node controller, so this may be at most
 	// three times that; the agent's option --node-monitor-grace-period tells it. Default 40.
+	// +kubebuilder:validation:Minimum=4
+	// +kubebuilder:validation:Maximum=3600
 	// +optional
 	NodeLeaseDurationSeconds *int32 `json:"nodeLeaseDurationSeconds,omitempty"`
 
 	// nodeStatusUpdateFrequency is how often the kubelet computes the Node's status, and reports one that has changed: 1s to 5m. Default
 	// 10s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 	// +optional
 	NodeStatusUpdateFrequency *metav1.Duration `json:"nodeStatusUpdateFrequency,omitempty"`
 }
 
 // ChangeDetectionStrategy is how a kubelet follows ConfigMaps and Secrets.
+//
+// +kubebuilder:validation:Enum=Get;Cache;Watch
 type ChangeDetectionStrategy string
 
 // The strategies of a KubeletConfiguration.

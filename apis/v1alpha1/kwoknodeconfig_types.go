@@ -24,15 +24,20 @@ type KwokNodeConfig struct {
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 
 	// maxPods is how many pods the Node takes, 1 to 1000. Default 110.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
 	// +optional
 	MaxPods *int32 `json:"maxPods,omitempty"`
 
 	// osImage is the operating system that the Node reports. Default "Hollow Linux".
+	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	OSImage string `json:"osImage,omitempty"`
 
 	// startupDelay is how long a new Node is not Ready, as a real machine takes time to boot. It has to be less than the Machine's
 	// timeouts.creation, and at most 24h. Default 0.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 	// +optional
 	StartupDelay *metav1.Duration `json:"startupDelay,omitempty"`
 

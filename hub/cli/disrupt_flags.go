@@ -144,7 +144,7 @@ func parseSelector(flag, text string) (*metav1.LabelSelector, error) {
 // faultParameters read the parameter of a fault, by its type.
 var faultParameters = map[disrupt.FaultType]func(*disrupt.Fault, string) error{
 	disrupt.FreezeHeartbeat: func(fault *disrupt.Fault, text string) error {
-		fault.FreezeHeartbeat = &disrupt.FreezeHeartbeatParameters{Heartbeat: disrupt.Heartbeat(text)}
+		fault.FreezeHeartbeat = &disrupt.FreezeHeartbeatParameters{Heartbeat: disrupt.FrozenHeartbeat(text)}
 		return nil
 	},
 	disrupt.Flap: func(fault *disrupt.Fault, text string) error {

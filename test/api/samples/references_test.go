@@ -36,7 +36,7 @@ func decodeSamples(t *testing.T) *samples {
 	for _, object := range readSamples(t) {
 		typed, err := known.New(object.GroupVersionKind())
 		s.Expect(err).NotTo(HaveOccurred())
-		s.Expect(runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, true)).To(Succeed())
+		s.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed)).To(Succeed())
 		switch o := typed.(type) {
 		case *v1alpha1.Cluster:
 			s.clusters = append(s.clusters, o)
