@@ -45,7 +45,7 @@ func TestMakeHelpListsTheTargets(t *testing.T) {
 	help, err := command(t, nil, "make", "help")
 	g.Expect(err).NotTo(HaveOccurred(), help)
 	for _, target := range []string{
-		"help", "build", "generate", "manifests", "lint", "test", "test-unit", "test-integration", "bench", "verify", "demo", "demo-down", "e2e", "images", "images-load", "charts",
+		"help", "build", "generate", "manifests", "lint", "test", "test-unit", "test-integration", "bench", "verify", "demo", "demo-down", "e2e", "images", "images-load", "charts", "release",
 	} {
 		g.Expect(help).To(MatchRegexp(`(?m)^  `+target+` +\S`), "make help must list it with a line of its own")
 		plan, err := command(t, nil, "make", "--dry-run", target)

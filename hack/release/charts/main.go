@@ -73,7 +73,11 @@ func packChart(from, to, version string) (string, error) {
 	if err := loaded.Validate(); err != nil {
 		return "", err
 	}
-	return chartutil.Save(loaded, to)
+	path, err := chartutil.Save(loaded, to)
+	if err != nil {
+		return "", err
+	}
+	return path, forgetTimes(path)
 }
 
 // chartVersion is a semantic version, as helm wants it: that of a release, with what git describe adds for later commits, and

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
+	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -35,6 +39,30 @@ func TestPackagedChartsNameTheImagesOfTheirVersion(t *testing.T) {
 		})
 	}
 	NewWithT(t).Expect(run(nil, io.Discard)).To(MatchError("--version is required"))
+}
+
+// Claim: The same chart gives the same package. Broken: the times at which helm made it.
+func TestPackagesHaveNoTimes(t *testing.T) {
+	g, to := NewWithT(t), t.TempDir()
+	g.Expect(run([]string{"--from", filepath.Join(root, "charts"), "--out", to, "--version", "v1.2.3"}, io.Discard)).To(Succeed())
+	for _, o := range all {
+		file, err := os.Open(filepath.Join(to, o.name+".tgz"))
+		g.Expect(err).NotTo(HaveOccurred())
+		defer file.Close()
+		unpacked, err := gzip.NewReader(file)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(unpacked.ModTime.IsZero()).To(BeTrue(), o.name)
+		count := 0
+		for reader := tar.NewReader(unpacked); ; count++ {
+			header, err := reader.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(header.ModTime.Unix()).To(BeZero(), header.Name)
+		}
+		g.Expect(count).To(BeNumerically(">", 5), o.name)
+	}
 }
 
 // An upgrade to images of the same tag would leave the old pods running.

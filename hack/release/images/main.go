@@ -16,6 +16,7 @@ import (
 )
 
 const usage = `usage: images build [flags]   write NAME.tar and NAME.cdx.json of each program
+       images layout [flags]  write each program for several architectures as an OCI image layout
        images load [flags]    load NAME.tar of each program into a kind cluster`
 
 func main() {
@@ -32,6 +33,8 @@ func run(args []string, out io.Writer) error {
 	switch args[0] {
 	case "build":
 		return runBuild(args[1:], out)
+	case "layout":
+		return runLayout(args[1:], out)
 	case "load":
 		return runLoad(args[1:], out)
 	}
@@ -39,26 +42,11 @@ func run(args []string, out io.Writer) error {
 }
 
 func runBuild(args []string, out io.Writer) error {
-	b := build{}
-	var bin, to, created string
+	var bin string
 	flags := flag.NewFlagSet("build", flag.ContinueOnError)
 	flags.StringVar(&bin, "bin", "bin", "directory of the programs")
-	flags.StringVar(&to, "out", filepath.Join("bin", "images"), "directory to write to")
-	flags.StringVar(&b.version, "version", "", "version of the source, which becomes the tag of the images (required)")
-	flags.StringVar(&b.revision, "revision", "", "commit of the source, if it is known")
-	flags.StringVar(&created, "created", "0", "time of that commit, in seconds since 1970")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	seconds, err := strconv.ParseInt(created, 10, 64)
+	b, to, err := parseBuild(flags, args, filepath.Join("bin", "images"))
 	if err != nil {
-		return fmt.Errorf("--created: want seconds since 1970, got %q", created)
-	}
-	b.created = time.Unix(seconds, 0).UTC()
-	if b.version == "" {
-		return errors.New("--version is required")
-	}
-	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
 	}
 	built, paths, err := builtPrograms(bin)
@@ -72,6 +60,60 @@ func runBuild(args []string, out io.Writer) error {
 			return fmt.Errorf("making the image of %s: %w", p.name, err)
 		}
 		rows = append(rows, r)
+	}
+	printTable(out, rows)
+	return checkSizes(rows)
+}
+
+// parseBuild reads what every command that makes images has to know, and makes the directory to write to.
+func parseBuild(flags *flag.FlagSet, args []string, directory string) (b build, to string, err error) {
+	var created string
+	flags.StringVar(&to, "out", directory, "directory to write to")
+	flags.StringVar(&b.version, "version", "", "version of the source, which becomes the tag of the images (required)")
+	flags.StringVar(&b.revision, "revision", "", "commit of the source, if it is known")
+	flags.StringVar(&created, "created", "0", "time of that commit, in seconds since 1970")
+	if err := flags.Parse(args); err != nil {
+		return b, "", err
+	}
+	seconds, err := strconv.ParseInt(created, 10, 64)
+	if err != nil {
+		return b, "", fmt.Errorf("--created: want seconds since 1970, got %q", created)
+	}
+	b.created = time.Unix(seconds, 0).UTC()
+	if b.version == "" {
+		return b, "", errors.New("--version is required")
+	}
+	return b, to, os.MkdirAll(to, 0o755)
+}
+
+// runLayout makes the images of all programs that are in the first of the directories; each of the others has to have them too.
+func runLayout(args []string, out io.Writer) error {
+	var bins string
+	flags := flag.NewFlagSet("layout", flag.ContinueOnError)
+	flags.StringVar(&bins, "bins", "", "directories of the programs by architecture, such as amd64=DIR,arm64=DIR (required)")
+	b, to, err := parseBuild(flags, args, filepath.Join("bin", "release"))
+	if err != nil {
+		return err
+	}
+	directories := map[string]string{}
+	for _, each := range strings.Split(bins, ",") {
+		architecture, directory, found := strings.Cut(each, "=")
+		if !found {
+			return fmt.Errorf("--bins: want amd64=DIR,arm64=DIR, got %q", bins)
+		}
+		directories[architecture] = directory
+	}
+	var rows []row
+	for _, p := range programs {
+		paths := map[string]string{}
+		for architecture, directory := range directories {
+			paths[architecture] = filepath.Join(directory, p.name)
+		}
+		made, err := b.writeLayout(p, paths, to)
+		if err != nil {
+			return fmt.Errorf("making the images of %s: %w", p.name, err)
+		}
+		rows = append(rows, made...)
 	}
 	printTable(out, rows)
 	return checkSizes(rows)

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"debug/buildinfo"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// platform is an operating system and an architecture, as Go names them.
+type platform struct{ os, arch string }
+
+func (p platform) String() string { return p.os + "_" + p.arch }
+
+// allPlatforms are those for which there is an archive of the plugin, unless told otherwise.
+const allPlatforms = "darwin_amd64 darwin_arm64 linux_amd64 linux_arm64 windows_amd64 windows_arm64"
+
+// compilation is one call of go build.
+type compilation struct {
+	name     string
+	platform platform
+	// directory is that of the module.
+	directory string
+	packages  []string
+	flags     []string
+	// to is a file for one package, or a directory.
+	to string
+}
+
+const pluginName = "kubectl-hollow"
+
+// pluginPath is the plugin of a platform below a directory.
+func pluginPath(directory string, p platform) string {
+	path := filepath.Join(directory, "plugin", p.String(), pluginName)
+	if p.os == "windows" {
+		path += ".exe"
+	}
+	return path
+}
+
+// build compiles what the parts need, writes images and charts to made, and returns the paths of all programs.
+func (o options) build(ctx context.Context, to, made string, out io.Writer) ([]string, error) {
+	for _, c := range o.compilations(to) {
+		if err := o.compile(ctx, c, out); err != nil {
+			return nil, err
+		}
+	}
+	if slices.Contains(o.parts, partImages) {
+		if err := o.call(ctx, out, "./images", append(o.imageArguments(), "--bins", o.bins(to), "--out", made)...); err != nil {
+			return nil, err
+		}
+	}
+	if slices.Contains(o.parts, partCharts) {
+		if err := o.packCharts(ctx, to, made, out); err != nil {
+			return nil, err
+		}
+	}
+	programs, err := findPrograms(to)
+	if err != nil {
+		return nil, err
+	}
+	return programs, o.checkPrograms(programs)
+}
+
+func (o options) imageArguments() []string {
+	return []string{"layout", "--version", o.version, "--revision", o.source.commit, "--created", fmt.Sprint(o.source.time.Unix())}
+}
+
+// bins names the directories of the images' programs.
+func (o options) bins(to string) string {
+	var all []string
+	for _, arch := range o.arches {
+		all = append(all, arch+"="+filepath.Join(to, "linux_"+arch))
+	}
+	return strings.Join(all, ",")
+}
+
+// compilations are all that the parts need.
+func (o options) compilations(to string) (all []compilation) {
+	if slices.Contains(o.parts, partPlugin) {
+		for _, p := range o.platforms {
+			all = append(all, compilation{
+				name: "plugin for " + p.String(), platform: p, directory: o.root, packages: []string{"./hub/cmd/kubectl-hollow"},
+				flags: []string{"-tags", "grpcnotrace", "-ldflags", "-s -w"}, to: pluginPath(to, p),
+			})
+		}
+	}
+	if !slices.Contains(o.parts, partImages) {
+		return all
+	}
+	for _, arch := range o.arches {
+		p := platform{"linux", arch}
+		directory := filepath.Join(to, p.String()) + string(filepath.Separator)
+		all = append(all, compilation{
+			name: "hub and agent for " + p.String(), platform: p, directory: o.root, packages: []string{"./hub/cmd/hub", "./agent/cmd/agent"},
+			flags: []string{"-tags", "grpcnotrace", "-ldflags", "-s -w"}, to: directory,
+		}, compilation{
+			name: "simulator for " + p.String(), platform: p, directory: filepath.Join(o.root, "agent", "simulator"),
+			packages: []string{"./cmd/simcluster", "./cmd/hollow-node"}, flags: []string{"-ldflags", o.simulatorFlags}, to: directory,
+		})
+	}
+	return all
+}
+
+// compile calls go build. Without paths of this machine, and with nothing of its settings but Go itself, the same source gives the same bytes.
+func (o options) compile(ctx context.Context, c compilation, out io.Writer) error {
+	if err := os.MkdirAll(filepath.Dir(c.to), 0o755); err != nil {
+		return err
+	}
+	args := append([]string{"build", "-v", "-trimpath", "-buildvcs=auto", "-o", c.to}, c.flags...)
+	args = append(args, c.packages...)
+	command := exec.CommandContext(ctx, "go", args...)
+	if progress := filepath.Join(o.root, "hack", "progress.sh"); isFile(progress) {
+		absolute, err := filepath.Abs(progress)
+		if err != nil {
+			return err
+		}
+		command = exec.CommandContext(ctx, absolute, append([]string{c.name, "15", "go"}, args...)...)
+	}
+	command.Dir, command.Stdout, command.Stderr = c.directory, out, os.Stderr
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0",
+		"GOOS="+c.platform.os, "GOARCH="+c.platform.arch)
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("building the %s: %w", c.name, err)
+	}
+	return nil
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// call runs another program of this module, for this machine.
+func (o options) call(ctx context.Context, out io.Writer, program string, args ...string) error {
+	command := exec.CommandContext(ctx, "go", append([]string{"run", program}, args...)...)
+	command.Dir, command.Stdout, command.Stderr = filepath.Join(o.root, "hack", "release"), out, os.Stderr
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%s %s: %w", program, args[0], err)
+	}
+	return nil
+}
+
+// packCharts writes the charts under the names that have their version.
+func (o options) packCharts(ctx context.Context, to, made string, out io.Writer) error {
+	directory, err := filepath.Abs(filepath.Join(to, "charts"))
+	if err != nil {
+		return err
+	}
+	from, err := filepath.Abs(filepath.Join(o.root, "charts"))
+	if err != nil {
+		return err
+	}
+	if err := o.call(ctx, out, "./charts", "--from", from, "--out", directory, "--version", o.version); err != nil {
+		return err
+	}
+	packed, err := filepath.Glob(filepath.Join(directory, "hollowfleet-*.tgz"))
+	if err != nil {
+		return err
+	}
+	for _, path := range packed {
+		if err := os.Rename(path, filepath.Join(made, filepath.Base(path))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findPrograms are the programs below a directory.
+func findPrograms(directory string) ([]string, error) {
+	var programs []string
+	for _, pattern := range []string{filepath.Join("plugin", "*", "*"), filepath.Join("linux_*", "*")} {
+		found, err := filepath.Glob(filepath.Join(directory, pattern))
+		if err != nil {
+			return nil, err
+		}
+		programs = append(programs, found...)
+	}
+	return programs, nil
+}
+
+// checkPrograms refuses programs of a release that do not tell its version, or were built of something else than the commit.
+func (o options) checkPrograms(programs []string) error {
+	if o.snapshot {
+		return nil
+	}
+	for _, path := range programs {
+		info, err := buildinfo.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("reading what %s was built of: %w", path, err)
+		}
+		settings := map[string]string{}
+		for _, setting := range info.Settings {
+			settings[setting.Key] = setting.Value
+		}
+		if settings["vcs.revision"] != o.source.commit || settings["vcs.modified"] != "false" {
+			return fmt.Errorf("%s was built of commit %q (changed: %s), not of %s", path, settings["vcs.revision"], settings["vcs.modified"], o.source.commit)
+		}
+	}
+	return nil
+}
