@@ -36,6 +36,9 @@ func (o *upOptions) continueFleet(ctx context.Context) (bool, error) {
 	if isKept && state.Keeper.IsSuspended() {
 		return false, cmdutil.Refusal("--dir: the keeper of the fleet does not answer (its log: %s): let it continue with kill -CONT %d", localfleet.LogFile(o.dir, localfleet.KeeperName), state.Keeper.PID)
 	}
+	if changes := o.describeChanges(); changes != "" {
+		fmt.Fprintf(o.hub.ErrOut, "Warning: the fleet is started again as it was%s\n", changes)
+	}
 	if err := o.finishFleet(ctx, state, args, start); err != nil {
 		return true, fmt.Errorf("starting the fleet again, whose data stays in %s: %w", o.dir, err)
 	}

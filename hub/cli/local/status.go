@@ -104,12 +104,20 @@ func showTables(ctx context.Context, out io.Writer, report localfleet.Report, wi
 	if err := printers.NewTablePrinter(printers.PrintOptions{Wide: wide}).PrintObj(clusterTable(report, askHub(ctx, report)), out); err != nil {
 		return err
 	}
+	showMonitoring(out, report)
 	for _, group := range report.Groups {
 		clusters := plural.Count(len(group.Clusters), "cluster")
 		showShared(out, group.Name+": the process of its "+clusters, group.Process, group.Unanswered, group.Log)
 		showShared(out, group.Name+": the process of podhosts of its "+clusters, group.Podhosts.SharedProcess, group.Podhosts.Unanswered, group.Podhosts.Log)
 	}
 	return nil
+}
+
+// showMonitoring tells what Prometheus and Grafana read.
+func showMonitoring(out io.Writer, report localfleet.Report) {
+	if report.Monitoring != nil {
+		fmt.Fprintf(out, "\nPrometheus: %s\nDashboards: %s\n", report.Monitoring.Prometheus, strings.Join(report.Monitoring.Dashboards, ", "))
+	}
 }
 
 // showShared tells of a process that clusters share what is not as it should be.
@@ -263,6 +271,9 @@ func (o *upOptions) printSummary() error {
 	}
 	if report.Host != "" {
 		say("\nMore workload clusters, or fewer:\n\n  kubectl scale simulatedclusterset %s --replicas %d\n  kubectl get simulatedclusters -A", localfleet.SetName, len(report.Clusters)+2)
+	}
+	if report.Monitoring != nil {
+		say("\nSee it in Prometheus:\n\n  prometheus --config.file=%s --storage.tsdb.path=prometheus-data", joining.ShellQuote(report.Monitoring.Prometheus))
 	}
 	say("\nEnd it:\n\n  %s", writtenCommand("down", o.dir))
 	return nil

@@ -40,6 +40,9 @@ const (
   # A second fleet next to the first
   kubectl hollow local up --dir /tmp/other --clusters 1
 
+  # What a file says, and two clusters more
+  kubectl hollow local up -f fleet.yaml --clusters 5
+
   # In a script: a fleet that always ends with the script, and the paths of its kubeconfigs
   kubectl hollow local up --dir /tmp/test --while-pid $$ -o json > fleet.json`
 
@@ -72,6 +75,10 @@ type upOptions struct {
 	// owner is the ID of the process that the fleet is for; 0 if the fleet is to stay.
 	owner  int
 	output format
+	// file is the file of -f; empty without one. named are the fields of it by their flags, for messages: those of flags that are not
+	// given as well.
+	file  string
+	named map[string]string
 	// progress takes what is told while the fleet starts: standard output is for the result alone if that has a format.
 	progress io.Writer
 }
@@ -84,7 +91,11 @@ type workers struct {
 }
 
 func newUp(hub *cmdutil.Hub, dir *string) *cobra.Command {
-	o := &upOptions{hub: hub}
+	return newUpCommand(&upOptions{hub: hub}, dir)
+}
+
+// newUpCommand returns "local up", which reads its options into o.
+func newUpCommand(o *upOptions, dir *string) *cobra.Command {
 	command := &cobra.Command{
 		Use: "up", Short: "Start a fleet on this machine",
 		Long: localLong + `
@@ -101,14 +112,20 @@ and nothing is removed should that fail. What was killed before the fleet was up
 Before anything starts, the command prints what the fleet needs and what this machine and its control groups have left. It exits with 4
 if the fleet does not fit; --ignore-preflight-errors starts it all the same.
 
+With -f the flags that are not given are as a file says, which holds a LocalFleet: docs/local-fleet.md lists its fields.
+
 With -o the command prints the output of "local status" in that format, and its progress on standard error.`,
 		Example: upExample, Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
+			if err := o.readFile(command.Flags()); err != nil {
+				return err
+			}
 			o.dir = *dir
 			return o.run(command.Context())
 		},
 	}
 	flags := command.Flags()
+	flags.StringVarP(&o.file, "filename", "f", "", "file with a LocalFleet, or - for standard input; flags that are given are used in place of its fields")
 	flags.IntVar(&o.clusters, "clusters", 3, "number of workload clusters at first")
 	flags.IntVar(&o.workers.machines, "machines", 3, "number of machines in each cluster; 0 creates no MachineDeployment")
 	flags.StringArrayVar(&o.workers.versions, "kubelet-version", nil, "kubelet version that the Nodes report, such as v1.36.2; if given several times, clusters take turns, and those of later have no machines (default: the version of the kubelet code)")
@@ -134,32 +151,35 @@ func besideMe() string {
 	return filepath.Dir(path)
 }
 
+// nameOf is what a message calls a flag: its field, if a file has given it.
+func (o *upOptions) nameOf(flag string) string { return cmp.Or(o.named[flag], "--"+flag) }
+
 func (o *upOptions) validateFlags() error {
 	if o.clusters < 0 || o.clusters > mostClusters {
-		return cmdutil.Usage("--clusters: want 0 to %d, got %d", mostClusters, o.clusters)
+		return cmdutil.Usage("%s: want 0 to %d, got %d", o.nameOf("clusters"), mostClusters, o.clusters)
 	}
 	if o.workers.machines < 0 || o.workers.machines > mostMachines {
-		return cmdutil.Usage("--machines: want 0 to %d, got %d", mostMachines, o.workers.machines)
+		return cmdutil.Usage("%s: want 0 to %d, got %d", o.nameOf("machines"), mostMachines, o.workers.machines)
 	}
 	if o.NodesPerPack < 1 {
-		return cmdutil.Usage("--nodes-per-pack: want at least 1, got %d", o.NodesPerPack)
+		return cmdutil.Usage("%s: want at least 1, got %d", o.nameOf("nodes-per-pack"), o.NodesPerPack)
 	}
 	if o.timeout < 0 {
-		return cmdutil.Usage("--timeout: want more than 0s, got %s", o.timeout)
+		return cmdutil.Usage("%s: want more than 0s, got %s", o.nameOf("timeout"), o.timeout)
 	}
 	for _, name := range o.ignored {
 		if !slices.Contains(preflight.Names, name) {
-			return cmdutil.Usage("--%s: want one of %s, got %q", ignoreFlag, strings.Join(preflight.Names, ", "), name)
+			return cmdutil.Usage("%s: want one of %s, got %q", o.nameOf(ignoreFlag), strings.Join(preflight.Names, ", "), name)
 		}
 	}
 	for _, text := range o.workers.versions {
 		if _, err := version.ParseSemantic(text); err != nil {
-			return cmdutil.Usage("--kubelet-version: %q is not a version: write it as v1.36.2", text)
+			return cmdutil.Usage("%s: %q is not a version: write it as v1.36.2", o.nameOf("kubelet-version"), text)
 		}
 	}
 	for _, name := range programs {
 		if _, err := os.Stat(filepath.Join(o.BinDir, name)); err != nil {
-			return fmt.Errorf("program %s is not in %s: run make build, or name its directory with --bin-dir", name, o.BinDir)
+			return fmt.Errorf("program %s is not in %s: run make build, or name its directory with %s", name, o.BinDir, o.nameOf("bin-dir"))
 		}
 	}
 	return nil
@@ -174,14 +194,18 @@ func (o *upOptions) checkMinors(ctx context.Context) error {
 
 // takeDirectory takes the directory before anything is written.
 func (o *upOptions) takeDirectory() (*localfleet.Start, error) {
+	config, err := o.effective().encode()
+	if err != nil {
+		return nil, err
+	}
 	start, err := localfleet.TakeForStart(o.dir, o.temporary, localfleet.Start{
-		Clusters: o.clusters, Machines: o.workers.machines, KubeletVersions: o.workers.versions, Heartbeats: o.Heartbeats,
+		Clusters: o.clusters, Machines: o.workers.machines, KubeletVersions: o.workers.versions, Heartbeats: o.Heartbeats, Config: config,
 	})
 	switch {
 	case errors.Is(err, localfleet.ErrTaken):
-		return nil, cmdutil.Refusal("--dir: %w, or the rest of one: see %s, or end it with %s", err, writtenCommand("status", o.dir), writtenCommand("down", o.dir))
+		return nil, cmdutil.Refusal("%s: %w, or the rest of one: see %s, or end it with %s%s", o.nameOf("dir"), err, writtenCommand("status", o.dir), writtenCommand("down", o.dir), o.describeChanges())
 	case errors.Is(err, localfleet.ErrUnusable):
-		return nil, cmdutil.Refusal("--dir: %w; choose a directory that is empty or does not exist yet", err)
+		return nil, cmdutil.Refusal("%s: %w; choose a directory that is empty or does not exist yet", o.nameOf("dir"), err)
 	case err != nil:
 		return nil, fmt.Errorf("--dir: %w", err)
 	}
@@ -213,6 +237,9 @@ func (o *upOptions) run(ctx context.Context) error {
 		}
 	}
 	if err := o.checkMinors(ctx); err != nil {
+		return err
+	}
+	if err := o.showFile(); err != nil {
 		return err
 	}
 	if err := o.checkNeeds(); err != nil || o.dryRun {

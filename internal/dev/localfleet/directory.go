@@ -192,7 +192,7 @@ var kwokFiles = []string{"kwok.yaml", "kubeconfig", "token", "kwok.log", "kwok.l
 
 // filePatterns are the files that a fleet makes, as patterns. What its control planes make is removed by simcluster.
 func (s State) filePatterns() []string {
-	files := []string{stateFile, atomicfile.TemporaryPrefix(stateFile) + "*", earlierStateFile, startFile, atomicfile.TemporaryPrefix(startFile) + "*", "logs/" + KeeperName + ".log", "logs/hub.log", localclusters.SocketName}
+	files := []string{stateFile, atomicfile.TemporaryPrefix(stateFile) + "*", earlierStateFile, startFile, atomicfile.TemporaryPrefix(startFile) + "*", ConfigFile, atomicfile.TemporaryPrefix(ConfigFile) + "*", "logs/" + KeeperName + ".log", "logs/hub.log", localclusters.SocketName}
 	if s.Isolation == IsolationShared {
 		for number := range (len(s.Clusters)-1)/ClustersPerGroup + 1 {
 			files = append(files, groupFiles(strconv.Itoa(number+1))...)
@@ -208,7 +208,7 @@ func (s State) filePatterns() []string {
 	for _, hosted := range s.Hosted {
 		files = append(files, hosted.filePatterns()...)
 	}
-	return files
+	return append(files, monitoringPatterns()...)
 }
 
 // clusterFiles are what there is of a cluster beside its control plane, as patterns.

@@ -107,6 +107,8 @@ type Fleet struct {
 	hosting   hosting
 	recording sync.Mutex
 	state     State
+	// targets is what was last written for Prometheus.
+	targets []byte
 }
 
 // Member is one workload cluster of a fleet.
@@ -153,6 +155,7 @@ func Up(ctx context.Context, options Options) (*Fleet, error) {
 	if err := claim(); err != nil {
 		return nil, err
 	}
+	fleet.writeMonitoring()
 	fleet.findMinors(ctx)
 	if err := fleet.prepareKeeper(ctx); err != nil {
 		return nil, errors.Join(err, end())

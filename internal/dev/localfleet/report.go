@@ -33,6 +33,8 @@ type Report struct {
 	Groups []Group `json:"groups,omitempty"`
 	// NodesPerPack is how many hollow nodes of a cluster share a process at most.
 	NodesPerPack int `json:"nodesPerPack,omitempty"`
+	// Monitoring is what Prometheus and Grafana read.
+	Monitoring *Monitoring `json:"monitoring,omitempty"`
 	// Processes are those that run the fleet.
 	Processes []Running `json:"processes"`
 }
@@ -84,6 +86,7 @@ func ReadReport(dir string) (Report, error) {
 	report.Ready, report.NodesPerPack, report.Host = state.Ready, state.NodesPerPack, state.Host
 	report.Resumable = len(state.Resumable()) > 0
 	report.Isolation = cmp.Or(state.Isolation, IsolationProcess)
+	report.Monitoring = readMonitoring(dir)
 	for _, name := range state.Clusters {
 		plane := controlPlane(filepath.Join(dir, name))
 		if plane.Name == hubName {

@@ -13,6 +13,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/owneddir"
 )
 
+// ConfigFile is in a fleet's directory: what it was started with, as "kubectl hollow local up -f" takes it.
+const ConfigFile = "local-fleet.yaml"
+
 // startFile is in a fleet's directory until all that the fleet starts with is there.
 const startFile = "start.json"
 
@@ -29,6 +32,8 @@ type Start struct {
 	KubeletVersions []string `json:"kubeletVersions,omitempty"`
 	// Heartbeats are those of the Machines.
 	Heartbeats Heartbeats `json:"heartbeats,omitempty"`
+	// Config is for ConfigFile, and written once.
+	Config []byte `json:"-"`
 
 	dir, dirID string
 }
@@ -40,7 +45,13 @@ func TakeForStart(dir string, temporary bool, start Start) (*Start, error) {
 		return nil, err
 	}
 	defer owned.Close()
-	return &start, start.claimDirectory(owned)
+	if err := start.claimDirectory(owned); err != nil || start.Config == nil {
+		return &start, err
+	}
+	if err := atomicfile.Write(filepath.Join(dir, ConfigFile), start.Config, 0o644); err != nil {
+		return &start, fmt.Errorf("recording the configuration of the fleet: %w", err)
+	}
+	return &start, nil
 }
 
 // ContinueStart makes this process the one that continues the start of the fleet in dir. It returns nil if no start is unfinished there. The

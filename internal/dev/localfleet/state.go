@@ -95,6 +95,7 @@ func (f *Fleet) writeState() error {
 	if err := atomicfile.Write(filepath.Join(f.options.Dir, stateFile), content, 0o644); err != nil {
 		return fmt.Errorf("recording the fleet: %w", err)
 	}
+	f.writeTargets()
 	return nil
 }
 

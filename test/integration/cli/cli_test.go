@@ -142,11 +142,14 @@ func (p *person) servesMetrics(before localfleet.Report) {
 // Edge case: `cluster list` lagged `local up`.
 func TestALocalFleet(t *testing.T) {
 	p := newPerson(t)
-	report := p.up("--clusters", "2", "--machines", "1", "--kubelet-version", "v1.36.2", "--kubelet-version", "v1.35.4")
+	file := filepath.Join(p.temp, "fleet.yaml")
+	p.Expect(os.WriteFile(file, []byte("apiVersion: local.hollowfleet.io/v1alpha1\nkind: LocalFleet\ndir: elsewhere\nclusters: 2\nkubeletVersions: [v1.36.2, v1.35.4]\n"), 0o600)).To(Succeed())
+	report := p.up("-f", file, "--machines", "1")
 	p.Expect(report.Clusters).To(HaveLen(2))
 	p.Expect(report.Processes).To(HaveLen(8), "a keeper, three control planes, a hub and three agents")
-	code, output := p.hollow("local", "up", "--dir", p.dir)
+	code, output := p.hollow("local", "up", "-f", file, "--dir", p.dir, "--machines", "1")
 	p.Expect(code).To(Equal(4), output)
+	p.Expect(output).NotTo(ContainSubstring("it was started with"))
 	p.Eventually(func() string { return p.succeeds("cluster", "list") }, patience, time.Second).Should(MatchRegexp(`local-1 +Accepted +True +False +1/1 `))
 	p.Expect(p.succeeds("rollout", "history", "machinedeployment", "workers", "-n", "local-1")).To(ContainSubstring("v1.35.4"))
 
@@ -160,6 +163,9 @@ func TestALocalFleet(t *testing.T) {
 		p.Expect(p.pid(name)).NotTo(Equal(ended))
 	}
 	p.servesMetrics(report)
+	targets, err := os.ReadFile(filepath.Join(filepath.Dir(report.Monitoring.Prometheus), "targets.json"))
+	p.Expect(err).NotTo(HaveOccurred())
+	p.Expect(strings.Count(string(targets), `"job": "hollowfleet-agent"`)).To(Equal(3), string(targets))
 	p.succeeds("freeze", "cluster", "local-0", "--reason", "test", "--timeout", patience.String())
 	p.succeeds("unfreeze", "cluster", "local-0", "--timeout", patience.String())
 
