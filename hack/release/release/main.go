@@ -85,7 +85,7 @@ func parseOptions(args []string) (options, error) {
 	if o.version == "" {
 		return o, errors.New("--version is required, such as v0.1.0")
 	}
-	if err := o.parseLists(parts, arches, platforms); err != nil {
+	if err := parseLists(&o, parts, arches, platforms); err != nil {
 		return o, err
 	}
 	if o.out == "" {
@@ -107,7 +107,7 @@ func split(text string) []string {
 }
 
 // parseLists refuses what there is not, before anything is built.
-func (o *options) parseLists(parts, arches, platforms string) error {
+func parseLists(o *options, parts, arches, platforms string) error {
 	o.parts, o.arches = split(parts), split(arches)
 	for _, part := range o.parts {
 		if !slices.Contains([]string{partPlugin, partImages, partCharts}, part) {

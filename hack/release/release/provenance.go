@@ -114,7 +114,7 @@ func materialOf(module *debug.Module, uri string) (resource, error) {
 	encoded, isH1 := strings.CutPrefix(module.Sum, "h1:")
 	sum, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil || !isH1 {
-		return resource{}, fmt.Errorf("module %s has the checksum %q, want h1:", module.Path, module.Sum)
+		return resource{}, fmt.Errorf("checksum %q of module %s: want one of kind h1", module.Sum, module.Path)
 	}
 	return resource{URI: uri, Digest: map[string]string{"dirHash": hex.EncodeToString(sum)}}, nil
 }

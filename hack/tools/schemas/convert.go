@@ -10,10 +10,10 @@ const (
 // convert makes a JSON schema of a structural OpenAPI schema, in place. An object has no other properties than its schema names.
 func convert(s schema) {
 	properties, isObject := s["properties"].(schema)
-	if _, isMap := s["additionalProperties"]; isObject && !isMap && s[preserves] != true {
+	if _, isMap := s["additionalProperties"]; isObject && !isMap && !isTrue(s[preserves]) {
 		s["additionalProperties"] = false
 	}
-	if s[intOrString] == true {
+	if isTrue(s[intOrString]) {
 		delete(s, "type")
 	}
 	for name := range s {
@@ -32,4 +32,9 @@ func convert(s schema) {
 			convert(below)
 		}
 	}
+}
+
+func isTrue(value any) bool {
+	is, _ := value.(bool)
+	return is
 }
