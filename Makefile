@@ -61,6 +61,10 @@ CERT_MANAGER_VERSION := v1.20.3
 CERT_MANAGER_SOURCE ?=
 CERT_MANAGER := $(BIN)/cert-manager/$(CERT_MANAGER_VERSION)
 
+# Prometheus and promtool, for make test-prometheus only, of the version whose packages test the charts.
+PROMETHEUS_VERSION := $(shell awk '$$1 == "github.com/prometheus/prometheus" { print $$2; exit }' hack/release/go.mod)
+PROMETHEUS := $(BIN)/prometheus/$(PROMETHEUS_VERSION)
+
 # kwok's controller, for make build-kwok. Together with kubemark, it is what make bench-scale compares with: built with PEERS=1, or given
 # by KWOK= and KUBEMARK=.
 KWOK_VERSION := v0.8.0
@@ -279,6 +283,10 @@ test-autoscaler: build $(CLUSTER_AUTOSCALER) ## Let an unmodified cluster-autosc
 	@HOLLOWFLEET_CLUSTER_AUTOSCALER=$(CURDIR)/$(CLUSTER_AUTOSCALER) go test -count=1 -vet=off -timeout 30m -v ./test/integration/autoscaler \
 		-args -ginkgo.focus='cluster-autoscaler itself'
 
+.PHONY: test-prometheus
+test-prometheus: build $(PROMETHEUS)/prometheus ## Let a real Prometheus, which is built for it, look at a fleet that fails on purpose: each alert fires and clears, each panel shows something. About 15 minutes.
+	@HOLLOWFLEET_PROMETHEUS=$(CURDIR)/$(PROMETHEUS) go test -count=1 -vet=off -timeout 40m -v ./test/integration/prometheus
+
 .PHONY: e2e
 e2e: ## Run Hollowfleet on three real kind clusters, as docs/install.md says. It needs Docker; KIND_NODE_IMAGE= names another node, CERT_MANAGER_SOURCE= adds cert-manager, HOSTED=10 only measures so many simulated clusters as pods. KEEP=1 leaves them.
 	@KEEP='$(KEEP)' HOSTED='$(HOSTED)' CERT_MANAGER='$(CERT_MANAGER)' CERT_MANAGER_SOURCE='$(CERT_MANAGER_SOURCE)' test/e2e/run.sh
@@ -312,6 +320,14 @@ $(BIN)/peers/kubemark-$(KUBERNETES_VERSION):
 $(OCM)/placement: hack/ocm.sh
 	@echo "building OCM's programs $(OCM_VERSION): a few minutes with an empty cache"
 	@hack/ocm.sh $(OCM_VERSION) $(@D)
+
+# Without the discovery of cloud providers, whose libraries would be most of what is compiled.
+$(PROMETHEUS)/prometheus:
+	@echo "building prometheus and promtool $(PROMETHEUS_VERSION): a few minutes with an empty cache"
+	@mkdir -p $(@D)
+	@cp hack/release/go.mod $(@D)/go.mod && cp hack/release/go.sum $(@D)/go.sum
+	@cd hack/release && go build -modfile="$(CURDIR)/$(@D)/go.mod" -mod=mod -buildvcs=false -tags remove_all_sd -ldflags '-s -w' -o "$(CURDIR)/$(@D)/" \
+		github.com/prometheus/prometheus/cmd/promtool github.com/prometheus/prometheus/cmd/prometheus
 
 $(CLUSTER_AUTOSCALER): hack/cluster-autoscaler.sh
 	@echo "building $(AUTOSCALER_VERSION): a few minutes with an empty cache"

@@ -21,7 +21,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// unitTests is a file of unit tests as promtool reads it, without what the files here do not use.
+// unitTests is a file of unit tests as promtool reads it, without what the files here do not use. "make test-prometheus" gives them to
+// promtool itself.
 type unitTests struct {
 	RuleFiles          []string   `json:"rule_files"`
 	EvaluationInterval string     `json:"evaluation_interval"`
@@ -108,7 +109,7 @@ func isTested(alert string, tests [][][]string) bool {
 	})
 }
 
-// Claim: Each alert of both charts fires and clears in a unit test of promtool's format, and is not pending while all is well. Broken: an expression that is always true; `for` doubled; a test removed.
+// Claim: Each alert of both charts fires and clears in a unit test of promtool's format, and is not pending while all is well. Broken: an expression that is always true; `for` doubled; a test removed. Also: test/integration/prometheus TestPromtool.
 func TestEveryAlertFiresAndClears(t *testing.T) {
 	for _, o := range both {
 		t.Run(o.name, func(t *testing.T) {

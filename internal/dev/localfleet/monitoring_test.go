@@ -9,7 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Claim: A local fleet's targets for Prometheus have the labels of the charts' ServiceMonitors, and come and go with its clusters. Broken: a job of another name; an agent that has gone left; https lost.
+// Claim: A local fleet's targets for Prometheus have the labels of the charts' ServiceMonitors, and come and go with its clusters. Broken: a job of another name; an agent that has gone left; https lost. Also: test/integration/prometheus TestPrometheus.
 func TestPrometheusFindsWhatAFleetServes(t *testing.T) {
 	g := NewWithT(t)
 	f := &Fleet{options: Options{Dir: t.TempDir(), Kept: true}}
