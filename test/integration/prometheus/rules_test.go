@@ -11,8 +11,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// hastened are replacements in the rules and the configuration, so that a test takes minutes in place of hours. The expressions stay what
-// they are.
+// hastened are replacements in the rules and the configuration, so that a test takes minutes in place of hours: how long a condition holds,
+// the windows of increases, and two thresholds that are times. Everything else stays what it is.
 var hastened = []struct {
 	pattern *regexp.Regexp
 	text    string
