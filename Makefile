@@ -284,7 +284,7 @@ test-autoscaler: build $(CLUSTER_AUTOSCALER) ## Let an unmodified cluster-autosc
 		-args -ginkgo.focus='cluster-autoscaler itself'
 
 .PHONY: test-prometheus
-test-prometheus: build $(PROMETHEUS)/prometheus ## Let a real Prometheus, which is built for it, look at a fleet that fails on purpose: each alert fires and clears, each panel shows something. About 15 minutes.
+test-prometheus: build $(PROMETHEUS)/prometheus ## Let a real Prometheus, which is built for it, look at a fleet that fails on purpose: each alert fires and clears, each panel shows something. About 12 minutes.
 	@HOLLOWFLEET_PROMETHEUS=$(CURDIR)/$(PROMETHEUS) go test -count=1 -vet=off -timeout 40m -v ./test/integration/prometheus
 
 .PHONY: e2e
