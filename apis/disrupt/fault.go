@@ -9,7 +9,7 @@ import (
 
 // FaultType is a kind of fault.
 //
-// +kubebuilder:validation:Enum=NotReady;FreezeHeartbeat;Flap;Kill;Reboot;Pressure;Condition;SlowAPI;APIErrors;PodStartDelay;PodStartFail;NeverJoin
+// +kubebuilder:validation:Enum=NotReady;FreezeHeartbeat;Flap;Kill;Reboot;RestartKubelet;Pressure;Condition;SlowAPI;APIErrors;PodStartDelay;PodStartFail;NeverJoin
 type FaultType string
 
 const (
@@ -26,6 +26,9 @@ const (
 	// Reboot ends the process like Kill, and it does not come up before the end of the window. Its Node has another boot
 	// ID then.
 	Reboot FaultType = "Reboot"
+	// RestartKubelet starts the kubelet again at the beginning of each window, as an upgrade of its package does: the containers
+	// run on, and the Node keeps its boot ID and stays Ready.
+	RestartKubelet FaultType = "RestartKubelet"
 	// Pressure sets pressure conditions. The kubelet rejects pods for them as usual, and evicts none.
 	Pressure FaultType = "Pressure"
 	// Condition sets any other condition, as a node problem detector does.
@@ -46,7 +49,7 @@ const (
 
 // FaultTypes are all kinds of faults.
 var FaultTypes = []FaultType{
-	NotReady, FreezeHeartbeat, Flap, Kill, Reboot, Pressure, Condition, SlowAPI, APIErrors, PodStartDelay, PodStartFail, NeverJoin,
+	NotReady, FreezeHeartbeat, Flap, Kill, Reboot, RestartKubelet, Pressure, Condition, SlowAPI, APIErrors, PodStartDelay, PodStartFail, NeverJoin,
 }
 
 // Fault is what goes wrong. The member that is named like the type has its parameters; no other may be set.
@@ -310,7 +313,7 @@ func (f *Fault) MayTurnNotReady() bool {
 		return f.SlowAPI != nil && f.SlowAPI.Concerns(ClientHeartbeat)
 	case APIErrors:
 		return f.APIErrors.Concerns(ClientHeartbeat)
-	case Pressure, Condition, PodStartDelay, PodStartFail:
+	case RestartKubelet, Pressure, Condition, PodStartDelay, PodStartFail:
 	}
 	return false
 }

@@ -35,6 +35,7 @@ func oneOfEach() map[disrupt.FaultType]disrupt.Fault {
 		disrupt.Flap:            {Type: disrupt.Flap, Flap: &disrupt.FlapParameters{NotReadyFor: seconds(20), ReadyFor: seconds(30)}},
 		disrupt.Kill:            {Type: disrupt.Kill},
 		disrupt.Reboot:          {Type: disrupt.Reboot},
+		disrupt.RestartKubelet:  {Type: disrupt.RestartKubelet},
 		disrupt.Pressure:        {Type: disrupt.Pressure, Pressure: &disrupt.PressureParameters{Resources: []disrupt.PressureResource{"Memory", "PID"}}},
 		disrupt.Condition: {Type: disrupt.Condition, Condition: &disrupt.ConditionParameters{
 			Type: "KernelDeadlock", Status: corev1.ConditionTrue, Reason: "DockerHung", Message: "task docker:12 blocked",
@@ -190,7 +191,7 @@ func TestTextThatIsNoPlanIsRefused(t *testing.T) {
 		"no version":             {"{}", `version: want "v1", got ""`},
 		"another version":        {`{"version":"v2","more":1}`, `version: want "v1", got "v2": update hollow node and agent`},
 		"an unknown field":       {`{"version":"v1","entrys":[]}`, "entrys"},
-		"an unknown one inside":  {strings.Replace(text, `"percent":10`, `"percentage":10`, 1), `entries[10]: `},
+		"an unknown one inside":  {strings.Replace(text, `"percent":10`, `"percentage":10`, 1), `entries[11]: `},
 		"its name":               {strings.Replace(text, `"percent":10`, `"percentage":10`, 1), `"percentage"`},
 		"a number as a duration": {strings.Replace(text, `"healthyFor":"30s"`, `"healthyFor":30`, 1), "entries[0]: "},
 		"text behind it":         {text + "{}", "plan: not a JSON object"},

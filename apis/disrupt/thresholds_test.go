@@ -104,8 +104,8 @@ func TestWhichFaultsCount(t *testing.T) {
 	for kind, want := range map[disrupt.FaultType]bool{
 		disrupt.NotReady: true, disrupt.FreezeHeartbeat: true, disrupt.Flap: true, disrupt.Kill: true, disrupt.Reboot: true,
 		disrupt.NeverJoin: true, disrupt.APIErrors: true,
-		disrupt.SlowAPI:  false, // of the main client only
-		disrupt.Pressure: false, disrupt.Condition: false, disrupt.PodStartDelay: false, disrupt.PodStartFail: false,
+		disrupt.SlowAPI:        false, // of the main client only
+		disrupt.RestartKubelet: false, disrupt.Pressure: false, disrupt.Condition: false, disrupt.PodStartDelay: false, disrupt.PodStartFail: false,
 	} {
 		fault := faults[kind]
 		if got := fault.MayTurnNotReady(); got != want {

@@ -60,6 +60,8 @@ type Fidelity struct {
 	TerminationPercent int32 `json:"terminationPercent"`
 	// ImagePull is how image pulls go.
 	ImagePull ImagePull `json:"imagePull"`
+	// RegisterOnce leaves a Node that is deleted alone until the kubelet starts again; otherwise it is registered again.
+	RegisterOnce bool `json:"registerOnce,omitempty"`
 	// Kubelet has settings of the kubelet, by their names in a KubeletConfiguration.
 	Kubelet Kubelet `json:"kubelet"`
 }

@@ -30,4 +30,17 @@ type KubeletConfiguration struct {
 	ImageMaximumGCAge           metav1.Duration `json:"imageMaximumGCAge,omitzero"`
 	ImageGCHighThresholdPercent *int32          `json:"imageGCHighThresholdPercent,omitempty"`
 	ImageGCLowThresholdPercent  *int32          `json:"imageGCLowThresholdPercent,omitempty"`
+
+	// Evictions is nil without thresholds.
+	Evictions *Evictions `json:"evictions,omitempty"`
+}
+
+// Evictions are the thresholds at which the kubelet evicts pods, by signal, and what belongs to them.
+type Evictions struct {
+	Hard             map[string]string `json:"evictionHard,omitempty"`
+	Soft             map[string]string `json:"evictionSoft,omitempty"`
+	SoftGracePeriod  map[string]string `json:"evictionSoftGracePeriod,omitempty"`
+	MinimumReclaim   map[string]string `json:"evictionMinimumReclaim,omitempty"`
+	TransitionPeriod metav1.Duration   `json:"evictionPressureTransitionPeriod,omitzero"`
+	MaxPodGrace      int32             `json:"evictionMaxPodGracePeriod,omitempty"`
 }

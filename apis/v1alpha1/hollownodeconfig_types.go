@@ -70,6 +70,11 @@ type HollowNodeConfig struct {
 	// +optional
 	TerminationPercent *int32 `json:"terminationPercent,omitempty"`
 
+	// registration tells what a kubelet does whose Node was deleted: Repeat, which registers it again within seconds, or Once, which leaves
+	// it away until the kubelet starts again, as a real kubelet does. Default Repeat, with each profile.
+	// +optional
+	Registration HollowRegistration `json:"registration,omitempty"`
+
 	// imagePull tells how long image pulls take, and how many fail.
 	// +optional
 	ImagePull *HollowImagePull `json:"imagePull,omitempty"`
@@ -141,6 +146,18 @@ const (
 	// HollowProbesRun lets the kubelet's own prober decide, with the probe's delay, period and thresholds. The outcome of
 	// each probe is success, or what annotations of the pod say; nothing is sent to the pod.
 	HollowProbesRun HollowProbes = "Run"
+)
+
+// HollowRegistration is what a hollow node does whose Node was deleted.
+//
+// +kubebuilder:validation:Enum=Repeat;Once
+type HollowRegistration string
+
+const (
+	// HollowRegistrationRepeat registers the Node again.
+	HollowRegistrationRepeat HollowRegistration = "Repeat"
+	// HollowRegistrationOnce registers it when the kubelet starts, and not again.
+	HollowRegistrationOnce HollowRegistration = "Once"
 )
 
 // HollowImagePull is how image pulls go. An image that is there takes no time and does not fail.

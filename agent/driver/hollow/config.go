@@ -52,6 +52,7 @@ func decodeConfig(raw *runtime.RawExtension, path string) (v1alpha1.HollowNodeCo
 		"profile":            oneOf(&config.Profile, v1alpha1.HollowNodeProfileFast, v1alpha1.HollowNodeProfileRealistic),
 		"probes":             oneOf(&config.Probes, v1alpha1.HollowProbesSkip, v1alpha1.HollowProbesRun),
 		"terminationPercent": readNumber(&config.TerminationPercent, 0, maxPercent),
+		"registration":       oneOf(&config.Registration, v1alpha1.HollowRegistrationRepeat, v1alpha1.HollowRegistrationOnce),
 		"imagePull":          imagePull(&config.ImagePull),
 		"kubelet":            readKubelet(&config.Kubelet),
 

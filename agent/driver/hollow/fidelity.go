@@ -25,6 +25,7 @@ func fidelityOf(config v1alpha1.HollowNodeConfig, path string) (*hollownode.Fide
 		fidelity.Probes = string(config.Probes)
 	}
 	replaceIfSet(&fidelity.TerminationPercent, config.TerminationPercent)
+	fidelity.RegisterOnce = config.Registration == v1alpha1.HollowRegistrationOnce
 	if pull := config.ImagePull; pull != nil {
 		if pull.BytesPerSecond != nil {
 			fidelity.ImagePull.BytesPerSecond = pull.BytesPerSecond.Value()

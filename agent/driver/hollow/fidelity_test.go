@@ -51,6 +51,8 @@ func TestFidelity(t *testing.T) {
 			f.Kubelet.NodeLeaseDurationSeconds, f.Kubelet.NodeStatusUpdateFrequency.Duration = 120, 30*time.Second
 		})},
 		"the kubelet's API":    {`,"kubelet":{"enableServer":true}`, fast(func(f *hollownode.Fidelity) { f.Kubelet.EnableServer = true })},
+		"registered once":      {`,"registration":"Once"`, fast(func(f *hollownode.Fidelity) { f.RegisterOnce = true })},
+		"registered again":     {`,"registration":"Repeat"`, nil},
 		"one of Fast replaced": {`,"terminationPercent":50`, fast(func(f *hollownode.Fidelity) { f.TerminationPercent = 50 })},
 		"probes alone":         {`,"probes":"Run"`, fast(func(f *hollownode.Fidelity) { f.Probes = hollownode.ProbesRun })},
 		"each of Realistic replaced": {`,"profile":"Realistic","probes":"Skip","terminationPercent":0,"imagePull":{"bytesPerSecond":"1Gi","failurePercent":3,"seed":-4},` +
@@ -90,6 +92,7 @@ func TestFidelityRefuses(t *testing.T) {
 		`"profile":null`:                              `c.profile: want Fast or Realistic, got null`,
 		`"probes":true`:                               `c.probes: want Skip or Run, got true`,
 		`"terminationPercent":101`:                    `c.terminationPercent: want a whole number from 0 to 100, got 101`,
+		`"registration":"Never"`:                      `c.registration: want Repeat or Once, got "Never"`,
 		`"terminationPercent":null`:                   `c.terminationPercent: want a whole number from 0 to 100, got null`,
 		`"imagePull":"slow"`:                          `c.imagePull: want an object, got "slow"`,
 		`"imagePull":{"bandwidth":"1Mi"}`:             `c.imagePull.bandwidth: unknown field: imagePull has bytesPerSecond, failurePercent, seed`,

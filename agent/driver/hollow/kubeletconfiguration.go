@@ -5,21 +5,20 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	strictjson "sigs.k8s.io/json"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
-	"github.com/hollowfleet/hollowfleet/agent/internal/strictyaml"
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	sharedconfig "github.com/hollowfleet/hollowfleet/internal/kubeletconfig"
+	"github.com/hollowfleet/hollowfleet/internal/strictyaml"
 )
 
 // honouredFields are the fields of a KubeletConfiguration by which a hollow kubelet goes. All others but those that are refused are told
@@ -28,7 +27,8 @@ var honouredFields = []string{
 	"apiVersion", "kind", "maxPods", "podsPerCore", "eventRecordQPS", "eventBurst", "registryPullQPS", "registryBurst",
 	"serializeImagePulls", "maxParallelImagePulls", "configMapAndSecretChangeDetectionStrategy",
 	"nodeLeaseDurationSeconds", "nodeStatusUpdateFrequency", "nodeStatusReportFrequency", "kubeAPIQPS", "kubeAPIBurst",
-	"registerWithTaints", "kubeReserved", "systemReserved", "evictionHard",
+	"registerWithTaints", "kubeReserved", "systemReserved",
+	"evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "evictionPressureTransitionPeriod", "evictionMaxPodGracePeriod",
 	"imageMinimumGCAge", "imageMaximumGCAge", "imageGCHighThresholdPercent", "imageGCLowThresholdPercent",
 }
 
@@ -240,9 +240,9 @@ func takeIfSet[T any](target **T, with *T) {
 
 // forNode is what a hollow-node of this capacity is told of c, beside what putInto has put into the rest of its configuration.
 func (c *kubeletConfiguration) forNode(capacity corev1.ResourceList) (*hollownode.KubeletConfiguration, error) {
-	reserved, err := c.sumReservations(capacity)
+	reserved, err := sharedconfig.SumReservations(c.KubeletConfiguration, capacity)
 	if err != nil {
-		return nil, err
+		return nil, c.refuseError(err)
 	}
 	told := &hollownode.KubeletConfiguration{
 		SHA256: c.hash, Reserved: reserved,
@@ -250,6 +250,9 @@ func (c *kubeletConfiguration) forNode(capacity corev1.ResourceList) (*hollownod
 		NodeStatusReportFrequency: c.NodeStatusReportFrequency,
 		ImageMinimumGCAge:         c.ImageMinimumGCAge, ImageMaximumGCAge: c.ImageMaximumGCAge,
 		ImageGCHighThresholdPercent: c.ImageGCHighThresholdPercent, ImageGCLowThresholdPercent: c.ImageGCLowThresholdPercent,
+	}
+	if told.Evictions, err = c.resolveEvictions(capacity); err != nil {
+		return nil, err
 	}
 	if told.NodeStatusReportFrequency.Duration == 0 {
 		// The kubelet's own default for one that sets how often it computes the status.
@@ -267,73 +270,4 @@ func (c *kubeletConfiguration) registrationTaints(taints []corev1.Taint) []corev
 		}
 	}
 	return all
-}
-
-// evictionSignals are the signals of evictionHard, and the resource that each keeps from pods; empty for none.
-var evictionSignals = map[string]corev1.ResourceName{
-	"memory.available": corev1.ResourceMemory, "nodefs.available": corev1.ResourceEphemeralStorage,
-	"nodefs.inodesFree": "", "imagefs.available": "", "imagefs.inodesFree": "",
-	"containerfs.available": "", "containerfs.inodesFree": "", "pid.available": "",
-}
-
-// reservable are the resources of kubeReserved and systemReserved.
-var reservable = []string{"cpu", "memory", "ephemeral-storage", "pid"}
-
-// sumReservations is what pods cannot have of a capacity: kubeReserved, systemReserved and the thresholds of evictionHard together.
-func (c *kubeletConfiguration) sumReservations(capacity corev1.ResourceList) (corev1.ResourceList, error) {
-	sum := corev1.ResourceList{}
-	for field, list := range map[string]map[string]string{"kubeReserved": c.KubeReserved, "systemReserved": c.SystemReserved} {
-		for _, name := range slices.Sorted(maps.Keys(list)) {
-			quantity, err := resource.ParseQuantity(list[name])
-			if err != nil || quantity.Sign() < 0 || !slices.Contains(reservable, name) {
-				return nil, c.refuseField(field+"."+name, "want %s, and 0 or more as in 200m or 1Gi, got %q", strings.Join(reservable, ", "), list[name])
-			}
-			addTo(sum, corev1.ResourceName(name), quantity)
-		}
-	}
-	for _, signal := range slices.Sorted(maps.Keys(c.EvictionHard)) {
-		name, known := evictionSignals[signal]
-		if !known {
-			return nil, c.refuseField("evictionHard."+signal, "no eviction signal: want %s", strings.Join(slices.Sorted(maps.Keys(evictionSignals)), ", "))
-		}
-		threshold, err := thresholdOf(c.EvictionHard[signal], capacity[name])
-		if err != nil {
-			return nil, c.refuseField("evictionHard."+signal, "%v", err)
-		}
-		if name != "" {
-			addTo(sum, name, threshold)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(sum)) {
-		if has, counted := capacity[name]; counted && has.Cmp(sum[name]) < 0 {
-			all := sum[name]
-			return nil, c.refuseField("kubeReserved", "with systemReserved and evictionHard, %s of %s is reserved, and the node has %s: reserve less", all.String(), name, has.String())
-		}
-	}
-	return sum, nil
-}
-
-func addTo(sum corev1.ResourceList, name corev1.ResourceName, quantity resource.Quantity) {
-	all := sum[name]
-	all.Add(quantity)
-	sum[name] = all
-}
-
-// thresholdOf reads a threshold of evictionHard: a quantity, or a percentage of the capacity.
-func thresholdOf(text string, capacity resource.Quantity) (resource.Quantity, error) {
-	if percent, is := strings.CutSuffix(text, "%"); is {
-		part, err := strconv.ParseFloat(percent, 64)
-		if err != nil || !(part >= 0 && part <= 100) {
-			return resource.Quantity{}, fmt.Errorf("want a percentage from 0%% to 100%%, got %q", text)
-		}
-		if part == 100 {
-			part = 0 // A kubelet ignores it.
-		}
-		return *resource.NewQuantity(int64(float64(capacity.Value())*part/100), resource.BinarySI), nil
-	}
-	quantity, err := resource.ParseQuantity(text)
-	if err != nil || quantity.Sign() < 0 {
-		return resource.Quantity{}, fmt.Errorf("want a quantity such as 100Mi or a percentage such as 10%%, got %q", text)
-	}
-	return quantity, nil
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/strictyaml"
+	"github.com/hollowfleet/hollowfleet/internal/strictyaml"
 )
 
 // mostText is how many bytes a template may have: as many as the API of the hub allows, whatever schema let it in.

@@ -31,7 +31,7 @@ type Options struct {
 	// Apply brings the node into a state. It is called once at first, and then with each state that differs from the one
 	// before, never twice at a time.
 	Apply func(State)
-	// Die ends the process as if it were killed.
+	// Die ends the process as if it were killed, or the kubelet for a RestartKubelet.
 	Die func(run string, fault plan.FaultType)
 	// Clock defaults to the real one. What it says when the Follower is made is when the process started.
 	Clock clock.Clock
@@ -207,20 +207,20 @@ func (f *Follower) activeAt(now time.Time) ([]plan.Active, time.Time) {
 	}), next
 }
 
-// dieOnce ends the process for a Kill or a Reboot, and leaves out those that have had their effect: a process that started
+// dieOnce ends the process for a Kill or a Reboot, or the kubelet for a RestartKubelet, and leaves out those that have had their effect: a process that started
 // within a window was started because of it, or is too young for it. A Reboot then is there until its end, and before the end
 // of the process it has no other effect.
 func (f *Follower) dieOnce(active []plan.Active) []plan.Active {
 	return slices.DeleteFunc(active, func(one plan.Active) bool {
 		fault := one.Entry.Fault.Type
-		if fault != plan.Kill && fault != plan.Reboot {
+		if fault != plan.Kill && fault != plan.Reboot && fault != plan.RestartKubelet {
 			return false
 		}
 		if f.started.Before(one.Window.Start) {
 			f.options.Die(one.Entry.Run, fault)
 			return true
 		}
-		return fault == plan.Kill
+		return fault != plan.Reboot
 	})
 }
 

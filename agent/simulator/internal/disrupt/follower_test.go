@@ -227,7 +227,7 @@ func TestAFileThatIsTooLongIsNotRead(t *testing.T) {
 
 // What has to happen once in a window must not happen again in the process that comes after it.
 func TestAProcessDiesOnceInAWindow(t *testing.T) {
-	for _, kind := range []plan.FaultType{plan.Kill, plan.Reboot} {
+	for _, kind := range []plan.FaultType{plan.Kill, plan.Reboot, plan.RestartKubelet} {
 		t.Run(string(kind), func(t *testing.T) {
 			path := planPath(t)
 			writePlan(t, path, entryOf(plan.Fault{Type: kind}, func(e *plan.Entry) {

@@ -26,7 +26,7 @@ type State struct {
 	API, PodStarts []plan.Entry
 }
 
-// stateOf is the state that faults make together. Kill is no state, and a Reboot is one only for a process that has
+// stateOf is the state that faults make together. Kill and RestartKubelet are no states, and a Reboot is one only for a process that has
 // started since.
 func stateOf(active []plan.Active) State {
 	var s State
@@ -62,7 +62,7 @@ func (s *State) addEntry(one plan.Active) {
 		s.PodStarts = append(s.PodStarts, *e)
 	case plan.NeverJoin, plan.Reboot:
 		s.Absent = cmp.Or(s.Absent, e.Run)
-	case plan.Kill:
+	case plan.Kill, plan.RestartKubelet:
 	}
 }
 

@@ -23,9 +23,13 @@ type container struct {
 	script    script
 	log       logScript
 	uses      meters
+	// saysMemory: its pod says how much memory it uses.
+	saysMemory bool
 
 	startedAt, finishedAt time.Time
 	exitCode              int32
+	// killedForMemory: it used more memory than it may.
+	killedForMemory bool
 	// signalledAt is when it was told to end, and terminatesAt when it does so by itself; zero if never.
 	signalledAt, terminatesAt time.Time
 	// ended is closed when the container ends or is removed; it is nil until a caller waits for that.
@@ -70,8 +74,11 @@ func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, config *r
 		resources: config.GetLinux().GetResources(),
 		log:       log,
 		uses:      newMeters(uses, requests),
-		lifetime:  parent.lifetime.lifetimeFor(role),
-		script:    parent.script.scriptFor(role),
+
+		saysMemory: uses.memory != nil,
+
+		lifetime: parent.lifetime.lifetimeFor(role),
+		script:   parent.script.scriptFor(role),
 	}
 	r.containers[made.listed.Id] = made
 	return made.listed.Id, nil
@@ -184,6 +191,9 @@ func (r *Runtime) ContainerStatus(_ context.Context, id string, _ bool) (*runtim
 		if c.exitCode != 0 {
 			described.Reason = "Error"
 		}
+		if c.killedForMemory {
+			described.Reason = "OOMKilled"
+		}
 	}
 	return &runtimeapi.ContainerStatusResponse{Status: described}, nil
 }
@@ -216,9 +226,22 @@ func (r *Runtime) endIfDue(c *container) {
 	if c.listed.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		return
 	}
-	if end, exitCode, ends := c.endTime(); ends && !r.options.Clock.Now().Before(end) {
+	now := r.options.Clock.Now()
+	if end, exitCode, ends := c.endTime(); ends && !now.Before(end) {
 		c.finishAt(end, exitCode)
+		return
 	}
+	if c.exceedsMemory(now) {
+		c.killedForMemory = true
+		c.finishAt(now, exitCodeKilled)
+	}
+}
+
+// exceedsMemory reports whether the container, which runs, uses more memory than its limit. Only one whose pod says what it uses can: all
+// others use half of their request.
+func (c *container) exceedsMemory(now time.Time) bool {
+	limit := c.resources.GetMemoryLimitInBytes()
+	return c.saysMemory && limit > 0 && c.uses.memory.At(c.runTime(now)) > float64(limit)
 }
 
 // endTime is when and how the container, which runs, ends by itself: when its lifetime is over, or what it was told to has

@@ -3,12 +3,10 @@ package hollownode
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -39,6 +37,9 @@ type disruption struct {
 	node string
 	gate *fakecri.Gate
 	api  *disrupt.API
+	life *life
+	// evicts: the kubelet has thresholds at which it evicts pods.
+	evicts bool
 
 	mu         sync.Mutex
 	pressure   *pressure // nil before there is a kubelet
@@ -46,8 +47,8 @@ type disruption struct {
 	conditions conditions
 }
 
-func newDisruption(node string, gate *fakecri.Gate) *disruption {
-	return &disruption{node: node, gate: gate, api: disrupt.NewAPI(node, clock.RealClock{})}
+func newDisruption(node string, gate *fakecri.Gate, l *life, evicts bool) *disruption {
+	return &disruption{node: node, gate: gate, api: disrupt.NewAPI(node, clock.RealClock{}), life: l, evicts: evicts}
 }
 
 // applyState brings all parts into a state.
@@ -85,38 +86,28 @@ func (d *disruption) attachTo(k *kubelet.Kubelet) error {
 	defer d.mu.Unlock()
 	d.pressure = pressure
 	pressure.setConditions(d.state.Pressure)
-	return restEvictions(k) // From here on, what was reached in it is behind another manager.
+	return guardEvictions(k, d.life, d.evicts) // From here on, what was reached in it is behind another manager.
 }
 
 // setConditions is called by the kubelet with its Node before it reports the status.
 func (d *disruption) setConditions(_ context.Context, node *corev1.Node) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.evicts {
+		d.pressure.setConditions(d.state.Pressure)
+	}
 	d.conditions.setConditions(node, d.state.Conditions, time.Now())
 	return nil
 }
 
-// pressure is what the kubelet's eviction manager has found out about the machine. Nothing is ever used up here, so it
-// finds nothing, and what is put there stays: it is reported, and pods are admitted by it.
-type pressure struct {
-	lock       *sync.RWMutex
-	conditions *[]corev1.NodeConditionType
-}
-
-func pressureOf(k *kubelet.Kubelet) (*pressure, error) {
-	lock, lockErr := pointerTo[sync.RWMutex](k, evictionLock)
-	conditions, err := pointerTo[[]corev1.NodeConditionType](k, evictionConditions)
-	return &pressure{lock: lock, conditions: conditions}, errors.Join(lockErr, err)
-}
-
-func (p *pressure) setConditions(conditions []corev1.NodeConditionType) {
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	*p.conditions = slices.Clone(conditions)
-}
-
-// endForDisruption ends the node as if its process were killed.
+// endForDisruption ends the node as if its process were killed, or only its kubelet.
 func (n *node) endForDisruption(run string, fault plan.FaultType) {
+	if fault == plan.RestartKubelet {
+		klog.Background().Info("Restarting the kubelet for a disruption", "node", n.configuration.NodeName, "run", run)
+		n.restarts.Store(true)
+		n.life.endNode()
+		return
+	}
 	if n.options.KillProcess {
 		killProcess(run, fault)
 	}

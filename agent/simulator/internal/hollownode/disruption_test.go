@@ -1,7 +1,9 @@
 package hollownode
 
 import (
+	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -103,7 +105,7 @@ func TestTheOwnEntryCountsFromTheFirstStart(t *testing.T) {
 
 func TestStatesReachTheRuntime(t *testing.T) {
 	gate := &fakecri.Gate{}
-	d := newDisruption("n1", gate)
+	d := newDisruption("n1", gate, newLife(), false)
 	d.applyState(disrupt.State{NotReady: "outage"})
 	if !gate.Failed(runtimeapi.RuntimeReady) {
 		t.Error("the runtime is up")
@@ -138,5 +140,37 @@ func checkPressure(t *testing.T, k *kubelet.Kubelet, d *disruption) {
 			t.Errorf("with pressure %v: disk %t, PID %t, memory %t, admits %t", state.Pressure,
 				manager.IsUnderDiskPressure(), manager.IsUnderPIDPressure(), manager.IsUnderMemoryPressure(), admits())
 		}
+	}
+}
+
+// A manager with thresholds writes back what it has read before a disruption came, or ended.
+func TestThePressureOfADisruptionOutlivesTheManagersLooks(t *testing.T) {
+	type observations map[corev1.NodeConditionType]time.Time
+	var lock sync.RWMutex
+	var conditions []corev1.NodeConditionType
+	observed := observations{corev1.NodeMemoryPressure: time.Now()}
+	p := &pressure{lock: &lock, conditions: &conditions, observed: reflect.ValueOf(&observed).Elem()}
+	expect := func(when string, disk bool) {
+		t.Helper()
+		at, there := observed[corev1.NodeDiskPressure]
+		if there != disk || disk && time.Until(at) < ages || slices.Contains(conditions, corev1.NodeDiskPressure) != disk {
+			t.Errorf("%s: observed %v, conditions %v", when, observed, conditions)
+		}
+		if _, kept := observed[corev1.NodeMemoryPressure]; !kept {
+			t.Errorf("%s: what the manager has observed is gone", when)
+		}
+	}
+	before := observed
+	for range 2 {
+		p.setConditions([]corev1.NodeConditionType{corev1.NodeDiskPressure})
+		expect("during", true)
+		observed, conditions = before, nil
+	}
+	p.setConditions([]corev1.NodeConditionType{corev1.NodeDiskPressure})
+	before = observed
+	for range 2 {
+		p.setConditions(nil)
+		expect("after", false)
+		observed = before
 	}
 }

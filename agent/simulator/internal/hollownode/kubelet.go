@@ -33,7 +33,6 @@ import (
 	plan "github.com/hollowfleet/hollowfleet/apis/disrupt"
 	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/minor"
 )
 
@@ -45,12 +44,12 @@ type node struct {
 	configuration contract.Configuration
 	options       Options
 	settings      *kubeletapi.KubeletConfiguration
-	runtime       *fakecri.Runtime
-	images        *fakecri.Images
-	pods          *podIndex
-	registration  *registration
-	disruption    *disruption
-	life          *life
+	*hardware
+	registration *registration
+	disruption   *disruption
+	life         *life
+	// restarts is set when the kubelet ends to start again.
+	restarts atomic.Bool
 	// client is the main one of the kubelet, once it is built.
 	client clientset.Interface
 	// port is nil until it is open, and if there is none.
@@ -59,6 +58,11 @@ type node struct {
 
 // newNode puts together what does not need the API server.
 func newNode(c contract.Configuration, options Options) (*node, error) {
+	return newNodeOn(newHardware(c, options), c, options)
+}
+
+// newNodeOn is newNode on a machine that is there.
+func newNodeOn(machine *hardware, c contract.Configuration, options Options) (*node, error) {
 	settings, err := kubeletSettings(c, options.StateDir)
 	if err != nil {
 		return nil, err
@@ -66,17 +70,15 @@ func newNode(c contract.Configuration, options Options) (*node, error) {
 	if err := shared.setGates(c); err != nil {
 		return nil, err
 	}
-	pods := &podIndex{}
-	runtime := newRuntime(c, options, pods)
+	life := newLife()
+	evicts := c.KubeletConfiguration != nil && c.KubeletConfiguration.Evictions != nil
 	return &node{
 		configuration: c,
 		options:       options,
 		settings:      settings,
-		runtime:       runtime,
-		images:        newImages(c, options.StateDir),
-		pods:          pods,
-		disruption:    newDisruption(c.NodeName, runtime.Gate()),
-		life:          newLife(),
+		hardware:      machine,
+		disruption:    newDisruption(c.NodeName, machine.runtime.Gate(), life, evicts),
+		life:          life,
 	}, nil
 }
 
@@ -153,7 +155,9 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	var built *kubelet.Kubelet
 	dependencies.OnHeartbeatFailure = func() {
 		utilnet.CloseIdleConnectionsFor(config.Transport)
-		n.registration.restoreNode(ctx, built.GetNode)
+		if !n.configuration.EffectiveFidelity().RegisterOnce {
+			n.registration.restoreNode(ctx, built.GetNode)
+		}
 	}
 	recorder := newRecorder(ctx, n.configuration.NodeName, made.events)
 	deferRecorder(dependencies, recorder)
@@ -228,7 +232,7 @@ func (n *node) kubeletDependencies(ctx context.Context, made clients) *kubelet.D
 		EventClient:               made.events,
 		RemoteRuntimeService:      guardedRuntime{n.runtime, n.life},
 		RemoteImageService:        n.images,
-		CAdvisorInterface:         newMachine(n.configuration, n.images.UsedBytes, n.runtime.Used),
+		CAdvisorInterface:         newMachine(n.configuration, n.hardware),
 		ContainerManager:          newResources(n.configuration),
 		OSInterface:               kubecontainer.RealOS{},
 		OOMAdjuster:               oom.NewFakeOOMAdjuster(),

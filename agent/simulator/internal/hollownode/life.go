@@ -222,6 +222,22 @@ type guardedRuntime struct {
 	life *life
 }
 
+// RunPodSandbox is refused to a kubelet that has ended: another one may have the runtime by then.
+func (r guardedRuntime) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
+	if r.life.hasEnded() {
+		return "", errEnded
+	}
+	return r.RuntimeService.RunPodSandbox(ctx, config, handler)
+}
+
+// CreateContainer is refused like RunPodSandbox.
+func (r guardedRuntime) CreateContainer(ctx context.Context, sandbox string, config *runtimeapi.ContainerConfig, pod *runtimeapi.PodSandboxConfig) (string, error) {
+	if r.life.hasEnded() {
+		return "", errEnded
+	}
+	return r.RuntimeService.CreateContainer(ctx, sandbox, config, pod)
+}
+
 // ListPodSandbox is asked by the loops that relist and clean up.
 func (r guardedRuntime) ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	if err := r.life.endGoroutine(); err != nil {

@@ -15,7 +15,6 @@ import (
 
 	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/minor"
 )
 
@@ -33,27 +32,26 @@ const (
 )
 
 // newMachine describes the machine of a configuration, which does not exist, on which images take room, and containers and a base use CPU
-// and memory. Its machine ID and system UUID follow from the node's name, its boot ID is new in every process.
-func newMachine(c contract.Configuration, usedBytes func() uint64, used func() fakecri.Used) cadvisor.Interface {
+// and memory. Its machine ID and system UUID follow from the node's name.
+func newMachine(c contract.Configuration, h *hardware) cadvisor.Interface {
 	cpu, memory := c.Capacity[corev1.ResourceCPU], c.Capacity[corev1.ResourceMemory]
 	size := uint64(unreportedDisk)
 	if storage, ok := c.Capacity[corev1.ResourceEphemeralStorage]; ok {
 		size = uint64(storage.Value())
 	}
 	id := sha256.Sum256([]byte(c.NodeName))
-	started := time.Now()
 	baseCPU, baseMemory := baseCPUShare*cpu.AsApproximateFloat64(), baseMemoryShare*memory.AsApproximateFloat64()
 	return minor.NewCAdvisor(minor.Machine{
 		Cores: int(cpu.Value()), Memory: uint64(memory.Value()),
 		MachineID:     hex.EncodeToString(id[:16]),
 		SystemUUID:    uuid.NewSHA1(uuid.NameSpaceDNS, []byte(c.NodeName)).String(),
-		BootID:        uuid.NewString(),
+		BootID:        h.bootID,
 		KernelVersion: kernelVersion(), ContainerOSName: cmp.Or(c.OSImage, defaultOSImage),
-		Disk: func() (uint64, uint64) { return size, min(usedBytes(), size) },
+		Disk: func() (uint64, uint64) { return size, min(h.images.UsedBytes(), size) },
 		Used: func(now time.Time) minor.Used {
-			containers := used()
+			containers := h.runtime.Used()
 			return minor.Used{
-				Since: started, CPUTime: time.Duration((baseCPU*now.Sub(started).Seconds() + containers.CPUSeconds) * float64(time.Second)),
+				Since: h.started, CPUTime: time.Duration((baseCPU*now.Sub(h.started).Seconds() + containers.CPUSeconds) * float64(time.Second)),
 				NanoCores: uint64((baseCPU + containers.CPU) * 1e9), Memory: uint64(baseMemory + containers.Memory),
 			}
 		},

@@ -43,6 +43,8 @@ var (
 		"it guards the pressure that a disruption puts on a node"}
 	evictionConditions = private{"evictionManager.nodeConditions",
 		"a disruption puts pressure on a node of which nothing is used up, and pods are admitted by it"}
+	evictionObserved = private{"evictionManager.nodeConditionsLastObservedAt",
+		"a manager with thresholds forgets a pressure that it has not observed for a time"}
 	nodeStatusSetters = private{"setNodeStatusFuncs",
 		"the conditions of a disruption, and of a kubelet that is late, are reported with those of the kubelet"}
 	workQueueLock = private{"workQueue.lock",

@@ -21,7 +21,8 @@ const settling = 15 * time.Second
 // none of them needs one of its own (ErrOwnProcess). Of a node whose Run has returned nothing is written
 // any more; some memory and some goroutines stay until the process ends.
 //
-// The Node stays when Run ends. If the Node is deleted before, it is registered again within seconds. If another machine registers
+// The Node stays when Run ends. If the Node is deleted before, it is registered again within seconds, unless its configuration wants it to
+// be registered once: then when its kubelet starts the next time. If another machine registers
 // under the Node's name, Run returns an error, and nothing is written to that machine's Node.
 func Run(ctx context.Context, options Options) error {
 	configuration, err := options.loadConfiguration()
@@ -41,10 +42,7 @@ func Run(ctx context.Context, options Options) error {
 	if options.Started != nil {
 		options.Started()
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer n.life.endNode() // Before ctx, so that nothing more is written by what ends with it.
-	return n.life.runNode(func() error { return n.run(ctx) })
+	return n.runKubelets(ctx)
 }
 
 func (n *node) run(ctx context.Context) error {
@@ -56,7 +54,7 @@ func (n *node) run(ctx context.Context) error {
 	defer stop()
 	joining, cancel := n.untilKilled(ctx)
 	defer cancel()
-	if !pauseFor(joining, n.configuration.StartupDelay.Duration) || !follower.AwaitPresence(joining) {
+	if !n.bootMachine(joining, n.configuration.StartupDelay.Duration) || !follower.AwaitPresence(joining) {
 		return n.unlessEnded(ctx, nil)
 	}
 	logger := klog.FromContext(ctx)

@@ -74,6 +74,12 @@ func kubeletSettings(c contract.Configuration, stateDir string) (*kubeletconfig.
 // setFromConfiguration sets what the Machine's KubeletConfiguration says. The agent has checked its values.
 func setFromConfiguration(settings *kubeletconfig.KubeletConfiguration, c contract.KubeletConfiguration) {
 	settings.PodsPerCore = c.PodsPerCore
+	if e := c.Evictions; e != nil {
+		settings.EvictionHard, settings.EvictionSoft = e.Hard, e.Soft
+		settings.EvictionSoftGracePeriod, settings.EvictionMinimumReclaim = e.SoftGracePeriod, e.MinimumReclaim
+		settings.EvictionMaxPodGracePeriod = e.MaxPodGrace
+		setUnlessZero(&settings.EvictionPressureTransitionPeriod, e.TransitionPeriod)
+	}
 	setUnlessZero(&settings.KubeAPIBurst, c.KubeAPIBurst)
 	setUnlessZero(&settings.NodeStatusReportFrequency, c.NodeStatusReportFrequency)
 	setUnlessZero(&settings.ImageMinimumGCAge, c.ImageMinimumGCAge)

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net"
 	"sync/atomic"
-	"time"
 
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet"
 	"k8s.io/kubernetes/pkg/kubelet/apis/pods"
 	"k8s.io/kubernetes/pkg/kubelet/config"
-	"k8s.io/kubernetes/pkg/kubelet/eviction"
 	"k8s.io/kubernetes/pkg/kubelet/pluginmanager"
 	"k8s.io/kubernetes/pkg/kubelet/pluginmanager/cache"
 
@@ -50,25 +48,6 @@ func dropPodsServer(k *kubelet.Kubelet) error {
 	}
 	close(queue)
 	return clearField(k, podsServer)
-}
-
-// restEvictions keeps the loop of the eviction manager from starting where it would not end with its node: nothing is ever used up.
-func restEvictions(k *kubelet.Kubelet) error {
-	if minor.EndsEvictions {
-		return nil
-	}
-	manager, err := getField[eviction.Manager](k, evictionManager)
-	if err != nil {
-		return err
-	}
-	return setField(k, evictionManager, eviction.Manager(restingEvictions{manager}))
-}
-
-// restingEvictions is an eviction manager that looks at nothing.
-type restingEvictions struct{ eviction.Manager }
-
-// Start does not start the loop.
-func (restingEvictions) Start(context.Context, eviction.DiskInfoProvider, eviction.ActivePodsFunc, eviction.PodCleanedUpFunc, time.Duration) {
 }
 
 // disableLocked turns off a feature that gates refuse to turn off, because a real kubelet must have it.
