@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,9 @@ func (c *Controller[T, P]) Reconcile(ctx context.Context, request reconcile.Requ
 	}
 	var err error
 	if in.Class, err = c.findClass(ctx, current.GetNamespace(), group.template); err != nil {
+		return reconcile.Result{}, err
+	}
+	if in.Kubelet, err = c.findKubelet(ctx, current.GetNamespace(), group.template.ConfigSource); err != nil {
 		return reconcile.Result{}, err
 	}
 	if decided := Decide(in); decided.Write {
@@ -189,12 +193,13 @@ func SetupWithManager(manager ctrl.Manager, options controller.Options) error {
 		"autoscaling-machinedeployment": {&v1alpha1.MachineDeployment{}, func() client.ObjectList { return &v1alpha1.MachineDeploymentList{} }, deployments},
 		"autoscaling-machineset":        {&v1alpha1.MachineSet{}, func() client.ObjectList { return &v1alpha1.MachineSetList{} }, sets},
 	} {
-		users := usersOf(manager.GetClient(), kind.list)
+		users := findUsers(manager.GetClient(), kind.list)
 		err := builder.ControllerManagedBy(manager).Named(name).
 			For(kind.object, builder.WithPredicates(predicate.Or(
 				predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, frozenChanged(),
 			))).
 			Watches(&v1alpha1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(users), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+			Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(users)).
 			WithOptions(ofOneKind(options)).
 			Complete(kind)
 		if err != nil {
@@ -225,18 +230,23 @@ func frozenChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return frozen(e.ObjectOld) != frozen(e.ObjectNew) }}
 }
 
-// usersOf maps a class to the objects that refer to it.
-func usersOf(c client.Client, newList func() client.ObjectList) handler.MapFunc {
-	return func(ctx context.Context, class client.Object) []reconcile.Request {
+// findUsers maps a class, or the ConfigMap of kubelet configurations, to the objects that refer to it.
+func findUsers(c client.Client, newList func() client.ObjectList) handler.MapFunc {
+	return func(ctx context.Context, used client.Object) []reconcile.Request {
+		_, isConfigMap := used.(*corev1.ConfigMap)
+		if isConfigMap && used.GetName() != v1alpha1.KubeletConfigMap {
+			return nil
+		}
 		list := newList()
-		if err := c.List(ctx, list, client.InNamespace(class.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-			klog.FromContext(ctx).Error(err, "Listing the users of a machine class", "MachineClass", klog.KObj(class))
+		if err := c.List(ctx, list, client.InNamespace(used.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+			klog.FromContext(ctx).Error(err, "Listing what uses a machine class or a kubelet configuration", "name", klog.KObj(used))
 			return nil
 		}
 		var requests []reconcile.Request
 		for _, user := range itemsOf(list) {
 			group, _ := groupOf(user)
-			if reference := group.template.ProviderConfig.ValueRef; reference != nil && reference.Name == class.GetName() {
+			reference := group.template.ProviderConfig.ValueRef
+			if isConfigMap && group.template.ConfigSource != nil || !isConfigMap && reference != nil && reference.Name == used.GetName() {
 				requests = append(requests, reconciler.Request(user.GetNamespace(), user.GetName()))
 			}
 		}

@@ -103,6 +103,24 @@ func TestCapacityFollowsTheClassAndRests(t *testing.T) {
 	f.Expect(f.deployment.Annotations).NotTo(HaveKey(v1alpha1.AutoscalingHashAnnotation))
 }
 
+// Claim: cluster-autoscaler is told what the template's KubeletConfiguration leaves to pods. Broken: the capacity is told.
+func TestReservationsOfTheKubeletConfigurationAreLeftOut(t *testing.T) {
+	f := newEnv(t)
+	f.deployment.Spec.Template.Spec.ConfigSource = &v1alpha1.ConfigSource{Key: "workers"}
+	f.ExpectApplied(f.deployment)
+	f.Expect(f.annotations()).To(Equal(map[string]string{cpu: "4", memory: "16Gi"}), "without the ConfigMap")
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.class.Namespace, Name: v1alpha1.KubeletConfigMap}}
+	config.Data = map[string]string{"workers": "maxPods: 50\nsystemReserved: {cpu: 500m, memory: 1Gi}\n"}
+	f.ExpectApplied(config)
+	f.Expect(f.annotations()).To(Equal(map[string]string{cpu: "3500m", memory: "15Gi", v1alpha1.AutoscalerCapacityPrefix + "maxPods": "50"}))
+	config.Data["workers"] = "evictionHard: {memory.available: 50%}\n"
+	f.ExpectApplied(config)
+	f.Expect(f.annotations()).To(Equal(map[string]string{cpu: "4", memory: "8Gi"}))
+	f.Writes.Counts()
+	f.annotations()
+	f.Expect(f.Writes.Counts()).To(BeEmpty())
+}
+
 func TestWhatAUserSetStays(t *testing.T) {
 	f := newEnv(t)
 	f.annotate(cpu, "2")

@@ -28,15 +28,28 @@ const (
 	capacityTaints   = "taints"
 )
 
+// defaultMaxPods is a kubelet's.
+const defaultMaxPods = 110
+
 // Input is all that a decision rests on.
 type Input struct {
 	Template v1alpha1.MachineTemplateBody
 	// Class is what the template refers to; nil if it refers to none, or to one that is not there.
 	Class *v1alpha1.MachineClass
+	// Kubelet is what the template's KubeletConfiguration says; the zero value without one.
+	Kubelet Kubelet
 	// Held: cluster-autoscaler is to keep away for the time being.
 	Held bool
 	// Annotations that the object has.
 	Annotations map[string]string
+}
+
+// Kubelet is what a KubeletConfiguration leaves to pods.
+type Kubelet struct {
+	// MaxPods and PodsPerCore are 0 if it does not say.
+	MaxPods, PodsPerCore int64
+	// Reserved returns what pods cannot have of a capacity; nil for nothing.
+	Reserved func(corev1.ResourceList) corev1.ResourceList
 }
 
 // Plan is what to do.
@@ -118,6 +131,25 @@ func resourcesOf(in Input) (resources corev1.ResourceList, podLimit int64) {
 	maps.Copy(resources, config.Capacity)
 	if config.MaxPods != nil {
 		podLimit = int64(*config.MaxPods)
+	}
+	return in.Kubelet.leave(resources, podLimit)
+}
+
+// leave returns what pods can have of resources, and how many there can be. cluster-autoscaler takes the capacity that it is told for what is
+// allocatable.
+func (k Kubelet) leave(resources corev1.ResourceList, podLimit int64) (allocatable corev1.ResourceList, pods int64) {
+	podLimit = cmp.Or(k.MaxPods, podLimit)
+	if cpu := resources[corev1.ResourceCPU]; k.PodsPerCore > 0 && !cpu.IsZero() {
+		podLimit = min(cpu.Value()*k.PodsPerCore, cmp.Or(podLimit, defaultMaxPods))
+	}
+	if k.Reserved == nil {
+		return resources, podLimit
+	}
+	for name, reserved := range k.Reserved(resources) {
+		if quantity, found := resources[name]; found {
+			quantity.Sub(reserved)
+			resources[name] = quantity
+		}
 	}
 	return resources, podLimit
 }

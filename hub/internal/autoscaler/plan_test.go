@@ -81,7 +81,20 @@ func TestAnnotationsDescribeANode(t *testing.T) {
 		"no memory, and so nothing": {
 			Input{Template: rich, Class: class("hollow", "", map[string]string{"cpu": "4"})}, map[string]string{},
 		},
-		"nothing of nothing":        {Input{Template: byClass(), Class: class("other", "", map[string]string{"cpu": "0"})}, map[string]string{}},
+		"nothing of nothing": {Input{Template: byClass(), Class: class("other", "", map[string]string{"cpu": "0"})}, map[string]string{}},
+		"what a kubelet reserves is not there for pods": {
+			Input{Template: byClass(), Class: class("hollow", `{"capacity":{"cpu":"8"},"maxPods":30}`, map[string]string{"cpu": "4", "memory": "16Gi", "ephemeral-storage": "100Gi"}),
+				Kubelet: readKubelet("maxPods: 50\npodsPerCore: 5\nkubeReserved: {cpu: 500m, memory: 1Gi}\nsystemReserved: {memory: 1Gi}\nevictionHard: {memory.available: 25%, nodefs.available: 10%}\n")},
+			map[string]string{capacityCPU: "7500m", capacityMemory: "10Gi", capacityDisk: "90Gi", capacityMaxPods: "40", capacityLabels: "hollowfleet.io/hollow=true"},
+		},
+		"a kubelet configuration that cannot be read": {
+			Input{Template: byClass(), Class: class("other", "", map[string]string{"cpu": "4", "memory": "16Gi"}), Kubelet: readKubelet("kubeReserved: {cpu: &a x}")},
+			map[string]string{capacityCPU: "4", capacityMemory: "16Gi"},
+		},
+		"one that reserves more than there is": {
+			Input{Template: byClass(), Class: class("other", "", map[string]string{"cpu": "4", "memory": "16Gi"}), Kubelet: readKubelet("kubeReserved: {cpu: 5}")},
+			map[string]string{capacityCPU: "4", capacityMemory: "16Gi"},
+		},
 		"a class that is not there": {Input{Template: byClass()}, map[string]string{}},
 	}
 	for name, test := range tests {
