@@ -15,6 +15,8 @@
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=loadtestruns/status,verbs=patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=simulatedclusters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=simulatedclusters/status,verbs=patch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=machinelogrequests,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=machinelogrequests/status,verbs=patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=hollowfleet-agent,verbs=get;update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

@@ -42,6 +42,8 @@ var mostAtRest = map[string]int{
 	"hub WATCH /apis/hollowfleet.io/v1alpha1/namespaces/rest/loadtestruns":                1,
 	"hub GET /apis/hollowfleet.io/v1alpha1/namespaces/rest/nodedisruptionruns":            1,
 	"hub WATCH /apis/hollowfleet.io/v1alpha1/namespaces/rest/nodedisruptionruns":          1,
+	"hub GET /apis/hollowfleet.io/v1alpha1/namespaces/rest/machinelogrequests":            1,
+	"hub WATCH /apis/hollowfleet.io/v1alpha1/namespaces/rest/machinelogrequests":          1,
 }
 
 // requestCounter is a proxy that counts the requests of an agent, watches included, by verb and resource.

@@ -7,9 +7,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hollowfleet/hollowfleet/agent/clusterdriver"
+	"github.com/hollowfleet/hollowfleet/agent/driver/hollow"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/disruption"
 	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest"
+	"github.com/hollowfleet/hollowfleet/agent/internal/machinelog"
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/agent/internal/simulatedcluster"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -69,6 +71,28 @@ func (w *worker) addLoadTests(c clusters, target kubernetes.Interface) error {
 		return err
 	}
 	return c.hub.Add(tests)
+}
+
+// addMachineLogs adds what reads the logs of Machines for users of the hub.
+func (w *worker) addMachineLogs(c clusters) error {
+	watchRequests, err := w.watchOf(c, "machinelogrequests")
+	if err != nil {
+		return err
+	}
+	host, err := clients.NewGatedClientset(w.host, w.gate.RoundTripper)
+	if err != nil {
+		return fmt.Errorf("connecting to the host for logs: %w", err)
+	}
+	logs, err := machinelog.New(machinelog.Deps{
+		Hub: w.hubOf(c), Watch: watchRequests, Freeze: w.monitor, Runtime: w.pollRuntime("machinelog"),
+		Sources: map[string]machinelog.Source{v1alpha1.ProviderHollow: hollow.Logs{
+			Reader: c.host.GetAPIReader(), Client: host, Namespace: w.HostNamespace, Cluster: w.ClusterName,
+		}},
+	})
+	if err != nil {
+		return err
+	}
+	return c.hub.Add(logs)
 }
 
 // addSimulatedClusters adds what runs the SimulatedClusters that this cluster hosts, or says that nothing does.

@@ -275,6 +275,7 @@ func (w *worker) addControllers(ctx context.Context, c clusters) error {
 		c.hub.Add(disruptions),
 		w.addLoadTests(c, clientset),
 		w.addSimulatedClusters(c),
+		w.addMachineLogs(c),
 		c.hub.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			return w.parts.undecodable.Run(ctx, c.hub.GetCache(), w.Log.WithName("undecodable"), recorder, &v1alpha1.Machine{}, &v1alpha1.MachineClass{})
 		})),

@@ -24,6 +24,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/cluster"
 	"github.com/hollowfleet/hollowfleet/hub/internal/disruption"
 	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinelog"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
@@ -190,13 +191,15 @@ func cacheOptions() cache.Options {
 			// Which Nodes a run hits, 500 of them, is for its agent and for users.
 			&v1alpha1.NodeDisruptionRun{}: {Transform: disruption.Shrink},
 			// Histograms are read when they are merged.
-			&v1alpha1.LoadTestRun{}:      {Transform: loadtest.Shrink},
-			&coordinationv1.Lease{}:      named(v1alpha1.AgentLeaseName),
-			&rbacv1.RoleBinding{}:        named(cluster.AgentRole),
-			&corev1.ConfigMap{}:          named(v1alpha1.KubeletConfigMap),
-			&corev1.ServiceAccount{}:     named(v1alpha1.AgentServiceAccount),
-			&rbacv1.ClusterRole{}:        {Label: made},
-			&rbacv1.ClusterRoleBinding{}: {Label: made},
+			&v1alpha1.LoadTestRun{}: {Transform: loadtest.Shrink},
+			// The answers are for users.
+			&v1alpha1.MachineLogRequest{}: {Transform: machinelog.Shrink},
+			&coordinationv1.Lease{}:       named(v1alpha1.AgentLeaseName),
+			&rbacv1.RoleBinding{}:         named(cluster.AgentRole),
+			&corev1.ConfigMap{}:           named(v1alpha1.KubeletConfigMap),
+			&corev1.ServiceAccount{}:      named(v1alpha1.AgentServiceAccount),
+			&rbacv1.ClusterRole{}:         {Label: made},
+			&rbacv1.ClusterRoleBinding{}:  {Label: made},
 			&certificatesv1.CertificateSigningRequest{}: {
 				Field: fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientSignerName),
 			},

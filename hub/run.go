@@ -42,6 +42,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/leader"
 	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinelog"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machines"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
@@ -216,7 +217,7 @@ func addTracker(hub manager.Manager, tracker *undecodable.Tracker) error {
 		return tracker.Run(ctx, hub.GetCache(), hub.GetLogger().WithName("undecodable"), hub.GetEventRecorder(leaderLease),
 			&v1alpha1.Cluster{}, &v1alpha1.MachineClass{}, &v1alpha1.MachineFleet{}, &v1alpha1.FleetApproval{}, &v1alpha1.MachineDeployment{}, &v1alpha1.MachineSet{}, &v1alpha1.Machine{},
 			&v1alpha1.NodeDisruption{}, &v1alpha1.NodeDisruptionRun{}, &v1alpha1.LoadTest{}, &v1alpha1.LoadTestRun{},
-			&v1alpha1.SimulatedCluster{}, &v1alpha1.SimulatedClusterSet{})
+			&v1alpha1.SimulatedCluster{}, &v1alpha1.SimulatedClusterSet{}, &v1alpha1.MachineLogRequest{})
 	})
 	if err := hub.Add(follow); err != nil {
 		return fmt.Errorf("adding the tracker of undecodable objects: %w", err)
@@ -279,7 +280,7 @@ func addControllers(hub manager.Manager, options Options, kinds *foreignkinds.In
 	return errors.Join(
 		setUp(hub, options, fairqueue.NewQueue(options.Concurrency), sets.SetupWithManager, deployments.SetupWithManager, configsource.Setup(live, recorder), autoscaler.SetupWithManager),
 		// The objects of these are in no namespace: there is one for each cluster, or the hub's administrators made them.
-		setUp(hub, options, nil, append(append(tests, simulated...), clusters.SetupWithManager, requests.SetupWithManager, fleets.SetupWithManager, machines.SetupStaleness,
+		setUp(hub, options, nil, append(append(tests, simulated...), clusters.SetupWithManager, requests.SetupWithManager, fleets.SetupWithManager, machines.SetupStaleness, machinelog.Setup(now),
 			managedcluster.Setup(kinds, recorder, now), clusterprofile.Setup(kinds, recorder, now))...),
 	)
 }

@@ -24,6 +24,7 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error 
 		&LoadTestRun{}, &LoadTestRunList{},
 		&SimulatedCluster{}, &SimulatedClusterList{},
 		&SimulatedClusterSet{}, &SimulatedClusterSetList{},
+		&MachineLogRequest{}, &MachineLogRequestList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

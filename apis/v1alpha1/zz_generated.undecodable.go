@@ -123,6 +123,21 @@ func (o MachineFleet) MarshalJSON() ([]byte, error) {
 }
 
 // NotDecoded says why spec and status could not be decoded; it is empty for an object that was decoded.
+func (o *MachineLogRequest) NotDecoded() string { return o.DecodeError }
+
+// UnmarshalJSON implements json.Unmarshaler. What it cannot decode is no error, but told in DecodeError.
+func (o *MachineLogRequest) UnmarshalJSON(data []byte) error {
+	type plain MachineLogRequest
+	return decodeObject(data, (*plain)(o), &o.TypeMeta, &o.ObjectMeta, &o.DecodeError)
+}
+
+// MarshalJSON implements json.Marshaler. An object that was not decoded is an error.
+func (o MachineLogRequest) MarshalJSON() ([]byte, error) {
+	type plain MachineLogRequest
+	return encodeObject("MachineLogRequest", o.Name, o.DecodeError, plain(o))
+}
+
+// NotDecoded says why spec and status could not be decoded; it is empty for an object that was decoded.
 func (o *MachineSet) NotDecoded() string { return o.DecodeError }
 
 // UnmarshalJSON implements json.Unmarshaler. What it cannot decode is no error, but told in DecodeError.

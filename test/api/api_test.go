@@ -56,6 +56,10 @@ func TestKindsHaveTheirNamesAndSubresources(t *testing.T) {
 				g.Expect(served).To(HaveKey(name+"/status"), "what is reported is written apart from what is wanted")
 			}
 		}
+		g.Expect(served).To(HaveKey("machinelogrequests/status"))
+		g.Expect(served["machinelogrequests"].ShortNames).To(ConsistOf("mlog"))
+		g.Expect(served["machinelogrequests"].Namespaced).To(BeTrue())
+		g.Expect(served["machinelogrequests"].Categories).To(BeEmpty(), "kubectl get fleet asks nobody for the right to read logs")
 		for _, name := range []string{"machinesets/scale", "machinedeployments/scale", "simulatedclustersets/scale"} {
 			g.Expect(served).To(HaveKey(name), "kubectl scale and autoscalers use it")
 		}

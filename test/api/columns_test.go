@@ -59,6 +59,10 @@ func TestColumns(t *testing.T) {
 			{"Name", "full", false}, {"Fleet", "workers", false}, {"Group", "production", false}, {"Revision", "a123456789", false}, {"Rollout", 7, false},
 			{"Approver", "alice", false}, {age, nil, false},
 		}},
+		"machinelogrequests": {"machinelogrequest", []column{
+			{"Name", "full", false}, {"Machine", "workers-a", false}, {"Phase", "Failed", false}, {"Reason", "Unavailable", false},
+			{"Message", "no answer", true}, {age, nil, false},
+		}},
 		"nodedisruptions": {"nodedisruption", []column{
 			{"Name", "full", false}, {"Phase", "Running", false}, {"Verdict", "Failed", false}, {"Clusters", 5, false}, {"Selected", 9, false}, {"Injected", 8, false},
 			{"Observed", 7, false}, {"Recovered", 6, false}, {"Message", "it runs", true}, {age, nil, false},
@@ -110,5 +114,5 @@ func TestColumns(t *testing.T) {
 		})
 	}
 	g := NewWithT(t)
-	g.Expect(kinds).To(HaveLen(13), "each kind has its columns here")
+	g.Expect(kinds).To(HaveLen(14), "each kind has its columns here")
 }

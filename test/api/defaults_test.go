@@ -155,6 +155,9 @@ spec: {` + defaultedSet + `, rolloutStrategy: {type: All, all: {` + defaultedCon
 spec: {` + defaultedSet + `, rolloutStrategy: {type: Progressive, progressive: {` + defaultedConfig + `}}}}` + unseenSet},
 		"simulated-set-groups": {"SimulatedClusterSet", `{hostSelector: {}, rollout: {rolloutStrategy: {type: ProgressivePerGroup, progressivePerGroup: {}}}}`, `
 spec: {` + defaultedSet + `, rolloutStrategy: {type: ProgressivePerGroup, progressivePerGroup: {` + defaultedConfig + `}}}}` + unseenSet},
+		"log-request": {"MachineLogRequest", `{machineName: a}`, `
+spec: {machineName: a, tailLines: 100}
+status: {phase: Pending}`},
 		"approval": {"FleetApproval", `{fleet: a, fleetUID: b, revision: c, rollout: 1, group: d, approver: e}`, `
 spec: {kind: MachineFleet, fleet: a, fleetUID: b, revision: c, rollout: 1, group: d, approver: e}`},
 	} {

@@ -27,6 +27,7 @@ func TestKStatusOfWhatIsJustCreated(t *testing.T) {
 		"NodeDisruptionRun": {minimalRun, status.InProgressStatus},
 		"LoadTest":          {minimalLoadTest, status.InProgressStatus},
 		"LoadTestRun":       {minimalLoad, status.InProgressStatus},
+		"MachineLogRequest": {`{machineName: a}`, status.CurrentStatus},
 
 		"SimulatedCluster":    {`{}`, status.InProgressStatus},
 		"SimulatedClusterSet": {`{hostSelector: {}}`, status.InProgressStatus},

@@ -24,7 +24,8 @@ var kinds = map[string]client.Object{
 	"machinesets": &v1alpha1.MachineSet{}, "machinedeployments": &v1alpha1.MachineDeployment{}, "machinefleets": &v1alpha1.MachineFleet{},
 	"fleetapprovals": &v1alpha1.FleetApproval{}, "nodedisruptions": &v1alpha1.NodeDisruption{}, "nodedisruptionruns": &v1alpha1.NodeDisruptionRun{},
 	"loadtests": &v1alpha1.LoadTest{}, "loadtestruns": &v1alpha1.LoadTestRun{},
-	"simulatedclusters": &v1alpha1.SimulatedCluster{}, "simulatedclustersets": &v1alpha1.SimulatedClusterSet{},
+	"machinelogrequests": &v1alpha1.MachineLogRequest{},
+	"simulatedclusters":  &v1alpha1.SimulatedCluster{}, "simulatedclustersets": &v1alpha1.SimulatedClusterSet{},
 }
 
 // parse reads an object as a user writes it.

@@ -92,7 +92,7 @@ func Mapper() meta.RESTMapper {
 	add(coordinationv1.SchemeGroupVersion, meta.RESTScopeNamespace, "Lease")
 	add(eventsv1.SchemeGroupVersion, meta.RESTScopeNamespace, "Event")
 	add(v1alpha1.GroupVersion, meta.RESTScopeRoot, "Cluster")
-	add(v1alpha1.GroupVersion, meta.RESTScopeNamespace, "Machine", "MachineClass", "NodeDisruptionRun", "LoadTestRun", "SimulatedCluster")
+	add(v1alpha1.GroupVersion, meta.RESTScopeNamespace, "Machine", "MachineClass", "NodeDisruptionRun", "LoadTestRun", "SimulatedCluster", "MachineLogRequest")
 	return mapper
 }
 

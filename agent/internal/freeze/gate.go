@@ -151,10 +151,10 @@ func (d *gatedClusterDriver) List(ctx context.Context) (clusterdriver.Inventory,
 }
 
 // reports are the changes on the hub that continue while the agent is frozen: the status of Machines, NodeDisruptionRuns,
-// LoadTestRuns and SimulatedClusters, and events. The pattern names the whole path of the resource, so that no object can be named in a way that lets its own
+// LoadTestRuns, SimulatedClusters and MachineLogRequests, and events. The pattern names the whole path of the resource, so that no object can be named in a way that lets its own
 // changes through. A hub may be served below a path of its own.
 var reports = regexp.MustCompile(`(^|/)apis/(` +
-	`hollowfleet\.io/[^/]+/namespaces/[^/]+/(machines|nodedisruptionruns|loadtestruns|simulatedclusters)/[^/]+/status` +
+	`hollowfleet\.io/[^/]+/namespaces/[^/]+/(machines|nodedisruptionruns|loadtestruns|simulatedclusters|machinelogrequests)/[^/]+/status` +
 	`|events\.k8s\.io/[^/]+/namespaces/[^/]+/events(/[^/]+)?` +
 	`)$`)
 

@@ -220,6 +220,7 @@ func TestOnlyReportsGoToTheHubWhileFrozen(t *testing.T) {
 		"a deletion of a Machine's status":     {"DELETE", machines + "/m1/status", false},
 		"a deletion of an event":               {"DELETE", events + "/e1", false},
 		"the status of a SimulatedCluster":     {"PATCH", "/apis/hollowfleet.io/v1alpha1/namespaces/c1/simulatedclusters/s/status", true},
+		"the status of a request for a log":    {"PATCH", "/apis/hollowfleet.io/v1alpha1/namespaces/c1/machinelogrequests/r/status", true},
 		"the finalizer of a SimulatedCluster":  {"PATCH", "/apis/hollowfleet.io/v1alpha1/namespaces/c1/simulatedclusters/s", false},
 		"the status of a MachineSet":           {"PATCH", "/apis/hollowfleet.io/v1alpha1/namespaces/c1/machinesets/s/status", false},
 		"the status of a Cluster":              {"PATCH", "/apis/hollowfleet.io/v1alpha1/clusters/c1/status", false},

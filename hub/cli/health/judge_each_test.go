@@ -2,6 +2,7 @@ package health
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -269,7 +270,10 @@ func TestTheNextCommandOfEachReason(t *testing.T) {
 	}
 }
 
-// Every kind of the API is judged: one that is new has to come here.
+// passing are kinds that are not judged: a request for a log is a question, and gone after minutes.
+var passing = []string{"MachineLogRequest"}
+
+// Every kind of the API is judged, or passing: one that is new has to come here.
 func TestKindsAreThoseOfTheAPI(t *testing.T) {
 	g := NewWithT(t)
 	scheme := runtime.NewScheme()
@@ -279,7 +283,7 @@ func TestKindsAreThoseOfTheAPI(t *testing.T) {
 		judgedKinds[kind.Kind] = reflect.TypeOf(kind.List()).Elem()
 	}
 	for kind, list := range scheme.KnownTypes(v1alpha1.GroupVersion) {
-		if kind, is := strings.CutSuffix(kind, "List"); is && kind != "" {
+		if kind, is := strings.CutSuffix(kind, "List"); is && kind != "" && !slices.Contains(passing, kind) {
 			g.Expect(judgedKinds).To(HaveKeyWithValue(kind, list))
 			object, is := reflect.New(scheme.KnownTypes(v1alpha1.GroupVersion)[kind]).Interface().(client.Object)
 			g.Expect(is).To(BeTrue())

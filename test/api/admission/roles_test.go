@@ -29,6 +29,8 @@ const (
 	fleetEditorRole          = "hollowfleet-fleet-editor"
 	approverRole             = v1alpha1.ApproverRole
 	simulationEditorRoleName = "hollowfleet-simulation-editor"
+	logReaderRole            = "hollowfleet-log-reader"
+	logRequests              = "machinelogrequests"
 )
 
 // everyVerb are those that a role could give, and reading those of who only looks.
@@ -48,13 +50,14 @@ var changes = map[string]map[string][]string{
 	// These were there before, and do not read all.
 	approverRole:    {"fleetapprovals": {"create", "delete"}, "machinefleets": {"approve"}, "simulatedclustersets": {"approve"}},
 	fleetEditorRole: {"machinefleets": {"update", "patch"}},
+	logReaderRole:   {logRequests: {"create", "delete"}},
 	simulationEditorRoleName: {
 		"simulatedclusters": {"create", "update", "patch", "delete"}, "simulatedclustersets": {"create", "update", "patch", "delete"},
 		"simulatedclustersets/scale": {"get", "update", "patch"}, "clusters": {"simulate"},
 	},
 }
 
-// readsAll are the roles that read every kind.
+// readsAll are the roles that read every kind but logs.
 var readsAll = []string{viewerRole, editorRole, loadTesterRole}
 
 // neverGiven is what no role of people gives: each is a way to more than the role says.
@@ -107,7 +110,7 @@ func TestEachRoleOfPeopleMayDoWhatItIsFor(t *testing.T) {
 			g := NewWithT(t)
 			user := a.user("of-"+role, role)
 			g.Eventually(func() bool {
-				return may(t, user, "list machinefleets.hollowfleet.io") || may(t, user, "list simulatedclusters.hollowfleet.io")
+				return may(t, user, "list machinelogrequests.hollowfleet.io") || may(t, user, "list machinefleets.hollowfleet.io") || may(t, user, "list simulatedclusters.hollowfleet.io")
 			}).
 				WithTimeout(time.Minute).Should(BeTrue(), "the role counts")
 			var wrong []string
@@ -119,7 +122,7 @@ func TestEachRoleOfPeopleMayDoWhatItIsFor(t *testing.T) {
 						if !slices.Contains(readsAll, role) {
 							continue
 						}
-						wanted = true
+						wanted = resource != logRequests
 					}
 					if allowed != wanted {
 						wrong = append(wrong, fmt.Sprintf("%s %s: allowed %t", verb, resource, allowed))
@@ -157,6 +160,8 @@ func TestOnlyTheViewerIsAggregated(t *testing.T) {
 			for _, verb := range everyVerb {
 				if !slices.Contains(reading, verb) {
 					a.Expect(may(t, user, verb+" "+withGroup(resource))).To(BeFalse(), "%s: %s %s", role, verb, resource)
+				} else if strings.HasPrefix(resource, logRequests) {
+					a.Expect(may(t, user, verb+" "+withGroup(resource))).To(BeFalse(), "%s reads logs", role)
 				}
 			}
 		}

@@ -50,7 +50,7 @@ func chapters() []chapter {
 		{"Another certificate", "What the agent of cluster `a` may not ask a certificate for. The hub denies what RBAC and the policy cannot see.", agentOf(clusterA), certificates()},
 		{"The join token", "A client with the join token of cluster `a`.", tokenOf(clusterA), joinToken()},
 		{"The agent with a ServiceAccount", "The agent of cluster `s`, whose credential is a token of its ServiceAccount.", agentOf(clusterS), account()},
-	}, workChapters(), simulationChapters(), approvalChapters(), mistakes())
+	}, workChapters(), simulationChapters(), logChapters(), approvalChapters(), mistakes())
 }
 
 var _ = Describe("A workload cluster's identity", func() {

@@ -28,7 +28,7 @@ hub's API server refuses everything else:
 - **The admission policy** ` + "`hollowfleet-agents`" + ` knows fields and names. No agent writes what it does not list.
 - **The hub's approver** denies each certificate that is not exactly the asker's own identity.
 
-**Users** get ClusterRoles: ` + "`hollowfleet-viewer` (part of `view`), `hollowfleet-editor`, `hollowfleet-load-tester`" + `, and for fleets
+**Users** get ClusterRoles: ` + "`hollowfleet-viewer` (part of `view`), `hollowfleet-editor`, `hollowfleet-load-tester`, `hollowfleet-log-reader`" + `, and for fleets
 [` + "`hollowfleet-approver` and `hollowfleet-fleet-editor`" + `](upgrades.md#approval). The editor may not write MachineDeployments, which would
 pass a fleet's gates.
 

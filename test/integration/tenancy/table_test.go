@@ -58,6 +58,9 @@ func ownWork() []attempt {
 			each(list(&v1alpha1.LoadTestRunList{}, inside), mergeStatus(loadTestRun(clusterA, "loaded"), `{"status":{"phase":"Running"}}`),
 				merge(loadTestRun(clusterA, "loaded"), fmt.Sprintf(finalizer, v1alpha1.LoadTestRunFinalizer)),
 				merge(loadTestRun(clusterA, "loaded"), `{"metadata":{"finalizers":null}}`)))},
+		{"list and watch the requests for logs of its namespace, and answer one", allowed, "", made(logRequest(clusterA, "asked"), each(
+			list(&v1alpha1.MachineLogRequestList{}, inside), watch(&v1alpha1.MachineLogRequestList{}, inside),
+			mergeStatus(logRequest(clusterA, "asked"), `{"status":{"phase":"Answered","log":"x"}}`)))},
 		{"write the status of a Machine, by update, merge patch, JSON patch and apply", allowed, "", each(
 			updateStatus(mine, func(m *v1alpha1.Machine) { setCondition(&m.Status.Conditions, v1alpha1.ReadyCondition) }),
 			mergeStatus(mine, `{"status":{"phase":"Running"}}`),
