@@ -17,6 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/cli/dashboard"
 	"github.com/hollowfleet/hollowfleet/hub/cli/loadtest"
 	"github.com/hollowfleet/hollowfleet/hub/cli/local"
+	"github.com/hollowfleet/hollowfleet/hub/cli/machine"
 	"github.com/hollowfleet/hollowfleet/hub/cli/machinefleet"
 	"github.com/hollowfleet/hollowfleet/hub/cli/rehearse"
 	"github.com/hollowfleet/hollowfleet/hub/cli/rollout"
@@ -78,7 +79,7 @@ func Execute(ctx context.Context, args []string, streams genericiooptions.IOStre
 	defer errOut.Close()
 	streams.Out, streams.ErrOut = out, errOut
 	hub := cmdutil.NewHub(streams)
-	hub.DescribeKeeper = local.DescribeKeeper
+	hub.DescribeKeeper, hub.FindFleet = local.DescribeKeeper, local.FindFleet
 	command := newCommand(hub) //nolint:contextcheck // Commands get ctx when they run.
 	command.SetArgs(args)
 	command.SetIn(streams.In)
@@ -111,7 +112,7 @@ func newCommand(hub *cmdutil.Hub) *cobra.Command {
 		Version:     version.Here(), SilenceUsage: true, SilenceErrors: true,
 	},
 		cluster.NewCommand(hub), cluster.NewFreeze(hub), cluster.NewUnfreeze(hub),
-		machinefleet.NewCommand(hub), rollout.NewUpgrade(hub), rollout.NewCommand(hub),
+		machinefleet.NewCommand(hub), machine.NewCommand(hub), rollout.NewUpgrade(hub), rollout.NewCommand(hub),
 		local.NewCommand(hub), NewStatus(hub), dashboard.NewCommand(hub), NewVersion(hub),
 		NewDisrupt(hub), loadtest.NewCommand(hub), rehearse.NewCommand(hub), NewSupportBundle(hub),
 	)

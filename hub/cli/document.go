@@ -2,23 +2,14 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
-	"io"
 
-	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/cli/health"
 	"github.com/hollowfleet/hollowfleet/hub/cli/overview"
 	"github.com/hollowfleet/hollowfleet/internal/version"
 )
-
-// documentVersion is the version of StatusDocument and VersionDocument. Scripts may rely on it: fields and values of enums may be added;
-// none changes its name, type or meaning, or is removed, without another version. docs/cli.md describes them.
-const documentVersion = "cli.hollowfleet.io/v1"
 
 // notLooked opens the problem of a hub whose Lease the user may not read.
 const notLooked = "not checked: "
@@ -77,7 +68,7 @@ type VersionDocument struct {
 
 func newStatusDocument(f *overview.Fleet) StatusDocument {
 	document := StatusDocument{
-		APIVersion: documentVersion, Kind: "Status", Time: metav1.NewTime(f.Now), Hub: documentOfHub(f.Hub, cmp.Or(f.HubUnread, f.Lost)), StaleKinds: f.Stale,
+		APIVersion: cmdutil.DocumentVersion, Kind: "Status", Time: metav1.NewTime(f.Now), Hub: documentOfHub(f.Hub, cmp.Or(f.HubUnread, f.Lost)), StaleKinds: f.Stale,
 		RemovedKinds: f.Removed, Kinds: append([]health.Count{}, f.Report.Counts...), Objects: append([]health.Finding{}, f.Report.Findings...),
 	}
 	if !f.LostSince.IsZero() {
@@ -100,52 +91,5 @@ func documentOfHub(state cmdutil.HubState, unread string) HubDocument {
 }
 
 func newVersionDocument() VersionDocument {
-	return VersionDocument{APIVersion: documentVersion, Kind: "Version", Client: version.Here()}
-}
-
-// documentOutput is the flag -o of a command whose result is a document and no object of the API.
-type documentOutput struct{ format string }
-
-func (o *documentOutput) addFlag(command *cobra.Command) {
-	command.Flags().StringVarP(&o.format, "output", "o", "", "output format: json, yaml")
-	command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)) //nolint:errcheck // It fails for a flag that does not exist.
-}
-
-func (o *documentOutput) checkFormat() error {
-	switch o.format {
-	case "", "json", "yaml":
-		return nil
-	}
-	return cmdutil.Usage("-o: unknown format %q: want one of json, yaml", o.format)
-}
-
-// printNext prints a document that follows others: as a line of JSON, or as a document of a YAML stream.
-func (o *documentOutput) printNext(out io.Writer, document any) error {
-	if o.format == "yaml" {
-		if _, err := io.WriteString(out, "---\n"); err != nil {
-			return fmt.Errorf("printing: %w", err)
-		}
-		return o.printDocument(out, document)
-	}
-	if err := json.NewEncoder(out).Encode(document); err != nil {
-		return fmt.Errorf("printing: %w", err)
-	}
-	return nil
-}
-
-func (o *documentOutput) printDocument(out io.Writer, document any) error {
-	text, err := json.MarshalIndent(document, "", "  ")
-	if err == nil && o.format == "yaml" {
-		text, err = yaml.JSONToYAML(text)
-	}
-	if err == nil {
-		if text[len(text)-1] != '\n' {
-			text = append(text, '\n')
-		}
-		_, err = out.Write(text)
-	}
-	if err != nil {
-		return fmt.Errorf("printing: %w", err)
-	}
-	return nil
+	return VersionDocument{APIVersion: cmdutil.DocumentVersion, Kind: "Version", Client: version.Here()}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/cli/overview"
 )
 
-// update writes the documents of testdata again. A change that is not an addition needs another documentVersion.
+// update writes the documents of testdata again. A change that is not an addition needs another version.
 var update = flag.Bool("update", false, "write testdata/*.json again")
 
 // fullFleet has every field of a status.
@@ -43,14 +43,14 @@ func fullFleet() *overview.Fleet {
 // Claim: The JSON of `status` and `version` keeps its fields. Broken: a field has another name.
 func TestDocumentsKeepTheirShape(t *testing.T) {
 	version := VersionDocument{
-		APIVersion: documentVersion, Kind: "Version", Client: "v1.0.0", APIServer: "v1.37.1",
+		APIVersion: cmdutil.DocumentVersion, Kind: "Version", Client: "v1.0.0", APIServer: "v1.37.1",
 		Hub: &HubDocument{Healthy: true, Version: "v1.0.0", Holder: "hub-1", Problem: "none"},
 	}
 	for name, document := range map[string]any{"status": newStatusDocument(fullFleet()), "version": version} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			var printed, line bytes.Buffer
-			g.Expect((&documentOutput{format: "json"}).printDocument(&printed, document)).To(Succeed())
+			g.Expect((&cmdutil.DocumentOutput{Format: "json"}).Print(&printed, document)).To(Succeed())
 			path := filepath.Join("testdata", name+".json")
 			if *update {
 				g.Expect(os.WriteFile(path, printed.Bytes(), 0o600)).To(Succeed())
@@ -58,7 +58,7 @@ func TestDocumentsKeepTheirShape(t *testing.T) {
 			golden, err := os.ReadFile(path)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(printed.String()).To(Equal(string(golden)))
-			g.Expect((&documentOutput{format: "json"}).printNext(&line, document)).To(Succeed())
+			g.Expect((&cmdutil.DocumentOutput{Format: "json"}).PrintNext(&line, document)).To(Succeed())
 			g.Expect(bytes.Count(line.Bytes(), []byte("\n"))).To(Equal(1), "one document per line")
 			g.Expect(line.String()).To(MatchJSON(golden))
 		})

@@ -77,7 +77,7 @@ func TestEveryCommandThatWritesTakesADryRun(t *testing.T) {
 	f := newEnv(t)
 	for _, command := range []string{
 		"cluster join", "cluster accept", "cluster deny", "cluster acknowledge", "cluster remove", "cluster remove-finalizers",
-		"disrupt create", "disrupt stop", "disrupt pause", "freeze", "unfreeze", "rollout undo", "rollout pause", "rollout resume",
+		"disrupt create", "disrupt stop", "disrupt pause", "freeze", "unfreeze", "rollout undo", "rollout pause", "rollout resume", "machine delete",
 	} {
 		f.Expect(f.succeeds(command+" --help")).To(ContainSubstring("--dry-run none|server|client"), command)
 		f.Expect(f.completes(command+" x", "--dry-run=")).To(ContainElements("client", "server"), command)

@@ -62,7 +62,7 @@ func TestCommandsWaitByOneRule(t *testing.T) {
 			g.Expect(timeout).NotTo(BeNil(), path)
 			g.Expect(timeout.Usage).To(HavePrefix("longest time to wait"), path)
 		case timeout != nil: // They have nothing else to do than to wait.
-			g.Expect(path).To(BeElementOf("status", "rollout status", "local up", "local down", "rehearse"))
+			g.Expect(path).To(BeElementOf("status", "rollout status", "local up", "local down", "rehearse", "machine logs"))
 		}
 		for _, child := range command.Commands() {
 			check(child)
@@ -72,7 +72,7 @@ func TestCommandsWaitByOneRule(t *testing.T) {
 	g.Expect(waits).To(Equal(map[string]bool{
 		"cluster acknowledge": true, "cluster deny": true, "cluster remove": true, "cluster remove-finalizers": true,
 		"freeze": true, "unfreeze": true, "loadtest run": true, "disrupt stop": true,
-		"cluster join": false, "cluster accept": false, "upgrade": false, "disrupt create": false,
+		"cluster join": false, "cluster accept": false, "upgrade": false, "disrupt create": false, "machine delete": false,
 	}))
 }
 

@@ -22,7 +22,7 @@ const mostRows = 10
 // NewStatus returns "status".
 func NewStatus(hub *cmdutil.Hub) *cobra.Command {
 	var (
-		output documentOutput
+		output cmdutil.DocumentOutput
 		watch  bool
 	)
 	timeout := 30 * time.Second
@@ -58,15 +58,15 @@ since when, and what was known last; if a right is missing, it shows the rest.`,
 			return runStatus(command, hub, output, watch, timeout)
 		},
 	}
-	output.addFlag(command)
+	output.AddFlag(command)
 	command.Flags().DurationVar(&timeout, "timeout", timeout, "longest time to wait for the API server; what it has not answered by then is unknown. With --watch, the time to continue")
 	command.Flags().BoolVarP(&watch, "watch", "w", false, "continue to show the status when it changes, until interrupted")
 	return command
 }
 
 // runStatus shows the status, or follows it.
-func runStatus(command *cobra.Command, hub *cmdutil.Hub, output documentOutput, watch bool, timeout time.Duration) error {
-	if err := output.checkFormat(); err != nil {
+func runStatus(command *cobra.Command, hub *cmdutil.Hub, output cmdutil.DocumentOutput, watch bool, timeout time.Duration) error {
+	if err := output.CheckFormat(); err != nil {
 		return err
 	}
 	if timeout <= 0 {
@@ -80,9 +80,9 @@ func runStatus(command *cobra.Command, hub *cmdutil.Hub, output documentOutput, 
 		return watchStatus(command.Context(), hub, output, timeout, longest)
 	}
 	seen, err := observeWithin(command.Context(), hub, timeout)
-	if err != nil && output.format != "" {
+	if err != nil && output.Format != "" {
 		seen = &overview.Fleet{Now: time.Now(), Failed: hub.Explain(err), HubUnread: overview.RootCause(err)}
-		return errors.Join(output.printDocument(hub.Out, newStatusDocument(seen)), err)
+		return errors.Join(output.Print(hub.Out, newStatusDocument(seen)), err)
 	}
 	if err != nil {
 		return err
@@ -136,9 +136,9 @@ func observeWithin(ctx context.Context, hub *cmdutil.Hub, timeout time.Duration)
 const emptyFleet = "There is no Cluster, Machine or any other object of a fleet: only the hub was checked. Add a cluster with: kubectl hollow cluster join NAME"
 
 // printFleet prints the fleet. verdict is the error that counts what is wrong.
-func printFleet(hub *cmdutil.Hub, f *overview.Fleet, output documentOutput) (verdict, err error) {
-	if output.format != "" {
-		return f.VerdictError(), output.printDocument(hub.Out, newStatusDocument(f))
+func printFleet(hub *cmdutil.Hub, f *overview.Fleet, output cmdutil.DocumentOutput) (verdict, err error) {
+	if output.Format != "" {
+		return f.VerdictError(), output.Print(hub.Out, newStatusDocument(f))
 	}
 	hub.Say("%-21s%s", "Hub:", f.HubLine())
 	if len(f.Removed) > 0 {

@@ -29,7 +29,7 @@ const (
 )
 
 // watchStatus shows the status until it is interrupted, or for timeout if that is not 0. The first answer may take first.
-func watchStatus(ctx context.Context, hub *cmdutil.Hub, output documentOutput, first, timeout time.Duration) error {
+func watchStatus(ctx context.Context, hub *cmdutil.Hub, output cmdutil.DocumentOutput, first, timeout time.Duration) error {
 	c, err := hub.Client()
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func watchStatus(ctx context.Context, hub *cmdutil.Hub, output documentOutput, f
 		kinds = append(kinds, live.Kind{Name: kind.Kind, List: kind.List()})
 	}
 	view := &statusView{hub: hub, output: output}
-	err = live.Follow(ctx, hub, c, kinds, view, live.Options{First: first, Timeout: timeout, Printed: output.format != ""})
+	err = live.Follow(ctx, hub, c, kinds, view, live.Options{First: first, Timeout: timeout, Printed: output.Format != ""})
 	switch {
 	case errors.Is(err, live.ErrTimeout):
 		return view.fleet.VerdictError()
@@ -52,7 +52,7 @@ func watchStatus(ctx context.Context, hub *cmdutil.Hub, output documentOutput, f
 // statusView is the status on a screen, or one below the other.
 type statusView struct {
 	hub    *cmdutil.Hub
-	output documentOutput
+	output cmdutil.DocumentOutput
 	fleet  *overview.Fleet
 	// keeper is what was last wrong with the keeper of a local fleet, looked at keeperSeen.
 	keeper     string
@@ -130,11 +130,11 @@ func (v *statusView) Key() string {
 
 // Print implements live.View.
 func (v *statusView) Print(now time.Time) error {
-	if v.output.format != "" {
-		return v.output.printNext(v.hub.Out, newStatusDocument(v.fleet))
+	if v.output.Format != "" {
+		return v.output.PrintNext(v.hub.Out, newStatusDocument(v.fleet))
 	}
 	v.hub.Say("--- %s", now.Format(time.RFC3339))
-	verdict, err := printFleet(v.hub, v.fleet, documentOutput{})
+	verdict, err := printFleet(v.hub, v.fleet, cmdutil.DocumentOutput{})
 	if err != nil {
 		return err
 	}

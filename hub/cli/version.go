@@ -16,7 +16,7 @@ import (
 // NewVersion returns "version".
 func NewVersion(hub *cmdutil.Hub) *cobra.Command {
 	var clientOnly bool
-	var output documentOutput
+	var output cmdutil.DocumentOutput
 	command := &cobra.Command{
 		Use: "version", Short: "Show the versions of this program, of the hub and of its API server",
 		Long: `Show the versions of this program, of the running hub and of its API server. For the versions of agents, see
@@ -27,7 +27,7 @@ kubectl hollow cluster list.`,
   kubectl hollow version --client`,
 		Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := output.checkFormat(); err != nil {
+			if err := output.CheckFormat(); err != nil {
 				return err
 			}
 			versions := newVersionDocument()
@@ -36,15 +36,15 @@ kubectl hollow cluster list.`,
 					return err
 				}
 			}
-			if output.format != "" {
-				return output.printDocument(hub.Out, versions)
+			if output.Format != "" {
+				return output.Print(hub.Out, versions)
 			}
 			fmt.Fprint(hub.Out, versions.formatText())
 			return nil
 		},
 	}
 	command.Flags().BoolVar(&clientOnly, "client", false, "show only the version of this program")
-	output.addFlag(command)
+	output.AddFlag(command)
 	return command
 }
 

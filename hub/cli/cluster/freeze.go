@@ -127,7 +127,7 @@ func findFreezeTarget(command *cobra.Command, hub *cmdutil.Hub, dryRun *cmdutil.
 		t.kind, t.object, t.list = "MachineDeployment", &v1alpha1.MachineDeployment{}, &v1alpha1.MachineDeploymentList{}
 	case cmdutil.SetKind:
 		t.kind, t.object, t.list = "MachineSet", &v1alpha1.MachineSet{}, &v1alpha1.MachineSetList{}
-	case cmdutil.LoadTestKind, cmdutil.DisruptionKind, cmdutil.SimulatedSetKind: // They are none of freezableKinds.
+	case cmdutil.LoadTestKind, cmdutil.DisruptionKind, cmdutil.SimulatedSetKind, cmdutil.MachineKind: // They are none of freezableKinds.
 	}
 	if kind != cmdutil.ClusterKind && kind != cmdutil.FleetKind {
 		if key.Namespace, err = hub.Namespace(); err != nil {

@@ -54,7 +54,8 @@ func (h *Hub) CompleteNames(kind Kind, many bool) Completer {
 // lists has a list of each kind whose names are offered.
 var lists = map[Kind]client.ObjectList{
 	ClusterKind: &v1alpha1.ClusterList{}, FleetKind: &v1alpha1.MachineFleetList{}, LoadTestKind: &v1alpha1.LoadTestList{},
-	DeploymentKind: &v1alpha1.MachineDeploymentList{}, SetKind: &v1alpha1.MachineSetList{}, SimulatedSetKind: &v1alpha1.SimulatedClusterSetList{},
+	DeploymentKind: &v1alpha1.MachineDeploymentList{}, SetKind: &v1alpha1.MachineSetList{}, MachineKind: &v1alpha1.MachineList{},
+	SimulatedSetKind: &v1alpha1.SimulatedClusterSetList{},
 }
 
 // completeNames returns those of one kind that are not given yet. It returns none if the hub cannot be asked: completion cannot
@@ -65,7 +66,7 @@ func (h *Hub) completeNames(ctx context.Context, kind Kind, given []string) []co
 		return nil
 	}
 	var scope []client.ListOption
-	if kind == DeploymentKind || kind == SetKind {
+	if slices.Contains([]Kind{DeploymentKind, SetKind, MachineKind}, kind) {
 		namespace, err := h.Namespace()
 		if err != nil {
 			return nil

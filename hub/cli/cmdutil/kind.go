@@ -20,6 +20,7 @@ const (
 	FleetKind      Kind = "machinefleet"
 	DeploymentKind Kind = "machinedeployment"
 	SetKind        Kind = "machineset"
+	MachineKind    Kind = "machine"
 	LoadTestKind   Kind = "loadtest"
 	DisruptionKind Kind = "nodedisruption"
 	// SimulatedSetKind is that of sets of simulated clusters.
@@ -35,7 +36,8 @@ var spellings = map[Kind][]string{
 	SimulatedSetKind: {
 		"simulatedclusterset", "simulatedclustersets", "simcs", "simulatedclusterset.hollowfleet.io", "simulatedclustersets.hollowfleet.io",
 	},
-	SetKind: {"machineset", "machinesets", "ms", "machineset.hollowfleet.io", "machinesets.hollowfleet.io"},
+	MachineKind: {"machine", "machines", "ma", "machine.hollowfleet.io", "machines.hollowfleet.io"},
+	SetKind:     {"machineset", "machinesets", "ms", "machineset.hollowfleet.io", "machinesets.hollowfleet.io"},
 }
 
 // KindOf is the one of kinds that is spelled so, or "".

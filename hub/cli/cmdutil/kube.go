@@ -35,6 +35,8 @@ type Hub struct {
 	// DescribeKeeper, if not nil, says what is wrong with the keeper of a fleet on this machine whose hub is at server; empty if nothing is,
 	// or if the hub is elsewhere. kubeconfigs are the files by which the hub was found.
 	DescribeKeeper func(server string, kubeconfigs []string) string
+	// FindFleet, if not nil, is what is known of the fleet on this machine whose hub is at server; nil if the hub is elsewhere.
+	FindFleet func(server string, kubeconfigs []string) *LocalFleet
 	// mark is added to each result: that of a dry run is none.
 	mark string
 }

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 )
 
@@ -67,4 +68,27 @@ func isHubOf(dir, server string) bool {
 		}
 	}
 	return false
+}
+
+// FindFleet is what is known of the fleet on this machine whose hub is at server; nil if there is none. kubeconfigs are the files by which
+// the hub was found.
+func FindFleet(server string, kubeconfigs []string) *cmdutil.LocalFleet {
+	for _, dir := range fleetDirs(kubeconfigs) {
+		if !isHubOf(dir, server) {
+			continue
+		}
+		report, err := localfleet.ReadReport(dir)
+		if err != nil {
+			continue
+		}
+		found := &cmdutil.LocalFleet{Kubeconfigs: map[string]string{}}
+		for _, plane := range report.Clusters {
+			found.Kubeconfigs[plane.Name] = plane.Kubeconfig
+		}
+		for _, process := range report.Processes {
+			found.Processes = append(found.Processes, cmdutil.LocalProcess{Name: process.Name, Log: process.Log, Metrics: process.Metrics})
+		}
+		return found
+	}
+	return nil
 }

@@ -14,6 +14,9 @@ import (
 // DescribeKeeper says nothing: local fleets run on Linux only.
 func DescribeKeeper(string, []string) string { return "" }
 
+// FindFleet finds none, for the same reason.
+func FindFleet(string, []string) *cmdutil.LocalFleet { return nil }
+
 // NewCommand returns "local", which says that it needs Linux.
 func NewCommand(*cmdutil.Hub) *cobra.Command {
 	return &cobra.Command{
