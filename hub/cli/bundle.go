@@ -2,6 +2,7 @@ package cli
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/redact"
 )
 
 // content are the files of a bundle, and what goes into each. There are no Secrets and no ConfigMaps among them.
@@ -83,6 +85,27 @@ func (b *bundle) collectFiles(ctx context.Context, c client.Client, versions str
 			return err
 		}
 	}
+	return nil
+}
+
+// addEvidence adds logs and metrics.
+func (b *bundle) addEvidence(found []evidence) error {
+	for _, one := range found {
+		if one.problem != "" {
+			b.problems = append(b.problems, one.file+": "+cmdutil.EscapeLine(redact.Text(one.problem)))
+		}
+		if len(one.text) == 0 {
+			continue
+		}
+		if err := b.addFile(one.file, []byte(redact.Text(string(one.text)))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addProblems adds the file that says what is left out.
+func (b *bundle) addProblems() error {
 	if len(b.problems) == 0 {
 		return nil
 	}
@@ -117,7 +140,22 @@ func readObjects(ctx context.Context, c client.Client, list client.ObjectList, k
 	if err := cmdutil.SetKinds(list); err != nil {
 		return nil, err
 	}
-	return json.MarshalIndent(list, "", "  ")
+	return marshalRedacted(list)
+}
+
+// marshalRedacted writes an object as JSON, without what looks like a credential: users put them into annotations and messages.
+func marshalRedacted(object any) ([]byte, error) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	var values any
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&values); err != nil {
+		return nil, err
+	}
+	return json.MarshalIndent(redact.Value(values), "", "  ")
 }
 
 func (b *bundle) addFile(name string, text []byte) error {

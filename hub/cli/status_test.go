@@ -153,7 +153,7 @@ func TestASupportBundleOfAUserWithoutRightsSaysWhatIsLeftOut(t *testing.T) {
 	f.Expect(r.errOut).To(ContainSubstring("Left out: versions.txt: "))
 	files := f.unpack(path)
 	f.Expect(files["versions.txt"]).To(ContainSubstring("Client: "))
-	f.Expect(strings.Split(strings.TrimSpace(files["problems.txt"]), "\n")).To(HaveLen(17), files["problems.txt"])
+	f.Expect(strings.Split(strings.TrimSpace(files["problems.txt"]), "\n")).To(HaveLen(19), files["problems.txt"])
 }
 
 func TestWithoutACommandTheHelpIsPrinted(t *testing.T) {

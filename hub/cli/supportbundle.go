@@ -19,10 +19,15 @@ import (
 func NewSupportBundle(hub *cmdutil.Hub) *cobra.Command {
 	var path string
 	command := &cobra.Command{
-		Use: "support-bundle", Short: "Write all objects and events of the fleet to an archive for a bug report",
+		Use: "support-bundle", Short: "Write objects, events, logs and metrics of the fleet to an archive for a bug report",
 		Long: `Write an archive for a bug report: versions, the objects of all of Hollowfleet's kinds, their events, and the Leases of hub and
-agents. It has no Secrets. It has the configuration of MachineClasses and Machines unchanged: review it before you share the
-archive. What you may not read is left out and listed in problems.txt.`,
+agents; the end of the hub's log, and its metrics; and, with ClusterRole hollowfleet-log-reader, the end of the logs of up to five
+unhealthy Machines, which their agents hand on. Of a fleet on this machine it also has the logs and metrics of all agents; elsewhere
+they are in their own clusters.
+
+It has no Secrets, and what looks like a token, a password or a private key is replaced by [redacted]. It has the configuration of
+MachineClasses and Machines otherwise unchanged: review it before you share the archive. What you may not read, or what does not answer
+within ten seconds, is left out and listed in problems.txt.`,
 		Example: `  kubectl hollow support-bundle
   kubectl hollow support-bundle --output-file /tmp/bundle.tar.gz`,
 		Args: cmdutil.Args(cobra.NoArgs),
@@ -67,7 +72,10 @@ func writeBundle(ctx context.Context, hub *cmdutil.Hub, path string) (err error)
 	case versions.Hub != nil && strings.HasPrefix(versions.Hub.Problem, notLooked):
 		archive.problems = append(archive.problems, "versions.txt: the hub: "+versions.Hub.Problem)
 	}
-	if err := archive.collectFiles(ctx, c, versions.formatText()); err != nil {
+	collected := make(chan []evidence, 1)
+	go func() { collected <- collectEvidence(ctx, hub, c) }()
+	err = errors.Join(archive.collectFiles(ctx, c, versions.formatText()), archive.addEvidence(<-collected))
+	if err = errors.Join(err, archive.addProblems()); err != nil {
 		return err
 	}
 	if err := archive.closeArchive(); err != nil {
