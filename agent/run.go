@@ -18,6 +18,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/hubidentity"
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/agent/internal/relist"
+	"github.com/hollowfleet/hollowfleet/internal/serving"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
@@ -74,7 +75,7 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	certificate, err := telemetry.NewCertificate(e.Serving, e.clock)
+	certificate, err := serving.NewCertificate(e.Serving, e.clock)
 	if err != nil {
 		return &UsageError{Err: err}
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/hollowfleet/hollowfleet/internal/serving"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
@@ -27,7 +28,7 @@ type server struct {
 }
 
 // openPorts opens the ports of servers, which serve once they are started. A port that cannot be had is an error at once.
-func openPorts(log logr.Logger, certificate *telemetry.Certificate, servers ...server) ([]*manager.Server, error) {
+func openPorts(log logr.Logger, certificate *serving.Certificate, servers ...server) ([]*manager.Server, error) {
 	var open []*manager.Server
 	for _, s := range servers {
 		if s.address == "" || s.address == telemetry.NoAddress {
@@ -46,7 +47,7 @@ func openPorts(log logr.Logger, certificate *telemetry.Certificate, servers ...s
 		}
 		open = append(open, &manager.Server{
 			Name: s.name, Listener: listener, ShutdownTimeout: ptr.To(shutdownTimeout),
-			Server: &http.Server{Handler: s.handler, ReadHeaderTimeout: shutdownTimeout, ErrorLog: telemetry.ErrorLog(log)},
+			Server: &http.Server{Handler: s.handler, ReadHeaderTimeout: shutdownTimeout, ErrorLog: serving.ErrorLog(log)},
 		})
 	}
 	return open, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
-	"github.com/hollowfleet/hollowfleet/internal/telemetry"
+	"github.com/hollowfleet/hollowfleet/internal/serving"
 )
 
 func body(t *testing.T, handler http.Handler, path string) (int, string) {
@@ -107,7 +107,7 @@ func TestListen(t *testing.T) {
 		}
 	})
 	t.Run("should serve with the certificate what is to have TLS, and nothing else", func(t *testing.T) {
-		certificate, err := telemetry.NewCertificate(telemetry.Serving{SelfSigned: true}, clock.RealClock{})
+		certificate, err := serving.NewCertificate(serving.Options{SelfSigned: true}, clock.RealClock{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/serving"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
@@ -247,7 +248,7 @@ func TestAHubWithoutElectionRenewsItsLease(t *testing.T) {
 }
 
 func TestHubServesHealthAndMetricsOverTLS(t *testing.T) {
-	r := start(t, func(o *hub.Options) { o.Serving = telemetry.Serving{SelfSigned: true} })
+	r := start(t, func(o *hub.Options) { o.Serving = serving.Options{SelfSigned: true} })
 	for path, address := range map[string]string{"/healthz": r.health, "/readyz/undecodable-objects": r.health, "/metrics": r.metrics} {
 		r.Eventually(func() int { return r.get(address, path) }).WithTimeout(time.Minute).Should(Equal(http.StatusOK), path)
 		response, err := http.Get("http://" + address + path)

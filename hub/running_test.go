@@ -22,6 +22,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/serving"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
@@ -96,7 +97,7 @@ func start(t *testing.T, change ...func(*hub.Options)) *env {
 	for _, edit := range change {
 		edit(&options)
 	}
-	if r.scheme = "http"; options.Serving != (telemetry.Serving{}) {
+	if r.scheme = "http"; options.Serving != (serving.Options{}) {
 		r.scheme = "https"
 	}
 	go func() { done <- hub.Run(ctx, options) }()

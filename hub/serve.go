@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/hollowfleet/hollowfleet/internal/serving"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
@@ -21,7 +22,7 @@ const headerTimeout = 5 * time.Second
 
 // endpoints are where a hub serves health and metrics.
 type endpoints struct {
-	certificate *telemetry.Certificate
+	certificate *serving.Certificate
 	// listener is that of the health endpoint; nil if there is none.
 	listener       net.Listener
 	health, readyz healthz.Handler
@@ -29,7 +30,7 @@ type endpoints struct {
 
 // newEndpoints opens the port of the health endpoint and reads the certificate.
 func newEndpoints(options Options) (*endpoints, error) {
-	certificate, err := telemetry.NewCertificate(options.Serving, clock.RealClock{})
+	certificate, err := serving.NewCertificate(options.Serving, clock.RealClock{})
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +68,7 @@ func (e *endpoints) addTo(hub manager.Manager) error {
 		}
 		problems = append(problems, hub.Add(&manager.Server{
 			Name: "health", Listener: e.certificate.Wrap(e.listener),
-			Server: &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, ErrorLog: telemetry.ErrorLog(hub.GetLogger())},
+			Server: &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, ErrorLog: serving.ErrorLog(hub.GetLogger())},
 		}))
 	}
 	if err := errors.Join(problems...); err != nil {

@@ -198,4 +198,9 @@ func TestADashboardThatCannotStart(t *testing.T) {
 	f.fails(2, "--port: want a number", "dashboard --port 70000")
 	f.fails(1, "connection refused", "dashboard --server https://127.0.0.1:1")
 	f.fails(2, "unknown command", "dashboard now")
+	f.fails(2, "--address: users send tokens", "dashboard serve --server https://x --address :0")
+	f.fails(2, "--address: users send tokens", "dashboard serve --server https://x --address localhost:0")
+	f.fails(2, "--most-users: want 1 or more, got 0", "dashboard serve --server https://x --most-users 0")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	f.fails(2, "--server: name the URL", "dashboard serve")
 }

@@ -34,6 +34,9 @@ type StatusDocument struct {
 	Kind string `json:"kind"`
 	// time is when the fleet was looked at.
 	Time metav1.Time `json:"time"`
+	// namespace is the only one that was looked at; absent if all were. notSeen says what was not.
+	Namespace string `json:"namespace,omitempty"`
+	NotSeen   string `json:"notSeen,omitempty"`
 	// healthy: no object is a problem, and all was looked at. The exit code is 0 then.
 	Healthy bool `json:"healthy"`
 	// problem is what the error says that the command ends with; absent if healthy.
@@ -68,7 +71,7 @@ type VersionDocument struct {
 
 func newStatusDocument(f *overview.Fleet) StatusDocument {
 	document := StatusDocument{
-		APIVersion: cmdutil.DocumentVersion, Kind: "Status", Time: metav1.NewTime(f.Now), Hub: documentOfHub(f.Hub, cmp.Or(f.HubUnread, f.Lost)), StaleKinds: f.Stale,
+		APIVersion: cmdutil.DocumentVersion, Kind: "Status", Time: metav1.NewTime(f.Now), Namespace: f.Scope.Namespace, NotSeen: f.Scope.Describe(), Hub: documentOfHub(f.Hub, cmp.Or(f.HubUnread, f.Lost)), StaleKinds: f.Stale,
 		RemovedKinds: f.Removed, Kinds: append([]health.Count{}, f.Report.Counts...), Objects: append([]health.Finding{}, f.Report.Findings...),
 	}
 	if !f.LostSince.IsZero() {

@@ -16,14 +16,14 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/cli/overview"
 )
 
-// update writes the documents of testdata again. A change that is not an addition needs another version.
+// update writes the documents of testdata again. A change that is not an addition needs another cmdutil.DocumentVersion.
 var update = flag.Bool("update", false, "write testdata/*.json again")
 
 // fullFleet has every field of a status.
 func fullFleet() *overview.Fleet {
 	at := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 	return &overview.Fleet{
-		Now: at, Hub: cmdutil.HubState{Version: "v1.0.0", Holder: "hub-1"}, Removed: []string{"machines"},
+		Now: at, Scope: overview.Scope{Namespace: "c1"}, Hub: cmdutil.HubState{Version: "v1.0.0", Holder: "hub-1"}, Removed: []string{"machines"},
 		Lost: "the hub's API server has not answered since 11:59:00 UTC (1m0s ago): no answer within 5s", LostSince: at.Add(-time.Minute),
 		Stale: []overview.StaleKind{{Kind: "Machine", Since: metav1.NewTime(at.Add(-time.Hour)), Problem: "you may not watch them"}},
 		Report: health.Report{

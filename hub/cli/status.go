@@ -42,6 +42,9 @@ The exit code is 0 if there is no problem; 1 if the hub does not work, an object
 or it did not answer within --timeout; and 4 if no problem was found, but you may not list some kind or read the hub's Lease: whatever
 could not be checked is named, and does not count as healthy.
 
+With -n, one namespace is checked, and the Cluster of its name: for users who may read no other. Without it, so is the namespace of the
+kubeconfig's context, if it is the only one that you may list Machines in. What is not seen is said.
+
 With --watch, the command continues, also while all is healthy, until it is interrupted (exit code 130) or --timeout, if that is given,
 is over; the exit code is then that of the last state. On a terminal it redraws one screen; NO_COLOR is honored. Otherwise it prints the
 status again when it changes, with the time, or with -o json one document per line. If the hub's API server does not answer, it shows
@@ -50,6 +53,9 @@ since when, and what was known last; if a right is missing, it shows the rest.`,
 
   # One screen that stays up to date
   kubectl hollow status -w
+
+  # The part that you may read
+  kubectl hollow status -n edge-1
 
   # For a script
   kubectl hollow status -o json | jq -r '.objects[] | select(.state == "Problem") | "\(.kind) \(.namespace)/\(.name): \(.message)"'`,
@@ -107,7 +113,12 @@ func observeWithin(ctx context.Context, hub *cmdutil.Hub, timeout time.Duration)
 	}
 	seen := make(chan observed, 1)
 	go func() {
-		f, err := overview.ObserveFleet(limited, c, started)
+		scope, err := overview.FindScope(limited, hub, c)
+		if err != nil {
+			seen <- observed{err: err}
+			return
+		}
+		f, err := overview.ObserveFleet(limited, c, scope, started)
 		seen <- observed{f, err}
 	}()
 	var f *overview.Fleet
@@ -135,12 +146,28 @@ func observeWithin(ctx context.Context, hub *cmdutil.Hub, timeout time.Duration)
 // emptyFleet is said where there is nothing to judge.
 const emptyFleet = "There is no Cluster, Machine or any other object of a fleet: only the hub was checked. Add a cluster with: kubectl hollow cluster join NAME"
 
+// describeRest is what to do next where little can be seen; empty for nothing.
+func describeRest(f *overview.Fleet) string {
+	switch {
+	case f.IsNamespaceMissing():
+		return "You may not list all namespaces. For one that you may list: -n NAMESPACE"
+	case f.IsEmpty() && f.Scope.Namespace != "":
+		return fmt.Sprintf("There is no Machine or any other object of a fleet in namespace %s: only the hub was checked", f.Scope.Namespace)
+	case f.IsEmpty():
+		return emptyFleet
+	}
+	return ""
+}
+
 // printFleet prints the fleet. verdict is the error that counts what is wrong.
 func printFleet(hub *cmdutil.Hub, f *overview.Fleet, output cmdutil.DocumentOutput) (verdict, err error) {
 	if output.Format != "" {
 		return f.VerdictError(), output.Print(hub.Out, newStatusDocument(f))
 	}
 	hub.Say("%-21s%s", "Hub:", f.HubLine())
+	if scope := f.Scope.Describe(); scope != "" {
+		hub.Say("%-21s%s", "Scope:", scope)
+	}
 	if len(f.Removed) > 0 {
 		hub.Say("%-21s%s: %s", "Being removed:", strings.Join(f.Removed, ", "), cmdutil.RemovedKind)
 	}
@@ -161,8 +188,8 @@ func printFleet(hub *cmdutil.Hub, f *overview.Fleet, output cmdutil.DocumentOutp
 			return nil, fmt.Errorf("printing: %w", err)
 		}
 	}
-	if f.IsEmpty() {
-		hub.Note("%s", emptyFleet)
+	if note := describeRest(f); note != "" {
+		hub.Note("%s", note)
 	}
 	if len(more) > 0 {
 		hub.Say("%s", moreRows(more))

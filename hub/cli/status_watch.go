@@ -34,11 +34,19 @@ func watchStatus(ctx context.Context, hub *cmdutil.Hub, output cmdutil.DocumentO
 	if err != nil {
 		return err
 	}
+	asking, cancel := context.WithTimeout(ctx, first)
+	scope, err := overview.FindScope(asking, hub, c)
+	cancel()
+	if err != nil {
+		return err
+	}
 	kinds := []live.Kind{{Name: definitionKind, List: cmdutil.NewDefinitions()}}
 	for _, kind := range health.Kinds {
-		kinds = append(kinds, live.Kind{Name: kind.Kind, List: kind.List()})
+		if options, inside := scope.Options(kind); inside {
+			kinds = append(kinds, live.Kind{Name: kind.Kind, List: kind.List(), Options: options})
+		}
 	}
-	view := &statusView{hub: hub, output: output}
+	view := &statusView{hub: hub, output: output, scope: scope}
 	err = live.Follow(ctx, hub, c, kinds, view, live.Options{First: first, Timeout: timeout, Printed: output.Format != ""})
 	switch {
 	case errors.Is(err, live.ErrTimeout):
@@ -53,6 +61,7 @@ func watchStatus(ctx context.Context, hub *cmdutil.Hub, output cmdutil.DocumentO
 type statusView struct {
 	hub    *cmdutil.Hub
 	output cmdutil.DocumentOutput
+	scope  overview.Scope
 	fleet  *overview.Fleet
 	// keeper is what was last wrong with the keeper of a local fleet, looked at keeperSeen.
 	keeper     string
@@ -61,7 +70,7 @@ type statusView struct {
 
 // Update implements live.View.
 func (v *statusView) Update(known map[string]live.Snapshot, pulse live.Pulse, now time.Time) error {
-	f := &overview.Fleet{Now: now, Hub: pulse.Hub, Lost: pulse.DescribeLost(now)}
+	f := &overview.Fleet{Now: now, Scope: v.scope, Hub: pulse.Hub, Lost: pulse.DescribeLost(now)}
 	if f.Lost != "" {
 		f.LostSince = pulse.Answered
 	} else {
@@ -77,8 +86,10 @@ func (v *statusView) Update(known map[string]live.Snapshot, pulse live.Pulse, no
 	lists, unread := map[string]client.ObjectList{}, map[string]error{}
 	unknown := 0
 	for _, kind := range health.Kinds {
-		snapshot := known[kind.Kind]
+		snapshot, followed := known[kind.Kind]
 		switch {
+		case !followed:
+			unknown++
 		case snapshot.List == nil:
 			if unread[kind.Kind] = snapshot.Err; meta.IsNoMatchError(snapshot.Err) {
 				unknown++
@@ -139,7 +150,7 @@ func (v *statusView) Print(now time.Time) error {
 		return err
 	}
 	if verdict == nil {
-		v.hub.Say("The fleet is healthy.")
+		v.hub.Say("%s.", v.fleet.HealthyLine())
 	} else {
 		v.hub.Say("%s%s", strings.ToUpper(verdict.Error()[:1]), verdict.Error()[1:])
 	}
@@ -161,6 +172,9 @@ func (v *statusView) Lines(width, _ int) []live.Line {
 		hubTone = live.Bad
 	}
 	lines = append(lines, labelled("Hub", f.HubLine(), width, hubTone)...)
+	if scope := f.Scope.Describe(); scope != "" {
+		lines = append(lines, labelled("Scope", scope, width, live.Plain)...)
+	}
 	if len(f.Removed) > 0 {
 		lines = append(lines, labelled("Being removed", strings.Join(f.Removed, ", ")+": "+cmdutil.RemovedKind, width, live.Bad)...)
 	}
@@ -176,8 +190,8 @@ func (v *statusView) Lines(width, _ int) []live.Line {
 		}
 		lines = append(lines, labelled(count.Kind, overview.CountLine(count), width, tone)...)
 	}
-	if f.IsEmpty() {
-		lines = append(lines, live.Wrap(emptyFleet, 0, width, 4, live.Faint)...)
+	if note := describeRest(f); note != "" {
+		lines = append(lines, live.Wrap(note, 0, width, 4, live.Faint)...)
 	}
 	rows, more := f.Report.Rows(mostRows)
 	for i := range rows {

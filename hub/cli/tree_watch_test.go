@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"golang.org/x/sys/unix"
@@ -28,7 +30,7 @@ func TestATreeIsFollowed(t *testing.T) {
 	shown.shows(`(?s)^--- .*\nMachineFleet/` + f.name + ` +True`)
 	f.grow(f.clusters[1].Name)
 	shown.shows(`(?m)^.*Machine/` + f.name + `-1-a +False \(NodeNotReady\)`)
-	f.fails(2, "-o", "fleet tree fleet/NAME -w -o json")
+	f.fails(2, "-o: want json, wide or yaml", "fleet tree fleet/NAME -w -o name")
 	shown.stopsBy130()
 
 	deployment := f.follows("fleet tree machinedeployment/NAME -w -n " + f.clusters[1].Name)
@@ -37,6 +39,58 @@ func TestATreeIsFollowed(t *testing.T) {
 	var r run
 	f.Eventually(deployment.ended).WithTimeout(patience).Should(Receive(&r))
 	f.Expect(r.code).To(Equal(3), r.errOut)
+}
+
+// treeJSON is what a script reads of a tree.
+type treeJSON struct {
+	APIVersion, Kind string
+	Complete         bool
+	LeftOut, Stale   []string
+	Root             nodeJSON
+}
+
+type nodeJSON struct {
+	Kind, Namespace, Name, Ready, Reason string
+	Children                             []nodeJSON
+}
+
+// find returns the first object of a kind below n, or n itself.
+func (n *nodeJSON) find(kind string) *nodeJSON {
+	if n.Kind == kind {
+		return n
+	}
+	for i := range n.Children {
+		if found := n.Children[i].find(kind); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// Claim: `fleet tree -o json` prints one document, and with -w one per line that follows changes. Broken: nothing printed after a change; a document over several lines.
+func TestATreeAsADocument(t *testing.T) {
+	f := newFleetEnv(t)
+	f.settle()
+	f.renewHub(time.Now())
+	var found treeJSON
+	f.Expect(json.Unmarshal([]byte(f.succeeds("fleet tree NAME -o json")), &found)).To(Succeed())
+	f.Expect(found.Root.find("Cluster")).To(HaveValue(HaveField("Ready", "True")))
+	f.Expect(found).To(And(HaveField("APIVersion", "cli.hollowfleet.io/v1"), HaveField("Kind", "Tree"), HaveField("Complete", true), HaveField("Root.Name", f.name)))
+	f.Expect(f.succeeds("fleet tree NAME -o yaml")).To(HavePrefix("apiVersion: cli.hollowfleet.io/v1\n"))
+	shown := f.follows("fleet tree fleet/NAME -w -o json")
+	shown.shows(`(?m)^\{"apiVersion":"cli.hollowfleet.io/v1","kind":"Tree".*\}$`)
+	f.grow(f.clusters[1].Name)
+	shown.shows(`(?m)^\{.*"kind":"Machine","namespace":"` + f.clusters[1].Name + `","name":"` + f.name + `-1-a","ready":"False","reason":"NodeNotReady".*\}$`)
+	shown.stopsBy130()
+	f.grant([]string{"get", "list", "watch"}, health.Machine)
+	f.Eventually(func() int { return f.as(f.name, "fleet list").code }).WithTimeout(patience).Should(Equal(0))
+	r := f.as(f.name, "fleet tree fleet/NAME -o json")
+	f.Expect(r.code).To(Equal(4), r.errOut)
+	found = treeJSON{}
+	f.Expect(json.Unmarshal([]byte(r.out), &found)).To(Succeed())
+	f.Expect(found).To(And(HaveField("Complete", false), HaveField("LeftOut", ConsistOf("Machine: you may not list them"))))
+	f.Expect(found.Root.find("MachineSet")).NotTo(BeNil())
+	f.Expect(found.Root.find("Machine")).To(BeNil())
 }
 
 // What a user may not list is left out of a tree and named.
@@ -58,11 +112,17 @@ func TestATreeWithoutTheRightToMachines(t *testing.T) {
 // countingProxy is a way to the API server that counts lists, by the last part of their path.
 func countingProxy(t *testing.T) (address string, lists func() map[string]int) {
 	t.Helper()
+	return countingProxyOf(t, testenv.Server())
+}
+
+// countingProxyOf is countingProxy to another API server.
+func countingProxyOf(t *testing.T, environment *testenv.Environment) (address string, lists func() map[string]int) {
+	t.Helper()
 	g := NewWithT(t)
-	server, err := url.Parse(testenv.Server().Config.Host)
+	server, err := url.Parse(environment.Config.Host)
 	g.Expect(err).NotTo(HaveOccurred())
 	proxy := httputil.NewSingleHostReverseProxy(server)
-	proxy.Transport, err = rest.TransportFor(testenv.Server().Config)
+	proxy.Transport, err = rest.TransportFor(environment.Config)
 	g.Expect(err).NotTo(HaveOccurred())
 	var mu sync.Mutex
 	counts := map[string]int{}

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/spf13/pflag"
+
+	"github.com/hollowfleet/hollowfleet/internal/serving"
 )
 
 // The addresses that hub and agent serve on unless their flags say another.
@@ -20,7 +22,7 @@ type ServeOptions struct {
 	// HealthAddress, MetricsAddress and PprofAddress are host:port; an empty one, or NoAddress, means none.
 	HealthAddress, MetricsAddress, PprofAddress string
 	// Serving says with which certificate health and metrics are served. Default: without TLS.
-	Serving Serving
+	Serving serving.Options
 	// Tracing says which traces and metrics are sent, and where to. Default: none.
 	Tracing Options
 }

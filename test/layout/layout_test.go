@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -45,7 +46,7 @@ func TestMakeHelpListsTheTargets(t *testing.T) {
 	help, err := command(t, nil, "make", "help")
 	g.Expect(err).NotTo(HaveOccurred(), help)
 	for _, target := range []string{
-		"help", "build", "generate", "manifests", "lint", "test", "test-unit", "test-integration", "bench", "verify", "demo", "demo-down", "e2e", "images", "images-load", "charts", "release",
+		"help", "build", "generate", "manifests", "lint", "test", "test-unit", "test-integration", "bench", "verify", "test-browser", "demo", "demo-down", "e2e", "images", "images-load", "charts", "release",
 	} {
 		g.Expect(help).To(MatchRegexp(`(?m)^  `+target+` +\S`), "make help must list it with a line of its own")
 		plan, err := command(t, nil, "make", "--dry-run", target)
@@ -76,35 +77,51 @@ func TestLicenceAndIgnoredFiles(t *testing.T) {
 }
 
 // The real make and git are left out: what matters is what is called, and what happens to a failure.
-// Claim: `.ci/run` runs tests, verify and, with Docker, e2e, and fails if one fails. Broken: verify left out; a failure ignored; `make e2e` left out.
+// Claim: `.ci/run` runs tests, verify and, with Chromium and Docker, test-browser and e2e, says what it leaves out, and fails if one fails. Broken: verify left out; a failure ignored; `make e2e` left out; `make test-browser` left out without a word.
 // Claim: Go's own closing lines are printed. Broken: the output of go test goes to the log alone; that of make to a file. Also: TestGosClosingLinesAreShown.
 func TestContinuousIntegrationTestsAndVerifies(t *testing.T) {
 	for name, c := range map[string]struct {
-		failing string
-		docker  int
-		want    string
+		failing         string
+		docker, browser bool
+		want            string
 	}{
-		"all well":               {"", 1, "test\nverify\n"},
-		"a test fails":           {"test", 1, "test\nverify\n"},
-		"verify fails":           {"verify", 1, "test\nverify\n"},
-		"there is Docker":        {"", 0, "test\nverify\ne2e\n"},
-		"it fails where that is": {"e2e", 0, "test\nverify\ne2e\n"},
+		"all well":               {"", false, false, "test\nverify\n"},
+		"a test fails":           {"test", false, false, "test\nverify\n"},
+		"verify fails":           {"verify", false, false, "test\nverify\n"},
+		"there is Docker":        {"", true, false, "test\nverify\ne2e\n"},
+		"it fails where that is": {"e2e", true, false, "test\nverify\ne2e\n"},
+		"there is Chromium":      {"", false, true, "test\nverify\ntest-browser\n"},
+		"a page is broken":       {"test-browser", true, true, "test\nverify\ntest-browser\ne2e\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			dir := t.TempDir()
 			calls := filepath.Join(dir, "calls")
-			script := "#!/bin/sh\necho \"$*\" >>" + calls + "\nprintf 'ok  \\t%s\\t0.1s\\n' $*\n[ \"$*\" != \"" + c.failing + "\" ]\n"
-			g.Expect(os.WriteFile(filepath.Join(dir, "make"), []byte(script), 0o755)).To(Succeed())
-			g.Expect(os.WriteFile(filepath.Join(dir, "git"), []byte("#!/bin/sh\n"), 0o755)).To(Succeed())
-			g.Expect(os.WriteFile(filepath.Join(dir, "docker"), fmt.Appendf(nil, "#!/bin/sh\nexit %d\n", c.docker), 0o755)).To(Succeed())
-			output, err := command(t, []string{"PATH=" + dir + ":" + os.Getenv("PATH")}, "./.ci/run")
+			scripts := map[string]string{
+				"make":    "echo \"$*\" >>" + calls + "\nprintf 'ok  \\t%s\\t0.1s\\n' $*\n[ \"$*\" != \"" + c.failing + "\" ]\n",
+				"docker":  fmt.Sprintf("[ %v = true ]\n", c.docker),
+				"apt-get": "exit 100\n", "git": "", "go": "",
+			}
+			if c.browser {
+				scripts["chromium"] = ""
+			}
+			for script, text := range scripts {
+				g.Expect(os.WriteFile(filepath.Join(dir, script), []byte("#!/bin/sh\n"+text), 0o755)).To(Succeed())
+			}
+			for _, tool := range []string{"bash", "sh", "dirname", "mktemp", "timeout", "tail", "cat", "rm"} {
+				path, err := exec.LookPath(tool)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(os.Symlink(path, filepath.Join(dir, tool))).To(Succeed())
+			}
+			output, err := command(t, []string{"PATH=" + dir}, "./.ci/run")
 			g.Expect(err == nil).To(Equal(c.failing == ""), output)
 			called, err := os.ReadFile(calls)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(string(called)).To(Equal(c.want), "all run, also when the first one fails")
 			g.Expect(output).To(And(ContainSubstring("\nok  \ttest\t0.1s\n"), ContainSubstring("\nok  \tverify\t0.1s\n")), "what they print is shown as it is")
-			g.Expect(strings.Contains(output, "left out: no Docker engine answers")).To(Equal(c.docker != 0), output)
+			_, summary, _ := strings.Cut(output, "=== summary\n")
+			g.Expect(strings.Contains(summary, "left out: no Docker engine answers")).To(Equal(!c.docker), output)
+			g.Expect(regexp.MustCompile(`make test-browser +left out: Chromium `).MatchString(summary)).To(Equal(!c.browser), output)
 		})
 	}
 }

@@ -12,13 +12,33 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 
+{{- define "hub.dashboardSelector" -}}
+app.kubernetes.io/name: hollowfleet-dashboard
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "hub.dashboardLabels" -}}
+{{ include "hub.dashboardSelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: hollowfleet
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- end }}
+
 {{/* The name of an image, from registry, repository, tag and digest. */}}
 {{- define "hub.image" -}}
-{{- with .Values.image -}}
-{{- if not (or .digest .tag (ne $.Chart.AppVersion "source")) -}}
-{{- fail "image.tag: this chart is a source without a version: install bin/charts/hub.tgz, which make images writes, or set image.tag or image.digest" -}}
+{{- include "hub.imageName" (list .Values.image "image" .) -}}
+{{- end }}
+
+{{/* The same of any image: (list IMAGE VALUE $). */}}
+{{- define "hub.imageName" -}}
+{{- $value := index . 1 -}}
+{{- $root := index . 2 -}}
+{{- with index . 0 -}}
+{{- if not (or .digest .tag (ne $root.Chart.AppVersion "source")) -}}
+{{- fail (printf "%s.tag: this chart is a source without a version: install bin/charts/hub.tgz, which make images writes, or set %s.tag or %s.digest" $value $value $value) -}}
 {{- end -}}
-{{- with .registry }}{{ . }}/{{ end }}{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- with .registry }}{{ . }}/{{ end }}{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $root.Chart.AppVersion }}{{ end }}
 {{- end -}}
 {{- end }}
 

@@ -195,7 +195,7 @@ func workloadOf(t *testing.T, objects []client.Object) workload {
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *appsv1.Deployment:
-			if o.Name == kwokName { // TestKwoksControllerFits looks at that.
+			if o.Name == kwokName || o.Name == dashboardName { // TestKwoksControllerFits and TestTheDashboardFits look at those.
 				continue
 			}
 			return workload{o, o.Spec.Selector, o.Spec.Template, nil}

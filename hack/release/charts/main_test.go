@@ -83,6 +83,7 @@ func TestTheNameOfAnImage(t *testing.T) {
 		image, repository string
 	}{
 		{hubChart, "image", "hollowfleet/hub"},
+		{one{name: "hub", namespace: "hollowfleet-system", needs: "dashboard.enabled=true", images: hubChart.images}, "dashboard.image", "hollowfleet/dashboard"},
 		{agentChart, "image", "hollowfleet/agent"},
 		{agentChart, "hollowNode.image", "hollowfleet/hollow-node"},
 		{one{name: "agent", namespace: "hollowfleet", needs: agentChart.needs + ",simulatedClusters.enabled=true", images: agentChart.images}, "simulatedClusters.image", "hollowfleet/simcluster"},

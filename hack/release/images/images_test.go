@@ -219,7 +219,7 @@ func TestCommandLine(t *testing.T) {
 		"no version":      {[]string{"build"}, "--version is required"},
 		"no time":         {[]string{"build", "--version", "v1", "--created", "today"}, `--created: want seconds since 1970, got "today"`},
 		"no programs":     {[]string{"build", "--version", "v1", "--bin", "/nowhere", "--out", t.TempDir()}, "making the image of hub: reading /nowhere/hub as a Linux program"},
-		"unknown image":   {[]string{"load", "--only", "hub,hubs"}, `--only: there is no image "hubs", only hub, agent, hollow-node, simcluster`},
+		"unknown image":   {[]string{"load", "--only", "hub,hubs"}, `--only: there is no image "hubs", only hub, agent, dashboard, hollow-node, simcluster`},
 		"nothing built":   {[]string{"load", "--from", "/nowhere"}, "/nowhere/hub.tar: no such file or directory: make images writes it"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -249,5 +249,5 @@ func TestOtherMinors(t *testing.T) {
 
 	minors, err := archivedMinors(out)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(selectPrograms("", minors)).To(Equal([]string{"hub", "agent", "hollow-node", "simcluster", "hollow-node-v1.36"}))
+	g.Expect(selectPrograms("", minors)).To(Equal([]string{"hub", "agent", "dashboard", "hollow-node", "simcluster", "hollow-node-v1.36"}))
 }

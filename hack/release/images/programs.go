@@ -33,6 +33,10 @@ var programs = []program{
 		description: "The agent of one workload cluster, which makes its machines real and reports them to the hub",
 	},
 	{
+		name: "dashboard", file: "kubectl-hollow", title: "Hollowfleet dashboard", limit: 60 * megabyte,
+		description: "The command line, which serves the dashboard of a hub to many users",
+	},
+	{
 		name: "hollow-node", title: "Hollowfleet hollow node", limit: 100 * megabyte,
 		description: "One simulated machine: kubelet code with a fake container runtime, which registers a real Node",
 	},
@@ -61,7 +65,7 @@ func builtPrograms(bin string) ([]program, []string, error) {
 	all := append([]program{}, programs...)
 	var paths []string
 	for _, p := range all {
-		paths = append(paths, filepath.Join(bin, p.name))
+		paths = append(paths, filepath.Join(bin, p.fileName()))
 	}
 	minors, err := filepath.Glob(filepath.Join(bin, "v1.*", "hollow-node"))
 	for _, path := range minors {

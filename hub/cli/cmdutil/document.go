@@ -9,17 +9,24 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// DocumentVersion is the version of the documents that commands print as JSON or YAML. Scripts may rely on it: fields and values of enums may
-// be added; none changes its name, type or meaning, or is removed, without another version. docs/cli.md describes them.
+// DocumentVersion is the apiVersion of what commands print with -o json that is no object of the API: Status, Version and Tree. Scripts may
+// rely on it: fields and values of enums may be added; none changes its name, type or meaning, or is removed, without another version.
+// docs/cli.md describes them.
 const DocumentVersion = "cli.hollowfleet.io/v1"
 
-// DocumentOutput is the flag -o of a command whose result is a document and no object of the API.
-type DocumentOutput struct{ Format string }
+// documentFormats are those of documents.
+var documentFormats = []string{"json", "yaml"}
 
-// AddFlag adds the flag to command.
+// DocumentOutput is the flag -o of a command whose result is a document and no object of the API.
+type DocumentOutput struct {
+	// Format is empty for text.
+	Format string
+}
+
+// AddFlag adds -o to command.
 func (o *DocumentOutput) AddFlag(command *cobra.Command) {
 	command.Flags().StringVarP(&o.Format, "output", "o", "", "output format: json, yaml")
-	command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)) //nolint:errcheck // It fails for a flag that does not exist.
+	completeFlag(command, "output", documentFormats)
 }
 
 // CheckFormat finds a format that does not exist before anything is done.

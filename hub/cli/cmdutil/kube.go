@@ -135,6 +135,14 @@ func (h *Hub) Namespace() (string, error) {
 	return namespace, nil
 }
 
+// ChosenNamespace is that of --namespace; empty without the flag.
+func (h *Hub) ChosenNamespace() string {
+	if h.Flags.Namespace == nil {
+		return ""
+	}
+	return *h.Flags.Namespace
+}
+
 // User is who the user is, as the hub's API server knows them.
 func (h *Hub) User(ctx context.Context, c client.Client) (string, error) {
 	review := &authenticationv1.SelfSubjectReview{}

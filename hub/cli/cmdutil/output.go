@@ -68,6 +68,17 @@ func (o *Output) Own() (format string, own bool) {
 	return "", false
 }
 
+// Document is o of a command whose result is a document and no object of the API: json, yaml, or none for a table.
+func (o *Output) Document() (DocumentOutput, error) {
+	switch _, own := o.Own(); {
+	case own:
+		return DocumentOutput{}, nil
+	case slices.Contains(documentFormats, o.format):
+		return DocumentOutput{o.format}, nil
+	}
+	return DocumentOutput{}, Usage("-o: want json, wide or yaml, or leave it out, got %q", o.format)
+}
+
 // Telling returns h as a command tells of what it does: on standard error if standard output is for an object.
 func (o *Output) Telling(h *Hub) *Hub {
 	if _, own := o.Own(); own {

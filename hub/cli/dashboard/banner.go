@@ -65,7 +65,7 @@ func (s *server) state() (*fleetState, error) {
 	started := time.Now()
 	contact := s.store.contactNow()
 	f := &fleetState{
-		Fleet:    &overview.Fleet{Now: now, Hub: contact.hub, HubUnread: contact.unread, HubForbidden: contact.forbidden, Removed: contact.removed},
+		Fleet:    &overview.Fleet{Now: now, Scope: s.store.scope, Hub: contact.hub, HubUnread: contact.unread, HubForbidden: contact.forbidden, Removed: contact.removed},
 		findings: map[objectName]*health.Finding{}, byCluster: map[string][]*health.Finding{},
 	}
 	if contact.heard.IsZero() {
@@ -97,7 +97,7 @@ func (s *server) newBanner() banner {
 	if err != nil {
 		return banner{Class: "bad", Headline: "How the fleet is could not be found out: " + cmdutil.Printable(err.Error())}
 	}
-	b := banner{Class: "good", Headline: "The fleet is healthy"}
+	b := banner{Class: "good", Headline: f.HealthyLine()}
 	if err := f.VerdictError(); err != nil {
 		b.Class, b.Headline = "bad", upperFirst(err.Error())
 	}
@@ -115,6 +115,12 @@ func (s *server) newBanner() banner {
 			b.Warnings = append(b.Warnings, contact.failure)
 		}
 	}
+	if scope := f.Scope.Describe(); scope != "" {
+		b.Warnings = append(b.Warnings, upperFirst(scope))
+	}
+	if f.IsNamespaceMissing() {
+		b.Warnings = append(b.Warnings, s.adviseNamespace())
+	}
 	b.Warnings = append(b.Warnings, s.store.brokenKinds(now)...)
 	for _, count := range f.Report.Counts {
 		if count.NotLookedAt != "" {
@@ -122,6 +128,14 @@ func (s *server) newBanner() banner {
 		}
 	}
 	return b
+}
+
+// adviseNamespace is how to see a namespace for who may list no others.
+func (s *server) adviseNamespace() string {
+	if s.user != "" {
+		return "You may not list all namespaces. For one that you may list, open /" + namespacePath + "/NAMESPACE/ here"
+	}
+	return "You may not list all namespaces. For one that you may list: kubectl hollow dashboard -n NAMESPACE"
 }
 
 // upperFirst makes a sentence of an error's text.

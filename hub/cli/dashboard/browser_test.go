@@ -69,7 +69,7 @@ func TestPagesAreAccessible(t *testing.T) {
 	if testing.Short() && os.Getenv(browser.RequiredVariable) == "" {
 		t.Skip("it takes half a minute")
 	}
-	chromium, axe := browser.Start(t), browser.Axe(t)
+	chromium := browser.Start(t)
 	address, _ := serveSite(t, newVariedSite(t))
 	page := chromium.Open()
 	for _, path := range []string{"", "clusters/frozen", "fleets", "timeline", "loadtests", "nothing"} {
@@ -82,7 +82,7 @@ func TestPagesAreAccessible(t *testing.T) {
 			page.Resize(window.width, window.height, window.scheme)
 			page.Visit(address + path)
 			if window.checked {
-				for _, finding := range page.Check(axe) {
+				for _, finding := range page.Check() {
 					t.Errorf("%s: %s", name, finding)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -70,11 +71,14 @@ func (s *server) showClusters(r *http.Request) (*view, error) {
 	}
 	query := r.URL.Query()
 	m := clusterMap{Chosen: query.Get("state"), Search: strings.TrimSpace(query.Get("q")), Hub: f.HubLine(), Counts: f.Report.Counts}
-	if err := s.store.errorOf(health.Cluster); err != nil {
+	clusters := objectsOf[*v1alpha1.Cluster](s.store, health.Cluster, nil)
+	if hidden := s.store.scope.Namespace; s.hidesCluster(hidden) {
+		clusters = []*v1alpha1.Cluster{{ObjectMeta: metav1.ObjectMeta{Name: hidden}}}
+	} else if err := s.store.errorOf(health.Cluster); err != nil {
 		m.Unread = err.Error()
 	}
 	count, tiles := map[string]int{}, []clusterTile(nil)
-	for _, cluster := range objectsOf[*v1alpha1.Cluster](s.store, health.Cluster, nil) {
+	for _, cluster := range clusters {
 		tile := f.newTile(cluster)
 		count[tile.State]++
 		if (m.Chosen == "" || m.Chosen == tile.State) && strings.Contains(tile.Name, m.Search) {
@@ -96,12 +100,23 @@ func (s *server) showClusters(r *http.Request) (*view, error) {
 	return &view{Title: "Clusters", Section: "clusters", Template: "clusters.tmpl", Data: m}, nil
 }
 
+// hidesCluster reports whether the user may not read the Cluster of the namespace that is shown.
+func (s *server) hidesCluster(name string) bool {
+	return name != "" && name == s.store.scope.Namespace && apierrors.IsForbidden(s.store.errorOf(health.Cluster))
+}
+
+// hiddenCluster is said of a Cluster of which the user may read the namespace alone.
+const hiddenCluster = "you may not read this Cluster: whether it is frozen, and its agent works, is not known"
+
 // newTile says how a cluster is.
 func (f *fleetState) newTile(cluster *v1alpha1.Cluster) clusterTile {
 	state, finding := f.stateOf(health.Cluster, "", cluster.Name)
 	tile := clusterTile{Name: cluster.Name, State: state, Version: cluster.Status.KubernetesVersion, Machines: "–"}
 	if counts := cluster.Status.Machines; counts != nil {
 		tile.Machines = fmt.Sprintf("%d/%d", counts.Ready, counts.Total)
+	}
+	if f.ClusterForbidden {
+		tile.Message = hiddenCluster
 	}
 	if finding != nil {
 		tile.Reason, tile.Message = finding.Reason, finding.Message
@@ -149,6 +164,8 @@ func (f *fleetState) problemRows(findings []health.Finding) (rows []problemRow) 
 			row.Link = "clusters/" + url.PathEscape(finding.Namespace)
 		case finding.Kind == health.MachineFleet:
 			row.Link = "fleets/" + url.PathEscape(finding.Name)
+		case finding.Kind == health.SimulatedClusterSet:
+			row.Link = "sets/" + url.PathEscape(finding.Name)
 		case finding.Kind == health.LoadTest:
 			row.Link = "loadtests/" + url.PathEscape(finding.Name)
 		case finding.Kind == health.NodeDisruption:

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
@@ -46,7 +48,7 @@ func NewCommand(hub *cmdutil.Hub) *cobra.Command {
 to its Nodes, the waves of each fleet, freezes and disruptions over time, and load tests with their reports. The pages follow what
 happens.
 
-The program reads with your own rights: kinds that you may not read are named on the pages. It listens on 127.0.0.1 only, and answers
+The program reads with your own rights: kinds that you may not read are named on the pages, and -n shows one namespace. It listens on 127.0.0.1 only, and answers
 only to who knows the address that it prints, which has a new random token at each start. Rollouts can be approved, paused, resumed
 and retried there, if you may do so; --read-only leaves that out.`,
 		Example: `  kubectl hollow dashboard
@@ -56,6 +58,7 @@ and retried there, if you may do so; --read-only leaves that out.`,
 		Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error { return o.run(command.Context(), hub) },
 	}
+	command.AddCommand(newServe(hub))
 	command.Flags().IntVar(&o.port, "port", 0, "port of 127.0.0.1 to listen on; 0 takes a free one")
 	command.Flags().BoolVar(&o.readOnly, "read-only", false, "offer no changes, whatever your rights are")
 	return command
@@ -69,7 +72,8 @@ func (o *options) run(ctx context.Context, hub *cmdutil.Hub) error {
 	if err != nil {
 		return err
 	}
-	if err := proveAnswer(ctx, newStore(c)); err != nil {
+	scope, err := proveAnswer(ctx, hub, c)
+	if err != nil {
 		return err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", o.port))
@@ -85,32 +89,41 @@ func (o *options) run(ctx context.Context, hub *cmdutil.Hub) error {
 		return err
 	}
 	debug.SetMemoryLimit(memoryLimit)
-	s := newServer(hub, newStore(c), token, listener.Addr().String(), config.Host)
+	s := newLocalServer(hub, newStore(c, scope), token, listener.Addr().String(), config.Host)
 	s.readOnly = o.readOnly
 	hub.Say("%s", s.address())
 	hub.Note("Open this address in a browser on this machine. Anyone who knows it has your rights on the hub. Interrupt to end.")
 	return s.serve(ctx, listener)
 }
 
-// proveAnswer finds out at once that the hub's API server does not answer, or is not a hub.
-func proveAnswer(ctx context.Context, s *store) error {
+// proveAnswer finds out at once that the hub's API server does not answer, or is not a hub, and what the user may see.
+func proveAnswer(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch) (overview.Scope, error) {
 	asking, cancel := context.WithTimeout(ctx, firstAnswer)
 	defer cancel()
-	_, err := overview.ObserveHub(asking, s.client, time.Now())
+	_, err := overview.ObserveHub(asking, c, time.Now())
+	scope := overview.Scope{}
+	if err == nil {
+		scope, err = overview.FindScope(asking, hub, c)
+	}
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return scope, ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the hub's API server has not answered within %s: %w", firstAnswer, err)
+		return scope, fmt.Errorf("the hub's API server has not answered within %s: %w", firstAnswer, err)
 	case err != nil:
-		return err
+		return scope, err
 	}
+	return scope, checkKinds(c)
+}
+
+// checkKinds finds an API server that has none of Hollowfleet's kinds, and so is not a hub.
+func checkKinds(c client.Client) (err error) {
 	for _, kind := range health.Kinds {
-		if _, err = s.client.RESTMapper().RESTMapping(v1alpha1.GroupVersion.WithKind(kind.Kind).GroupKind()); !meta.IsNoMatchError(err) {
+		if _, err = c.RESTMapper().RESTMapping(v1alpha1.GroupVersion.WithKind(kind.Kind).GroupKind()); !meta.IsNoMatchError(err) {
 			return err
 		}
 	}
-	return err // It has none of them, so it is not a hub.
+	return err
 }
 
 // newToken returns a random text of 256 bits.
@@ -125,13 +138,21 @@ func newToken() (string, error) {
 // serve follows the fleet and answers until ctx ends.
 func (s *server) serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { s.store.run(ctx) })
+	return serveWeb(ctx, listener, s, nil)
+}
+
+// serveWeb answers browsers until ctx ends.
+func serveWeb(ctx context.Context, listener net.Listener, handler http.Handler, errorLog *log.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
 	web := &http.Server{
-		Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: errorLog,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	running.Go(func() {

@@ -54,6 +54,7 @@ func (s *store) readHub(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
+	s.noteRefusal(err)
 	s.update(func() bool {
 		before := s.contact
 		switch {

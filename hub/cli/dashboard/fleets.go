@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	ocm "open-cluster-management.io/api/cluster/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,8 +27,11 @@ type fleetCard struct {
 	Counts                                     v1alpha1.MachineFleetClusters
 }
 
-// fleetList is what the page of all fleets shows.
+// fleetList is what the page of all fleets shows, or that of all sets.
 type fleetList struct {
+	// Path is where the pages of each are, and Version what the version of one is of.
+	Title, Path, Kind, Version string
+
 	Unread string
 	Fleets []fleetCard
 	Pages  pager
@@ -41,7 +45,7 @@ func (s *server) showFleets(r *http.Request) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list fleetList
+	list := fleetList{Title: "Fleets", Path: fleetRollouts.path, Kind: health.MachineFleet, Version: "Kubelet"}
 	if err := s.store.errorOf(health.MachineFleet); err != nil {
 		list.Unread = err.Error()
 	}
@@ -67,6 +71,10 @@ func (f *fleetState) newCard(fleet *v1alpha1.MachineFleet) fleetCard {
 
 // fleetPage is a fleet with its waves.
 type fleetPage struct {
+	// Path is where it is, Version what its version is of, and Columns are those that only one of the kinds has.
+	Title, Path, Version string
+	Columns              []string
+
 	Card     fleetCard
 	Revision string
 	Progress string
@@ -108,11 +116,11 @@ func (s *server) showFleet(r *http.Request) (*view, error) {
 	if err := cmdutil.Get(r.Context(), from, cmdutil.FleetKind, client.ObjectKey{Name: r.PathValue("fleet")}, fleet); err != nil {
 		return nil, err
 	}
-	page := fleetPage{Card: f.newCard(fleet)}
-	if progressing := meta.FindStatusCondition(fleet.Status.Conditions, v1alpha1.ProgressingCondition); progressing != nil {
-		page.Progress = progressing.Reason + ": " + cmp.Or(progressing.Message, string(progressing.Status))
+	page := fleetPage{
+		Title: "Fleet " + fleet.Name, Path: fleetRollouts.path, Version: "kubelet", Columns: []string{"Kubelet", "Machines"},
+		Card: f.newCard(fleet), Progress: describeProgress(fleet.Status.Conditions),
 	}
-	page.Actions, page.Denied = s.offerActions(r.Context(), fleet)
+	page.Actions, page.Denied = s.offerActions(r.Context(), fleetRollouts, fleet)
 	for _, kind := range []string{health.Cluster, health.MachineDeployment} {
 		if err := s.store.errorOf(kind); err != nil {
 			page.Unknown = kind + "s are not known: " + cmdutil.Printable(err.Error())
@@ -124,6 +132,15 @@ func (s *server) showFleet(r *http.Request) (*view, error) {
 		}
 	}
 	return &view{Title: "Fleet " + fleet.Name, Section: "fleets", Template: "fleet.tmpl", Data: page}, nil
+}
+
+// describeProgress is what a rollout does now, or waits for.
+func describeProgress(conditions []metav1.Condition) string {
+	progressing := meta.FindStatusCondition(conditions, v1alpha1.ProgressingCondition)
+	if progressing == nil {
+		return ""
+	}
+	return progressing.Reason + ": " + cmp.Or(progressing.Message, string(progressing.Status))
 }
 
 // addPreview adds the clusters of a fleet, as "kubectl hollow fleet status" finds them.
@@ -155,21 +172,26 @@ func (s *server) addPreview(r *http.Request, f *fleetState, fleet *v1alpha1.Mach
 	page.Axis = newRolloutAxis(members, record, soak, f.Now)
 	page.Pages = newPager(r, len(members), mostMembers)
 	for _, m := range members[page.Pages.From:page.Pages.To] {
-		if last := len(page.Waves) - 1; last < 0 || page.Waves[last].Number != m.Wave {
-			page.Waves = append(page.Waves, wave{Number: m.Wave, Current: m.Wave == int(fleet.Status.CurrentWave), Groups: groupsOf(p, m.Wave)})
-		}
-		current := &page.Waves[len(page.Waves)-1]
-		current.Members = append(current.Members, newMember(&m, record, &page.Axis, soak, f.Now))
+		page.addMember(m.Wave, int(fleet.Status.CurrentWave), p.Waves, newMember(&m, record, &page.Axis, soak, f.Now))
 	}
 	return nil
 }
 
+// addMember adds a cluster to its wave, which is the last one or the next.
+func (p *fleetPage) addMember(number, current int, waves []plan.Wave, one member) {
+	if last := len(p.Waves) - 1; last < 0 || p.Waves[last].Number != number {
+		p.Waves = append(p.Waves, wave{Number: number, Current: number == current, Groups: groupsOf(waves, number)})
+	}
+	last := &p.Waves[len(p.Waves)-1]
+	last.Members = append(last.Members, one)
+}
+
 // groupsOf are the groups of a wave.
-func groupsOf(p *rollout.Preview, number int) string {
-	if number < 1 || number > len(p.Waves) {
+func groupsOf(waves []plan.Wave, number int) string {
+	if number < 1 || number > len(waves) {
 		return ""
 	}
-	return strings.Join(p.Waves[number-1].Groups, ", ")
+	return strings.Join(waves[number-1].Groups, ", ")
 }
 
 func newMember(m *rollout.ClusterPreview, record *rollout.Rollout, axis *axis, soak time.Duration, now time.Time) member {

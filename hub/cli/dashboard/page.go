@@ -40,7 +40,10 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 // menuEntry is a section of the dashboard.
 type menuEntry struct{ Section, Name, Path string }
 
-var menu = []menuEntry{{"clusters", "Clusters", ""}, {"fleets", "Fleets", "fleets"}, {"timeline", "Timeline", "timeline"}, {"loadtests", "Load tests", "loadtests"}}
+var menu = []menuEntry{
+	{"clusters", "Clusters", ""}, {"fleets", "Fleets", "fleets"}, {"sets", "Simulated clusters", "sets"}, {"timeline", "Timeline", "timeline"},
+	{"loadtests", "Load tests", "loadtests"},
+}
 
 // view is what a page shows.
 type view struct {
@@ -65,9 +68,19 @@ type frame struct {
 	Base      string
 	Live      string
 	APIServer string
-	Banner    banner
-	Body      template.HTML
+	// User has signed in; empty on the user's own machine.
+	User string
+	// Silent says what to do when the dashboard does not answer.
+	Silent string
+	Banner banner
+	Body   template.HTML
 }
+
+// localSilence and servedSilence are what a page says of a dashboard that does not answer.
+const (
+	localSilence  = "kubectl hollow dashboard does not answer. If it has ended, run it again and open the address that it prints."
+	servedSilence = "the dashboard does not answer. Load the page again: you may have to sign in."
+)
 
 // servePage serves a whole page.
 func (s *server) servePage(w http.ResponseWriter, r *http.Request, page pageFunc) {
@@ -80,9 +93,12 @@ func (s *server) servePage(w http.ResponseWriter, r *http.Request, page pageFunc
 		refuse(w, http.StatusInternalServerError, "This page cannot be shown", cmdutil.Printable(err.Error()))
 		return
 	}
-	f := frame{view: v, Base: "/" + s.token + "/", APIServer: s.apiServer, Banner: s.newBanner(), Body: body}
+	f := frame{view: v, Base: s.base, APIServer: s.apiServer, User: s.user, Silent: localSilence, Banner: s.newBanner(), Body: body}
+	if s.user != "" {
+		f.Silent = servedSilence
+	}
 	if !v.Still {
-		f.Live = "/" + s.token + "/live?" + url.Values{"page": {strings.TrimPrefix(r.URL.RequestURI(), "/")}}.Encode()
+		f.Live = s.base + "live?" + url.Values{"page": {strings.TrimPrefix(r.URL.RequestURI(), "/")}}.Encode()
 	}
 	var text bytes.Buffer
 	if err := templates.ExecuteTemplate(&text, "frame.tmpl", f); err != nil {
@@ -113,7 +129,7 @@ func (s *server) renderBody(r *http.Request, page pageFunc) (*view, template.HTM
 	data := struct {
 		Base string
 		Data any
-	}{"/" + s.token + "/", v.Data}
+	}{s.base, v.Data}
 	if err := templates.ExecuteTemplate(&body, v.Template, data); err != nil {
 		return nil, "", fmt.Errorf("making the page: %w", err)
 	}

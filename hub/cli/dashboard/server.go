@@ -28,13 +28,17 @@ type server struct {
 	hub   *cmdutil.Hub
 	store *store
 	clock clock.PassiveClock
-	// token is the first part of the path of every address, and host what every request names.
+	// base is the path of the first page, with which all others begin.
+	base string
+	// token is the first part of the path of every address, and host what every request names: on this machine, ServeHTTP checks them.
 	token, host string
 	// apiServer is the address of the hub's API server, for people.
 	apiServer string
-	readOnly  bool
-	pages     *http.ServeMux
-	style     []byte
+	// user is who has signed in; empty on this machine.
+	user     string
+	readOnly bool
+	pages    *http.ServeMux
+	style    []byte
 
 	fleets  fleetPreviews
 	reports reports
@@ -46,17 +50,25 @@ type server struct {
 // mostStreams is how many pages can be followed at the same time.
 const mostStreams = 64
 
-func newServer(hub *cmdutil.Hub, s *store, token, host, apiServer string) *server {
+// newServer answers who gets as far as its pages.
+func newServer(hub *cmdutil.Hub, s *store, base, apiServer string) *server {
 	server := &server{
-		hub: hub, store: s, clock: clock.RealClock{}, token: token, host: host, apiServer: apiServer, pages: http.NewServeMux(), style: newStyle(),
+		hub: hub, store: s, clock: clock.RealClock{}, base: base, apiServer: apiServer, pages: http.NewServeMux(), style: newStyle(),
 		streams: make(chan struct{}, mostStreams),
 	}
 	server.addPages()
 	return server
 }
 
+// newLocalServer answers who knows the token, on this machine.
+func newLocalServer(hub *cmdutil.Hub, s *store, token, host, apiServer string) *server {
+	server := newServer(hub, s, "/"+token+"/", apiServer)
+	server.token, server.host = token, host
+	return server
+}
+
 // address is where the first page is.
-func (s *server) address() string { return "http://" + s.host + "/" + s.token + "/" }
+func (s *server) address() string { return "http://" + s.host + s.base }
 
 // newStyle is that of reports, and what is added to it here.
 func newStyle() []byte {
@@ -69,14 +81,7 @@ func newStyle() []byte {
 
 // ServeHTTP implements http.Handler: it lets in who knows the token, by the address of this machine, and from no other page.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	header := w.Header()
-	header.Set("Content-Security-Policy", policy)
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("X-Frame-Options", "DENY")
-	header.Set("Referrer-Policy", "same-origin") // With no-referrer a browser would not say from which page a form is.
-	header.Set("Cross-Origin-Opener-Policy", "same-origin")
-	header.Set("Cross-Origin-Resource-Policy", "same-origin")
-	header.Set("Cache-Control", "no-store")
+	setHeaders(w.Header())
 	if !s.isOwnHost(r.Host) {
 		refuse(w, http.StatusMisdirectedRequest, "This is not the address of this dashboard", "Open the address that kubectl hollow dashboard has printed.")
 		return
@@ -91,9 +96,25 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, "Refused: this request does not come from a page of this dashboard", "Nothing was changed. Open the address that kubectl hollow dashboard has printed.")
 		return
 	}
+	s.pages.ServeHTTP(w, withPath(r, "/"+path))
+}
+
+// setHeaders are those of every answer.
+func setHeaders(header http.Header) {
+	header.Set("Content-Security-Policy", policy)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Frame-Options", "DENY")
+	header.Set("Referrer-Policy", "same-origin") // With no-referrer a browser would not say from which page a form is.
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Cache-Control", "no-store")
+}
+
+// withPath is a request of another path.
+func withPath(r *http.Request, path string) *http.Request {
 	inner := r.Clone(r.Context())
-	inner.URL.Path, inner.URL.RawPath = "/"+path, ""
-	s.pages.ServeHTTP(w, inner)
+	inner.URL.Path, inner.URL.RawPath = path, ""
+	return inner
 }
 
 // isSame compares in a time that says nothing about either.
@@ -123,11 +144,16 @@ func (s *server) addPages() {
 	for pattern, page := range map[string]pageFunc{
 		"/{$}": s.showClusters, "/clusters/{cluster}": s.showCluster, "/fleets": s.showFleets, "/fleets/{fleet}": s.showFleet,
 		"/timeline": s.showTimeline, "/loadtests": s.showLoadTests, "/loadtests/{test}": s.showLoadTest, "/compare": s.compareLoadTests,
-		"/fleets/{fleet}/{action}": s.confirmAction, "/": showNothing,
+		"/sets": s.showSets, "/sets/{fleet}": s.showSet, "/": showNothing,
 	} {
 		s.pages.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) { s.servePage(w, r, page) })
 	}
-	s.pages.HandleFunc("POST /fleets/{fleet}/{action}", s.serveAction)
+	for path, of := range map[string]rollingKind{"/fleets/{fleet}/{action}": fleetRollouts, "/sets/{fleet}/{action}": setRollouts} {
+		s.pages.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			s.servePage(w, r, func(r *http.Request) (*view, error) { return s.confirmAction(r, of) })
+		})
+		s.pages.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) { s.serveAction(w, r, of) })
+	}
 }
 
 // serveAsset serves a file, or the style.

@@ -20,6 +20,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/cli/health"
+	"github.com/hollowfleet/hollowfleet/hub/cli/overview"
 )
 
 const (
@@ -37,9 +38,9 @@ type site struct {
 // newSite makes a dashboard of a hub that works and has these objects.
 func newSite(t *testing.T, objects ...client.Object) *site {
 	t.Helper()
-	store, clock := newStore(nil), testclock.NewFakeClock(time.Now())
+	store, clock := newStore(nil, overview.Scope{}), testclock.NewFakeClock(time.Now())
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
-	s := &site{NewWithT(t), newServer(cmdutil.NewHub(streams), store, testToken, testHost, "https://hub.example"), clock}
+	s := &site{NewWithT(t), newLocalServer(cmdutil.NewHub(streams), store, testToken, testHost, "https://hub.example"), clock}
 	s.server.clock = clock
 	store.contact = contact{heard: clock.Now(), hub: cmdutil.HubState{Version: "v1", Holder: "hub-1"}}
 	for _, kind := range store.kinds {
@@ -228,4 +229,15 @@ func TestTheMapFollowsFreezes(t *testing.T) {
 	s.Expect(s.show("/")).To(And(Not(ContainSubstring("storage maintenance")), ContainSubstring("The fleet is healthy")))
 	s.Expect(s.show("/timeline")).To(ContainSubstring("frozen for 59m"))
 	s.Expect(s.ask(http.MethodGet, "/clusters/nope", nil).Code).To(Equal(404))
+}
+
+// Claim: The dashboard names an agent that does not answer, on the map and as the root cause of its cluster. Broken: a Cluster that is not Ready called healthy.
+func TestASilentAgentIsNamed(t *testing.T) {
+	silent := newCluster("c1")
+	silent.Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonAgentSilent, Message: "its agent was last heard 5m ago"}
+	set, machines := newMachines("c1", 1)
+	machines[0].Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonAgentSilent, Message: "nobody reports"}
+	s := newSite(t, silent, newDeployment("c1"), set, machines[0])
+	s.Expect(s.show("/")).To(And(ContainSubstring("AgentSilent"), ContainSubstring("its agent was last heard 5m ago"), Not(ContainSubstring("The fleet is healthy"))))
+	s.Expect(s.show("/clusters/c1")).To(MatchRegexp(`(?s)Root cause</h2>\s*<ol class="causes"><li><b>Cluster c1</b>: AgentSilent`))
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/cli/health"
+	"github.com/hollowfleet/hollowfleet/hub/cli/overview"
 )
 
 const (
@@ -37,6 +38,9 @@ const (
 // store has the objects of all kinds that the user may read, kept up to date by one watch for each kind.
 type store struct {
 	client client.WithWatch
+	scope  overview.Scope
+	// refused, if not nil, is called when the API server does not know the user (any more).
+	refused func()
 
 	mu    sync.RWMutex
 	kinds map[string]*kindObjects
@@ -49,6 +53,9 @@ type store struct {
 // kindObjects are the objects of a kind.
 type kindObjects struct {
 	newList func() client.ObjectList
+	// options choose some of the objects. outside: the scope has none.
+	options []client.ListOption
+	outside bool
 	objects map[client.ObjectKey]client.Object
 	// unread says why they are not known: the first list was not read, or the user may not read them any more.
 	unread error
@@ -62,10 +69,15 @@ type kindObjects struct {
 // errNotReadYet is why a kind is not known at the start.
 var errNotReadYet = errors.New("they have not been read yet")
 
-func newStore(c client.WithWatch) *store {
-	s := &store{client: c, kinds: map[string]*kindObjects{}, changed: make(chan struct{})}
+func newStore(c client.WithWatch, scope overview.Scope) *store {
+	s := &store{client: c, scope: scope, kinds: map[string]*kindObjects{}, changed: make(chan struct{})}
 	for _, kind := range health.Kinds {
-		s.kinds[kind.Kind] = &kindObjects{newList: kind.List, unread: errNotReadYet}
+		of := &kindObjects{newList: kind.List, unread: errNotReadYet}
+		options, inside := scope.Options(kind)
+		if of.options, of.outside = options, !inside; of.outside {
+			of.unread = errors.New(scope.Describe())
+		}
+		s.kinds[kind.Kind] = of
 	}
 	return s
 }
@@ -73,8 +85,10 @@ func newStore(c client.WithWatch) *store {
 // run follows all kinds until ctx ends.
 func (s *store) run(ctx context.Context) {
 	var following sync.WaitGroup
-	for name := range s.kinds {
-		following.Go(func() { s.followKind(ctx, name) })
+	for name, kind := range s.kinds {
+		if !kind.outside {
+			following.Go(func() { s.followKind(ctx, name) })
+		}
 	}
 	following.Go(func() { s.followHub(ctx) })
 	following.Wait()
@@ -112,6 +126,7 @@ func (s *store) followKind(ctx context.Context, name string) {
 
 // noteBroken notes that a kind is not followed. What the user may not read any more is forgotten; else what was known last stays.
 func (s *store) noteBroken(name string, err error) {
+	s.noteRefusal(err)
 	s.update(func() bool {
 		kind := s.kinds[name]
 		if kind.unread != nil || apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
@@ -125,6 +140,13 @@ func (s *store) noteBroken(name string, err error) {
 		kind.broken = err
 		return true
 	})
+}
+
+// noteRefusal tells whoever wants to know it that the API server does not know the user.
+func (s *store) noteRefusal(err error) {
+	if apierrors.IsUnauthorized(err) && s.refused != nil {
+		s.refused()
+	}
 }
 
 // update changes the store, and wakes those that wait for a change if apply says that there was one.
@@ -163,7 +185,7 @@ func (s *store) list(ctx context.Context, name string) (version string, err erro
 	for {
 		list := s.kinds[name].newList()
 		asking, cancel := context.WithTimeout(ctx, longestPage)
-		err := s.client.List(asking, list, client.Limit(pageSize), client.Continue(token))
+		err := s.client.List(asking, list, append([]client.ListOption{client.Limit(pageSize), client.Continue(token)}, s.kinds[name].options...)...)
 		cancel()
 		if err != nil {
 			return "", fmt.Errorf("listing them: %w", err)
@@ -196,9 +218,10 @@ func (s *store) list(ctx context.Context, name string) (version string, err erro
 func (s *store) watch(ctx context.Context, name, version string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, watchTime*time.Second+watchGrace)
 	defer cancel()
-	watching, err := s.client.Watch(ctx, s.kinds[name].newList(), &client.ListOptions{Raw: &metav1.ListOptions{
+	options := append([]client.ListOption{&client.ListOptions{Raw: &metav1.ListOptions{
 		ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: new(int64(watchTime)),
-	}})
+	}}}, s.kinds[name].options...)
+	watching, err := s.client.Watch(ctx, s.kinds[name].newList(), options...)
 	if err != nil {
 		return version, fmt.Errorf("watching them: %w", err)
 	}
@@ -287,6 +310,9 @@ func objectsOf[T client.Object](s *store, name string, keep func(T) bool) []T {
 func (s *store) snapshotLists() (lists map[string]client.ObjectList, unread map[string]error, err error) {
 	lists, unread = map[string]client.ObjectList{}, map[string]error{}
 	for name, kind := range s.kinds {
+		if kind.outside {
+			continue
+		}
 		if err := s.errorOf(name); err != nil {
 			unread[name] = err
 			continue

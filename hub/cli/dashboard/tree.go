@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -62,13 +63,15 @@ func (s *server) showCluster(r *http.Request) (*view, error) {
 	name, from := r.PathValue("cluster"), s.store.newReader()
 	quiet := *s.hub
 	quiet.Out, quiet.ErrOut = discardText{}, discardText{}
-	roots, err := machinefleet.ReadTree(r.Context(), &quiet, from, cmdutil.ClusterKind, name)
+	roots, err := s.readTrees(r.Context(), &quiet, from, name)
 	if err != nil {
 		return nil, err
 	}
-	cluster := &v1alpha1.Cluster{}
-	if err := from.Get(r.Context(), client.ObjectKey{Name: name}, cluster); err != nil {
-		return nil, fmt.Errorf("reading Cluster %s: %w", name, err)
+	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if !s.hidesCluster(name) {
+		if err := from.Get(r.Context(), client.ObjectKey{Name: name}, cluster); err != nil {
+			return nil, fmt.Errorf("reading Cluster %s: %w", name, err)
+		}
 	}
 	page := clusterPage{Tile: f.newTile(cluster), Causes: f.findCauses(name), Facts: []cmdutil.Fact{
 		{Name: "Kubernetes", Value: cmp.Or(cluster.Status.KubernetesVersion, "–")}, {Name: "Agent", Value: cmp.Or(cluster.Status.AgentVersion, "–")},
@@ -80,6 +83,21 @@ func (s *server) showCluster(r *http.Request) (*view, error) {
 		page.Missing = append(page.Missing, fmt.Sprintf("%s: not shown, because they are not known: %s", plural.Of(kind), cmdutil.Printable(from.missing[kind].Error())))
 	}
 	return &view{Title: "Cluster " + name, Section: "clusters", Template: "cluster.tmpl", Data: page}, nil
+}
+
+// readTrees reads the tree of a cluster, or those of its MachineDeployments if the user may not read the Cluster.
+func (s *server) readTrees(ctx context.Context, hub *cmdutil.Hub, from *reader, name string) (roots []*machinefleet.Node, err error) {
+	if !s.hidesCluster(name) {
+		return machinefleet.ReadTree(ctx, hub, from, cmdutil.ClusterKind, name)
+	}
+	for _, deployment := range objectsOf[*v1alpha1.MachineDeployment](s.store, health.MachineDeployment, nil) {
+		found, err := machinefleet.ReadTree(ctx, hub, from, cmdutil.DeploymentKind, deployment.Name)
+		if err != nil {
+			return nil, err
+		}
+		roots = append(roots, found...)
+	}
+	return roots, nil
 }
 
 // discardText is for notes that a page shows otherwise.

@@ -15,24 +15,29 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
-// Kinds are those that are judged, in the order in which a status shows them.
-var Kinds = []struct {
-	Kind string
+// ListedKind is a kind that is judged.
+type ListedKind struct {
+	Kind       string
+	Namespaced bool
+	// List makes an empty list of its objects.
 	List func() client.ObjectList
-}{
-	{Cluster, func() client.ObjectList { return &v1alpha1.ClusterList{} }},
-	{MachineFleet, func() client.ObjectList { return &v1alpha1.MachineFleetList{} }},
-	{FleetApproval, func() client.ObjectList { return &v1alpha1.FleetApprovalList{} }},
-	{MachineDeployment, func() client.ObjectList { return &v1alpha1.MachineDeploymentList{} }},
-	{MachineSet, func() client.ObjectList { return &v1alpha1.MachineSetList{} }},
-	{Machine, func() client.ObjectList { return &v1alpha1.MachineList{} }},
-	{MachineClass, func() client.ObjectList { return &v1alpha1.MachineClassList{} }},
-	{NodeDisruption, func() client.ObjectList { return &v1alpha1.NodeDisruptionList{} }},
-	{NodeDisruptionRun, func() client.ObjectList { return &v1alpha1.NodeDisruptionRunList{} }},
-	{LoadTest, func() client.ObjectList { return &v1alpha1.LoadTestList{} }},
-	{LoadTestRun, func() client.ObjectList { return &v1alpha1.LoadTestRunList{} }},
-	{SimulatedClusterSet, func() client.ObjectList { return &v1alpha1.SimulatedClusterSetList{} }},
-	{SimulatedCluster, func() client.ObjectList { return &v1alpha1.SimulatedClusterList{} }},
+}
+
+// Kinds are those that are judged, in the order in which a status shows them.
+var Kinds = []ListedKind{
+	{Cluster, false, func() client.ObjectList { return &v1alpha1.ClusterList{} }},
+	{MachineFleet, false, func() client.ObjectList { return &v1alpha1.MachineFleetList{} }},
+	{FleetApproval, false, func() client.ObjectList { return &v1alpha1.FleetApprovalList{} }},
+	{MachineDeployment, true, func() client.ObjectList { return &v1alpha1.MachineDeploymentList{} }},
+	{MachineSet, true, func() client.ObjectList { return &v1alpha1.MachineSetList{} }},
+	{Machine, true, func() client.ObjectList { return &v1alpha1.MachineList{} }},
+	{MachineClass, true, func() client.ObjectList { return &v1alpha1.MachineClassList{} }},
+	{NodeDisruption, false, func() client.ObjectList { return &v1alpha1.NodeDisruptionList{} }},
+	{NodeDisruptionRun, true, func() client.ObjectList { return &v1alpha1.NodeDisruptionRunList{} }},
+	{LoadTest, false, func() client.ObjectList { return &v1alpha1.LoadTestList{} }},
+	{LoadTestRun, true, func() client.ObjectList { return &v1alpha1.LoadTestRunList{} }},
+	{SimulatedClusterSet, false, func() client.ObjectList { return &v1alpha1.SimulatedClusterSetList{} }},
+	{SimulatedCluster, true, func() client.ObjectList { return &v1alpha1.SimulatedClusterList{} }},
 }
 
 // Count is how many objects of a kind are in each state. It is part of the JSON that "status -o json" prints.

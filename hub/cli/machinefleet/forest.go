@@ -215,7 +215,7 @@ func newNode(kind string, object client.Object, conditions []metav1.Condition, k
 	for _, kind := range []string{v1alpha1.FrozenCondition, v1alpha1.ReadyCondition} {
 		found := meta.FindStatusCondition(conditions, kind)
 		if found != nil && (found.Status == metav1.ConditionTrue) == (kind == v1alpha1.FrozenCondition) {
-			n.Message = found.Message
+			n.Reason, n.Message = found.Reason, found.Message
 			break
 		}
 	}

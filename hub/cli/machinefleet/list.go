@@ -48,12 +48,15 @@ func FormatWave(fleet *v1alpha1.MachineFleet) string {
 	return fmt.Sprintf("%d/%d", fleet.Status.CurrentWave, fleet.Status.Waves)
 }
 
+// noCondition stands for a condition that an object does not have.
+const noCondition = "-"
+
 // formatCondition is a condition's status, and its reason unless it is True.
 func formatCondition(conditions []metav1.Condition, kind string) string {
 	found := meta.FindStatusCondition(conditions, kind)
 	switch {
 	case found == nil:
-		return "-"
+		return noCondition
 	case found.Status == metav1.ConditionTrue:
 		return string(found.Status)
 	}

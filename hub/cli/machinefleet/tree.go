@@ -33,10 +33,14 @@ object is shown with its conditions Ready and Frozen. Nodes are objects of the w
 as the agents have reported them. What you may not list is left out and named; the exit code is then 4.
 
 With --watch, the command continues until it is interrupted (exit code 130) or the object is deleted (3). On a terminal it redraws one
-screen, on which healthy objects are counted where not all have room; otherwise it prints the tree again when it changes.`,
+screen, on which healthy objects are counted where not all have room; otherwise it prints the tree again when it changes, with -o json
+one document per line.`,
 		Example: `  kubectl hollow fleet tree fleet/workers
   kubectl hollow fleet tree cluster/c1 -w
-  kubectl hollow fleet tree machinedeployment/workers -n c1`,
+  kubectl hollow fleet tree machinedeployment/workers -n c1
+
+  # For a script
+  kubectl hollow fleet tree workers -o json | jq -r '.. | objects | select(.kind == "Machine" and .ready != "True").name'`,
 		ValidArgsFunction: hub.CompleteObjects(treeKinds...),
 		RunE: func(command *cobra.Command, args []string) error {
 			if len(args) == 1 && !strings.Contains(args[0], "/") {
@@ -55,8 +59,9 @@ screen, on which healthy objects are counted where not all have room; otherwise 
 }
 
 func printTree(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, kind cmdutil.Kind, name string, watch bool) error {
-	if _, asTable := output.Own(); !asTable {
-		return cmdutil.Usage("tree prints a table: leave -o out, or give -o wide")
+	document, err := output.Document()
+	if err != nil {
+		return err
 	}
 	c, err := hub.Client()
 	if err != nil {
@@ -67,10 +72,11 @@ func printTree(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, ki
 		return err
 	}
 	if watch {
-		view := &treeView{hub: hub, output: output, root: r, missing: map[string]bool{}}
-		err := live.Follow(ctx, hub, c, r.listKinds(), view, live.Options{First: firstAnswer})
+		view := &treeView{hub: hub, output: output, document: document, root: r, missing: map[string]bool{}}
+		err := live.Follow(ctx, hub, c, r.listKinds(), view, live.Options{First: firstAnswer, Printed: document.Format != ""})
 		return errors.Join(view.gone, err)
 	}
+	now := time.Now()
 	f, err := newForest(r, live.ReadKinds(ctx, c, r.listKinds()), hub.DescribeUnread)
 	if err != nil {
 		return err
@@ -79,17 +85,23 @@ func printTree(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, ki
 	if err != nil {
 		return err
 	}
-	for _, left := range f.left {
-		hub.Note("Left out: %s", left)
+	if document.Format != "" {
+		var stale []string
+		if problem := cmdutil.DescribeStoppedHub(ctx, c, ""); problem != "" {
+			stale = append(stale, lastKnown+problem)
+		}
+		err = document.Print(hub.Out, newTreeDocument(roots, f.left, stale, now))
+	} else {
+		for _, left := range f.left {
+			hub.Note("Left out: %s", left)
+		}
+		hub.NoteOldTable(ctx, c)
+		err = output.Table(hub.Out, tableOf(roots))
 	}
-	hub.NoteOldTable(ctx, c)
-	if err := output.Table(hub.Out, tableOf(roots)); err != nil {
-		return err
-	}
-	if len(f.forbidden) > 0 {
+	if err == nil && len(f.forbidden) > 0 {
 		return cmdutil.Refusal("the tree is not complete: you may not list: %s", strings.Join(f.forbidden, ", "))
 	}
-	return nil
+	return err
 }
 
 // ReadTree reads an object with those below it. What the user may not list is left out.
@@ -122,10 +134,10 @@ func findRoot(ctx context.Context, hub *cmdutil.Hub, c client.Client, kind cmdut
 
 // Node is an object with what belongs to it.
 type Node struct {
-	// Name is its kind and name, such as Machine/x. Ready and Frozen are its conditions, and Message is that of the one which is not as one
-	// hopes.
-	Name, Ready, Frozen, Kubelet, Message string
-	Children                              []*Node
+	// Name is its kind and name, such as Machine/x. Ready and Frozen are its conditions, and Reason and Message are those of the one which is
+	// not as one hopes.
+	Name, Ready, Frozen, Kubelet, Reason, Message string
+	Children                                      []*Node
 	// Object is nil for what the hub does not have: a Node.
 	Object client.Object
 }

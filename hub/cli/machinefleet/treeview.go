@@ -2,6 +2,7 @@ package machinefleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
+// lastKnown opens why a tree is old.
+const lastKnown = "This is the last known state: "
+
 // wideTree is the width from which on a row of a screen has a message.
 const wideTree = 100
 
@@ -17,12 +21,14 @@ const wideTree = 100
 type treeView struct {
 	hub    *cmdutil.Hub
 	output *cmdutil.Output
-	root   root
+	// document is the format of documents; empty for a table.
+	document cmdutil.DocumentOutput
+	root     root
 
 	roots []*Node
 	now   time.Time
-	// notes are what to know of the tree: what is left out, or old.
-	notes []string
+	// left says what is left out of the tree, and stale what in it is old.
+	left, stale []string
 	// missing are the errors that say that the API server does not have a kind.
 	missing map[string]bool
 	// gone is the error of a root that does not exist any more.
@@ -31,7 +37,7 @@ type treeView struct {
 
 // Update implements live.View.
 func (v *treeView) Update(known map[string]live.Snapshot, pulse live.Pulse, now time.Time) error {
-	v.now, v.notes = now, nil
+	v.now = now
 	f, err := newForest(v.root, known, v.describeUnread)
 	if err != nil {
 		return err
@@ -41,22 +47,29 @@ func (v *treeView) Update(known map[string]live.Snapshot, pulse live.Pulse, now 
 	} else {
 		v.gone = gone
 	}
+	v.left, v.stale = f.left, nil
 	lost := pulse.DescribeLost(now)
 	switch {
 	case lost != "":
-		v.notes = append(v.notes, "This is the last known state: "+lost)
+		v.stale = append(v.stale, lastKnown+lost)
 	case pulse.Hub.Problem != "":
-		v.notes = append(v.notes, "This is the last known state: the hub does not work: "+pulse.Hub.Problem)
-	}
-	for _, left := range f.left {
-		v.notes = append(v.notes, "Left out: "+left)
+		v.stale = append(v.stale, lastKnown+"the hub does not work: "+pulse.Hub.Problem)
 	}
 	for _, kind := range v.root.listKinds() {
 		if snapshot := known[kind.Name]; snapshot.List != nil && snapshot.Err != nil && lost == "" {
-			v.notes = append(v.notes, fmt.Sprintf("%s as of %s: %v", kind.Name, snapshot.Since.Format(time.TimeOnly), snapshot.Err))
+			v.stale = append(v.stale, fmt.Sprintf("%s as of %s: %v", kind.Name, snapshot.Since.Format(time.TimeOnly), snapshot.Err))
 		}
 	}
 	return nil
+}
+
+// notes are what to know of the tree.
+func (v *treeView) notes() []string {
+	notes := slices.Clone(v.stale)
+	for _, left := range v.left {
+		notes = append(notes, "Left out: "+left)
+	}
+	return notes
 }
 
 // describeUnread is that of the hub, which is asked about each kind that is missing once only: it asks the API server.
@@ -78,16 +91,19 @@ func (v *treeView) Key() string {
 	for _, row := range tableOf(v.roots).Rows {
 		parts = append(parts, fmt.Sprint(row.Cells...))
 	}
-	return live.WithoutAges(strings.Join(v.notes, "\n")) + "\n" + strings.Join(parts, "\n")
+	return live.WithoutAges(strings.Join(v.notes(), "\n")) + "\n" + strings.Join(parts, "\n")
 }
 
 // Print implements live.View.
 func (v *treeView) Print(now time.Time) error {
-	if v.Done() {
+	switch {
+	case v.Done():
 		return nil
+	case v.document.Format != "":
+		return v.document.PrintNext(v.hub.Out, newTreeDocument(v.roots, v.left, v.stale, v.now))
 	}
 	v.hub.Say("--- %s", now.Format(time.RFC3339))
-	for _, note := range v.notes {
+	for _, note := range v.notes() {
 		v.hub.Say("%s", note)
 	}
 	err := v.output.Table(v.hub.Out, tableOf(v.roots))
@@ -98,7 +114,7 @@ func (v *treeView) Print(now time.Time) error {
 // Lines implements live.View.
 func (v *treeView) Lines(width, height int) []live.Line {
 	lines := []live.Line{{Text: "Tree at " + v.now.Format("15:04:05 MST") + ", Ctrl-C ends it", Tone: live.Faint}}
-	for _, note := range v.notes {
+	for _, note := range v.notes() {
 		lines = append(lines, live.Wrap(note, 0, width, 4, live.Bad)...)
 	}
 	roots := foldTree(v.roots, height-1-len(lines))

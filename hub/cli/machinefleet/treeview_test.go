@@ -51,7 +51,7 @@ func TestATreeIsFoldedIntoItsRoom(t *testing.T) {
 func TestATreeFitsAScreen(t *testing.T) {
 	for _, width := range []int{20, 40, 80, 120} {
 		g := NewWithT(t)
-		view := &treeView{roots: smallTree(), now: time.Unix(0, 0), notes: []string{"Left out: Machine: you may not list them"}}
+		view := &treeView{roots: smallTree(), now: time.Unix(0, 0), left: []string{"Machine: you may not list them"}}
 		shown := ""
 		for _, line := range view.Lines(width, 50) {
 			shown += strings.TrimRight(line.Text, " ") + "\n"

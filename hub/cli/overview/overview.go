@@ -23,7 +23,10 @@ import (
 // Fleet is all that is known of how a fleet is.
 type Fleet struct {
 	Now time.Time
-	Hub cmdutil.HubState
+	// Scope is what of it is looked at. ClusterForbidden: the Cluster of a namespace may not be read.
+	Scope            Scope
+	ClusterForbidden bool
+	Hub              cmdutil.HubState
 	// HubUnread says why the Lease of the hub was not read, and HubForbidden that it may not be.
 	HubUnread    string
 	HubForbidden bool
@@ -68,20 +71,22 @@ func ObserveHub(ctx context.Context, c client.Client, now time.Time) (*Fleet, er
 	return f, err
 }
 
-// ObserveFleet reads a fleet and judges it.
-func ObserveFleet(ctx context.Context, c client.Client, now time.Time) (*Fleet, error) {
+// ObserveFleet reads what of a fleet is in a scope, and judges it.
+func ObserveFleet(ctx context.Context, c client.Client, scope Scope, now time.Time) (*Fleet, error) {
 	f, err := ObserveHub(ctx, c, now)
 	if err != nil {
 		return nil, err
 	}
+	f.Scope = scope
 	lists, unread, unknown := map[string]client.ObjectList{}, map[string]error{}, 0
-	for _, kind := range health.Kinds {
+	for _, kind := range scope.kinds() {
 		list := kind.List()
-		if err := cmdutil.ListPaged(ctx, c, list); err != nil { // One kind that cannot be read keeps no other from being looked at.
+		options, _ := scope.Options(kind)
+		if err := cmdutil.ListPaged(ctx, c, list, options...); err != nil { // One kind that cannot be read keeps no other from being looked at.
 			if unread[kind.Kind] = err; meta.IsNoMatchError(err) {
 				unknown++
 			}
-			if unknown == len(health.Kinds) {
+			if unknown == len(scope.kinds()) {
 				return nil, err
 			}
 			continue
@@ -94,12 +99,12 @@ func ObserveFleet(ctx context.Context, c client.Client, now time.Time) (*Fleet, 
 // Judge judges the objects of lists, by their kinds. unread says why some kinds have none.
 func (f *Fleet) Judge(lists map[string]client.ObjectList, unread map[string]error) error {
 	judge := &health.Judge{Now: f.Now}
-	for _, kind := range health.Kinds {
+	for _, kind := range f.Scope.kinds() {
 		if unread[kind.Kind] == nil {
 			judge.Observe(lists[kind.Kind])
 		}
 	}
-	for _, kind := range health.Kinds {
+	for _, kind := range f.Scope.kinds() {
 		if err := unread[kind.Kind]; err != nil {
 			f.NoteUnread(kind.Kind, err)
 		} else if err := judge.Add(&f.Report, kind.Kind, lists[kind.Kind]); err != nil {
@@ -113,6 +118,8 @@ func (f *Fleet) Judge(lists map[string]client.ObjectList, unread map[string]erro
 // NoteUnread says why objects of a kind were not looked at.
 func (f *Fleet) NoteUnread(kind string, err error) {
 	switch {
+	case f.Scope.Namespace != "" && kind == health.Cluster && apierrors.IsForbidden(err):
+		f.ClusterForbidden = true
 	case meta.IsNoMatchError(err):
 		f.Report.NotLooked(kind, cmdutil.MissingKind, false)
 	case apierrors.IsForbidden(err):
@@ -129,6 +136,17 @@ func RootCause(err error) string {
 		return status.Status().Message
 	}
 	return err.Error()
+}
+
+// IsNamespaceMissing reports whether the user may list a kind in no namespace but those that they name.
+func (f *Fleet) IsNamespaceMissing() bool {
+	return f.Scope.Namespace == "" && slices.ContainsFunc(f.Report.Counts, func(count health.Count) bool { return count.Kind == health.Machine && count.Forbidden })
+}
+
+// HealthyLine says that there is no problem.
+func (f *Fleet) HealthyLine() string {
+	subject := f.Scope.subject()
+	return strings.ToUpper(subject[:1]) + subject[1:] + " is healthy"
 }
 
 // IsEmpty reports whether there is nothing to judge.
@@ -181,13 +199,13 @@ func (f *Fleet) VerdictError() error {
 	unseen := strings.Join(append(missing, forbidden...), ", ")
 	switch {
 	case len(problems) > 0 && unseen != "":
-		return fmt.Errorf("the fleet is not healthy: %s; not checked: %s", strings.Join(problems, "; "), unseen)
+		return fmt.Errorf("%s is not healthy: %s; not checked: %s", f.Scope.subject(), strings.Join(problems, "; "), unseen)
 	case len(problems) > 0:
-		return fmt.Errorf("the fleet is not healthy: %s", strings.Join(problems, "; "))
+		return fmt.Errorf("%s is not healthy: %s", f.Scope.subject(), strings.Join(problems, "; "))
 	case len(missing) > 0:
-		return fmt.Errorf("whether the fleet is healthy is unknown: not checked: %s", unseen)
+		return fmt.Errorf("whether %s is healthy is unknown: not checked: %s", f.Scope.subject(), unseen)
 	case len(forbidden) > 0:
-		return cmdutil.Refusal("whether the fleet is healthy is unknown: you may not list: %s", unseen)
+		return cmdutil.Refusal("whether %s is healthy is unknown: you may not list: %s", f.Scope.subject(), unseen)
 	}
 	return nil
 }
@@ -205,6 +223,9 @@ func (f *Fleet) listUnseen() (missing, forbidden []string) {
 	}
 	if f.HubForbidden {
 		forbidden = append(forbidden, "the Lease of the hub")
+	}
+	if f.ClusterForbidden {
+		forbidden = append(forbidden, "Cluster "+f.Scope.Namespace)
 	}
 	for _, count := range f.Report.Counts {
 		switch {

@@ -18,11 +18,11 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
-// viewSet is the rollout of a SimulatedClusterSet as that of a MachineFleet: both have the same fields with the same meanings.
-func viewSet(set *v1alpha1.SimulatedClusterSet) *v1alpha1.MachineFleet {
+// ViewSet is the rollout of a SimulatedClusterSet as that of a MachineFleet: both have the same fields with the same meanings.
+func ViewSet(set *v1alpha1.SimulatedClusterSet) *v1alpha1.MachineFleet {
 	spec, status := &set.Spec.Rollout, &set.Status.Rollout
 	fleet := &v1alpha1.MachineFleet{ObjectMeta: set.ObjectMeta}
-	fleet.Spec.Groups, fleet.Spec.Paused, fleet.Spec.RolloutStrategy = spec.Groups, spec.Paused, spec.RolloutStrategy
+	fleet.Spec.Groups, fleet.Spec.Paused, fleet.Spec.RolloutStrategy, fleet.Spec.AbortedRevision = spec.Groups, spec.Paused, spec.RolloutStrategy, spec.AbortedRevision
 	fleet.Status = v1alpha1.MachineFleetStatus{
 		ObservedGeneration: set.Status.ObservedGeneration, Revision: status.Revision, Rollout: status.Rollout, AwaitingApproval: status.AwaitingApproval,
 		CurrentWave: status.CurrentWave, Waves: status.Waves, Clusters: status.Clusters, Failures: status.Failures,
@@ -118,7 +118,7 @@ func (s *subject) approveSet(ctx context.Context, groups []string, all bool) err
 	for _, approval := range found {
 		given[approval.Spec.Group] = cmp.Or(given[approval.Spec.Group], approval.Spec.Approver)
 	}
-	chosen, err := chooseGroups(viewSet(s.set), string(cmdutil.SimulatedSetKind), given, groups, all)
+	chosen, err := chooseGroups(ViewSet(s.set), string(cmdutil.SimulatedSetKind), given, groups, all)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (s *subject) approveSet(ctx context.Context, groups []string, all bool) err
 		return fmt.Errorf("asking the hub for your name: %w", err)
 	}
 	for _, group := range slices.DeleteFunc(chosen, func(group string) bool { return given[group] != "" }) {
-		approval := newApproval(viewSet(s.set), group, user)
+		approval := newApproval(ViewSet(s.set), group, user)
 		approval.OwnerReferences[0].Kind, approval.Spec.Kind = string(v1alpha1.ApprovedSet), v1alpha1.ApprovedSet
 		if err := s.createApproval(ctx, approval); err != nil {
 			return err

@@ -4,13 +4,13 @@ package browser
 import (
 	"bufio"
 	"context"
+	_ "embed"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,16 +18,21 @@ import (
 )
 
 const (
-	// RequiredVariable is the environment variable that makes tests fail, and not be skipped, where Chromium or axe-core is missing.
+	// RequiredVariable is the environment variable that makes tests fail, and not be skipped, where Chromium is missing.
 	RequiredVariable = "HOLLOWFLEET_BROWSER_REQUIRED"
-	// axeVariable names the file of axe-core. hack/browser.sh fetches it and prints the variable.
-	axeVariable = "HOLLOWFLEET_AXE"
 	// patience is how long an answer may take.
 	patience = 60 * time.Second
+	// longestEnd is how long Chromium may take to end.
+	longestEnd = 5 * time.Second
 )
 
 // names are those by which Chromium is installed.
-var names = []string{"chromium", "chromium-browser", "google-chrome"}
+var names = []string{"chromium", "chromium-browser", "google-chrome", "chromium-headless-shell"}
+
+// axe is axe-core, with which pages are checked for accessibility. hack/dashboard-assets.sh fetches it.
+//
+//go:embed axe/axe.min.js
+var axe string
 
 // Browser is a running Chromium.
 type Browser struct {
@@ -53,15 +58,6 @@ type answer struct {
 	} `json:"error"`
 }
 
-// missing skips a test, or fails it where the environment asks for that.
-func missing(t testing.TB, what string) {
-	t.Helper()
-	if os.Getenv(RequiredVariable) != "" {
-		t.Fatalf("%s, and %s is set", what, RequiredVariable)
-	}
-	t.Skipf("left out: %s (hack/browser.sh installs it)", what)
-}
-
 // Start starts Chromium, which ends with the test. The test is skipped where it is not installed.
 func Start(t testing.TB) *Browser {
 	t.Helper()
@@ -72,7 +68,10 @@ func Start(t testing.TB) *Browser {
 		}
 	}
 	if path == "" {
-		missing(t, "Chromium is not installed")
+		if os.Getenv(RequiredVariable) != "" {
+			t.Fatalf("Chromium is not installed, and %s is set", RequiredVariable)
+		}
+		t.Skip("left out: Chromium is not installed (hack/browser.sh installs it)")
 	}
 	commands, to, err := os.Pipe()
 	if err != nil {
@@ -83,8 +82,12 @@ func Start(t testing.TB) *Browser {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(context.Background())
+	profile, err := os.MkdirTemp("", "hollowfleet-browser-") //nolint:usetesting // A process that ends late may still write there.
+	if err != nil {
+		t.Fatal(err)
+	}
 	command := exec.CommandContext(ctx, path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
-		"--user-data-dir="+filepath.Join(t.TempDir(), "profile"), "--remote-debugging-pipe", "about:blank")
+		"--user-data-dir="+profile, "--remote-debugging-pipe", "about:blank")
 	command.ExtraFiles = []*os.File{commands, answers} // They are 3 and 4 there.
 	if err := command.Start(); err != nil {
 		t.Fatalf("starting Chromium: %v", err)
@@ -97,11 +100,15 @@ func Start(t testing.TB) *Browser {
 		b.readAnswers(bufio.NewReaderSize(from, 1<<20))
 	}()
 	t.Cleanup(func() {
-		end()
+		_ = b.call("", "Browser.close", map[string]any{}, nil) // Its own processes end with it, and write nothing more.
+		kill := time.AfterFunc(longestEnd, end)
 		_ = command.Wait()
+		kill.Stop()
+		end()
 		_ = to.Close()
 		<-read
 		_ = from.Close()
+		_ = os.RemoveAll(profile)
 	})
 	return b
 }
@@ -295,22 +302,8 @@ func (p *Page) Screenshot(path string) {
 	p.b.must(os.WriteFile(path, image, permissions))
 }
 
-// Axe loads axe-core, with which pages are checked for accessibility. The test is skipped where it was not fetched.
-func Axe(t testing.TB) string {
-	t.Helper()
-	path := os.Getenv(axeVariable)
-	if path == "" {
-		missing(t, axeVariable+" does not name the file of axe-core")
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%s: %v", axeVariable, err)
-	}
-	return string(text)
-}
-
 // Check returns what axe-core finds on the page, a line each.
-func (p *Page) Check(axe string) (findings []string) {
+func (p *Page) Check() (findings []string) {
 	p.b.t.Helper()
 	p.Evaluate(axe+"; undefined", nil)
 	var found []struct {

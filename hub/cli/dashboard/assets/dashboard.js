@@ -47,7 +47,7 @@
     }
     if (silent > longestSilence) {
       connection.hidden = false;
-      connection.textContent = `What you see is ${Math.round(silent / 1000)} seconds old: kubectl hollow dashboard does not answer. If it has ended, run it again and open the address that it prints.`;
+      connection.textContent = `What you see is ${Math.round(silent / 1000)} seconds old: ${document.documentElement.dataset.silent}`;
       disconnect();
     }
     connect();

@@ -1,4 +1,4 @@
-package telemetry_test
+package serving_test
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 
-	"github.com/hollowfleet/hollowfleet/internal/telemetry"
+	"github.com/hollowfleet/hollowfleet/internal/serving"
 )
 
 // project writes a new certificate for loopback into dir as a kubelet projects a Secret: into a directory of its own, to which a link
@@ -59,10 +59,10 @@ func project(t *testing.T, dir string, serial int64) *x509.Certificate {
 }
 
 // serve serves with s until the test ends, and returns where.
-func serve(t *testing.T, s telemetry.Serving, clock clock.PassiveClock) string {
+func serve(t *testing.T, s serving.Options, clock clock.PassiveClock) string {
 	t.Helper()
 	g := NewWithT(t)
-	certificate, err := telemetry.NewCertificate(s, clock)
+	certificate, err := serving.NewCertificate(s, clock)
 	g.Expect(err).NotTo(HaveOccurred())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -99,7 +99,7 @@ func TestARotatedCertificateIsServedWithoutARestart(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
 	first := project(t, dir, 1)
-	address := serve(t, telemetry.Serving{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}, clock.RealClock{})
+	address := serve(t, serving.Options{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}, clock.RealClock{})
 	found, err := shown(address, first)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found.SerialNumber.Int64()).To(BeEquivalentTo(1))
@@ -116,7 +116,7 @@ func TestARotatedCertificateIsServedWithoutARestart(t *testing.T) {
 func TestTheOwnCertificateIsRenewedBeforeItEnds(t *testing.T) {
 	g := NewWithT(t)
 	clock := testclock.NewFakePassiveClock(time.Now())
-	address := serve(t, telemetry.Serving{SelfSigned: true}, clock)
+	address := serve(t, serving.Options{SelfSigned: true}, clock)
 	first, err := shown(address)
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = shown(address, first)
@@ -134,24 +134,24 @@ func TestTheOwnCertificateIsRenewedBeforeItEnds(t *testing.T) {
 
 func TestServingOptions(t *testing.T) {
 	g := NewWithT(t)
-	var s telemetry.Serving
+	var s serving.Options
 	flags := pflag.NewFlagSet("x", pflag.ContinueOnError)
 	s.AddFlags(flags)
 	g.Expect(flags.Parse([]string{"--tls-cert-file=c", "--tls-private-key-file=k"})).To(Succeed())
-	g.Expect(s).To(Equal(telemetry.Serving{CertFile: "c", KeyFile: "k"}))
+	g.Expect(s).To(Equal(serving.Options{CertFile: "c", KeyFile: "k"}))
 	for _, test := range []struct {
-		s    telemetry.Serving
+		s    serving.Options
 		want string
 	}{
-		{telemetry.Serving{CertFile: "c"}, "--tls-cert-file, --tls-private-key-file: both or none"},
-		{telemetry.Serving{KeyFile: "k"}, "both or none"},
-		{telemetry.Serving{CertFile: "c", KeyFile: "k", SelfSigned: true}, "--tls-self-signed, --tls-cert-file: only one"},
-		{telemetry.Serving{CertFile: "/missing.crt", KeyFile: "/missing.key"}, "reading the serving certificate: open /missing.crt"},
+		{serving.Options{CertFile: "c"}, "--tls-cert-file, --tls-private-key-file: both or none"},
+		{serving.Options{KeyFile: "k"}, "both or none"},
+		{serving.Options{CertFile: "c", KeyFile: "k", SelfSigned: true}, "--tls-self-signed, --tls-cert-file: only one"},
+		{serving.Options{CertFile: "/missing.crt", KeyFile: "/missing.key"}, "reading the serving certificate: open /missing.crt"},
 	} {
-		_, err := telemetry.NewCertificate(test.s, clock.RealClock{})
+		_, err := serving.NewCertificate(test.s, clock.RealClock{})
 		g.Expect(err).To(MatchError(ContainSubstring(test.want)))
 	}
-	plain, err := telemetry.NewCertificate(telemetry.Serving{}, clock.RealClock{})
+	plain, err := serving.NewCertificate(serving.Options{}, clock.RealClock{})
 	g.Expect(err).NotTo(HaveOccurred())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	g.Expect(err).NotTo(HaveOccurred())

@@ -1,4 +1,5 @@
-package telemetry
+// Package serving is the certificate with which a program serves: one from files, or one of its own.
+package serving
 
 import (
 	"context"
@@ -24,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 )
 
-// Serving says with which certificate the endpoints for health and metrics are served. The zero value serves without TLS.
-type Serving struct {
+// Options say with which certificate the endpoints for health and metrics are served. The zero value serves without TLS.
+type Options struct {
 	// CertFile and KeyFile are PEM files. They are followed when they change.
 	CertFile, KeyFile string
 	// SelfSigned lets the process make a certificate of its own, and renew it.
@@ -33,14 +34,14 @@ type Serving struct {
 }
 
 // AddFlags adds a flag for each option.
-func (s *Serving) AddFlags(flags *pflag.FlagSet) {
+func (s *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.CertFile, "tls-cert-file", s.CertFile, "PEM file of the certificate with which health and metrics are served, followed when it changes; none serves them without TLS")
 	flags.StringVar(&s.KeyFile, "tls-private-key-file", s.KeyFile, "PEM file of the key for --tls-cert-file")
 	flags.BoolVar(&s.SelfSigned, "tls-self-signed", s.SelfSigned, "serve health and metrics with a certificate that is made in memory and renewed in time, instead of --tls-cert-file")
 }
 
 // Validate reports what is wrong with s.
-func (s *Serving) Validate() error {
+func (s *Options) Validate() error {
 	switch {
 	case (s.CertFile == "") != (s.KeyFile == ""):
 		return errors.New("--tls-cert-file, --tls-private-key-file: both or none of them: a certificate is of no use without its key")
@@ -57,7 +58,7 @@ type Certificate struct {
 }
 
 // NewCertificate returns that of s; nil if there is to be none. Files that cannot be read are an error.
-func NewCertificate(s Serving, clock clock.PassiveClock) (*Certificate, error) {
+func NewCertificate(s Options, clock clock.PassiveClock) (*Certificate, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
