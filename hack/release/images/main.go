@@ -107,7 +107,7 @@ func runLayout(args []string, out io.Writer) error {
 	for _, p := range programs {
 		paths := map[string]string{}
 		for architecture, directory := range directories {
-			paths[architecture] = filepath.Join(directory, p.name)
+			paths[architecture] = filepath.Join(directory, p.fileName())
 		}
 		made, err := b.writeLayout(p, paths, to)
 		if err != nil {

@@ -97,7 +97,7 @@ func (o options) compilations(to string) (all []compilation) {
 		p := platform{"linux", arch}
 		directory := filepath.Join(to, p.String()) + string(filepath.Separator)
 		all = append(all, compilation{
-			name: "hub and agent for " + p.String(), platform: p, directory: o.root, packages: []string{"./hub/cmd/hub", "./agent/cmd/agent"},
+			name: "hub, dashboard and agent for " + p.String(), platform: p, directory: o.root, packages: []string{"./hub/cmd/hub", "./hub/cmd/kubectl-hollow", "./agent/cmd/agent"},
 			flags: []string{"-tags", "grpcnotrace", "-ldflags", "-s -w"}, to: directory,
 		}, compilation{
 			name: "simulator for " + p.String(), platform: p, directory: filepath.Join(o.root, "agent", "simulator"),
