@@ -44,18 +44,18 @@ func logChapters() []chapter {
 }
 
 func agentsAtLogs() []attempt {
-	asked := logRequest(clusterA, "asked")
+	asked, big, twice := logRequest(clusterA, "to-delete"), logRequest(clusterA, "big"), logRequest(clusterA, "twice")
 	answered := prepared(func(ctx context.Context) {
-		hub.create(ctx, logRequest(clusterA, "asked"))
+		hub.create(ctx, logRequest(clusterA, "twice"))
 		first := client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Answered","log":"first"}}`))
-		Expect(hub.Client.Status().Patch(ctx, logRequest(clusterA, "asked"), first)).To(Succeed())
-	}, mergeStatus(asked, `{"status":{"log":"second"}}`))
+		Expect(hub.Client.Status().Patch(ctx, logRequest(clusterA, "twice"), first)).To(Succeed())
+	}, mergeStatus(twice, `{"status":{"log":"second"}}`))
 	return []attempt{
 		{"list the requests of cluster `b`", rbac, "cannot list", list(&v1alpha1.MachineLogRequestList{}, client.InNamespace(clusterB))},
 		{"answer a request of cluster `b`", rbac, "cannot patch", made(logRequest(clusterB, "theirs"), mergeStatus(logRequest(clusterB, "theirs"), `{"status":{"phase":"Answered"}}`))},
 		{"ask for a log", rbac, "cannot create", create(logRequest(clusterA, "own"))},
 		{"delete a request", rbac, "cannot delete", made(asked, remove(asked))},
-		{"answer with a megabyte", kind, "status.log", made(asked, mergeStatus(asked, `{"status":{"phase":"Answered","log":"`+strings.Repeat("x", 1<<20)+`"}}`))},
+		{"answer with a megabyte", kind, "status.log", made(big, mergeStatus(big, `{"status":{"phase":"Answered","log":"`+strings.Repeat("x", 1<<20)+`"}}`))},
 		{"answer again", policy, "the request is answered", answered},
 	}
 }
@@ -64,7 +64,7 @@ func readersAtLogs() []attempt {
 	asReader := func(act do) do {
 		return inNamespaceA(logReaderName, logReaderRole, &v1alpha1.MachineLogRequestList{}, act)
 	}
-	own, theirs := logRequest(clusterA, "own"), logRequest(clusterB, "theirs")
+	own, forged, theirs := logRequest(clusterA, "own"), logRequest(clusterA, "forged"), logRequest(clusterB, "theirs")
 	kept := logRequest(clusterA, "kept")
 	kept.Finalizers = []string{"example.com/kept"}
 	endless := logRequest(clusterA, "endless")
@@ -73,7 +73,7 @@ func readersAtLogs() []attempt {
 		{"ask for a log, read the answer and delete it", allowed, "", asReader(each(create(own), get(own), remove(own)))},
 		{"ask in namespace `b`", rbac, "cannot create", asReader(create(theirs))},
 		{"read an answer of namespace `b`", rbac, "cannot get", asReader(made(theirs, get(theirs)))},
-		{"answer in place of the agent", rbac, "cannot patch", asReader(made(own, mergeStatus(own, `{"status":{"phase":"Answered"}}`)))},
+		{"answer in place of the agent", rbac, "cannot patch", asReader(made(forged, mergeStatus(forged, `{"status":{"phase":"Answered"}}`)))},
 		{"ask for more than a thousand lines", kind, "spec.tailLines", asReader(create(endless))},
 		{"keep an answer with a finalizer", policy, "it expires", asReader(create(kept))},
 		{"delete a Machine", rbac, "cannot delete", asReader(remove(machine(clusterA, machineName)))},
@@ -82,7 +82,7 @@ func readersAtLogs() []attempt {
 
 func viewersAtLogs() []attempt {
 	asViewer := func(act do) do { return inNamespaceA(viewerName, viewerRole, &v1alpha1.MachineList{}, act) }
-	own := logRequest(clusterA, "own")
+	own := logRequest(clusterA, "of-another")
 	return []attempt{
 		{"ask for a log", rbac, "cannot create", asViewer(create(own))},
 		{"read another user's answer", rbac, "cannot get", asViewer(made(own, get(own)))},
