@@ -27,10 +27,12 @@ type fault struct {
 // seen is when an alert fired and cleared.
 type seen struct{ fired, cleared time.Duration }
 
-// provoke breaks something, waits until its alerts fire, mends it, and waits until they have cleared.
+// provoke waits until none of the alerts of a fault fires, breaks something, waits until they do, mends it, and waits until they have cleared.
 func (w *world) provoke(f fault) map[string]seen {
 	w.t.Helper()
 	w.t.Logf("%s: %s", time.Since(w.started).Round(time.Second), f.name)
+	limit := max(f.patience, patience)
+	w.awaitAlerts(f.alerts, false, time.Now(), limit) // What the fault before has left behind counts for nothing.
 	ctx, cancel := context.WithCancel(w.t.Context())
 	var keeping sync.WaitGroup
 	if f.keeps != nil {
@@ -46,7 +48,6 @@ func (w *world) provoke(f fault) map[string]seen {
 			}
 		})
 	}
-	limit := max(f.patience, patience)
 	began := time.Now()
 	f.breaks()
 	fired := w.awaitAlerts(f.alerts, true, began, limit)
