@@ -181,7 +181,7 @@ func TestADeletionOfAMachineIsToldBefore(t *testing.T) {
 	f.fails(3, "does not exist in namespace", "machine delete workers-1-a -n NAME --yes")
 }
 
-// A hub that hangs is no reason to wait for ever.
+// A hub that hangs does not keep the command waiting.
 func TestAMachineOfAnAPIServerThatDoesNotAnswer(t *testing.T) {
 	g := NewWithT(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
