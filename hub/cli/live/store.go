@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,19 +47,31 @@ type Snapshot struct {
 	Since time.Time
 }
 
-// ReadKinds lists kinds, one after the other in their order, in pages.
+// readAtOnce is how many kinds are read at the same time: while the API server writes one, the program decodes another.
+const readAtOnce = 3
+
+// ReadKinds lists kinds, each in pages. An error keeps no other kind from being read.
 func ReadKinds(ctx context.Context, c client.Reader, kinds []Kind) map[string]Snapshot {
+	read := make([]Snapshot, len(kinds))
+	var reading errgroup.Group
+	reading.SetLimit(readAtOnce)
+	for i, kind := range kinds {
+		reading.Go(func() error {
+			list, ok := kind.List.DeepCopyObject().(client.ObjectList)
+			if !ok {
+				read[i].Err = fmt.Errorf("%T is not a list", kind.List)
+			} else if err := cmdutil.ListPaged(ctx, c, list, kind.Options...); err != nil {
+				read[i].Err = err
+			} else {
+				read[i].List = list
+			}
+			return nil
+		})
+	}
+	_ = reading.Wait() // The errors are in what was read.
 	found := map[string]Snapshot{}
-	for _, kind := range kinds {
-		list, ok := kind.List.DeepCopyObject().(client.ObjectList)
-		if !ok {
-			continue
-		}
-		if err := cmdutil.ListPaged(ctx, c, list, kind.Options...); err != nil {
-			found[kind.Name] = Snapshot{Err: err}
-			continue
-		}
-		found[kind.Name] = Snapshot{List: list}
+	for i, kind := range kinds {
+		found[kind.Name] = read[i]
 	}
 	return found
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/cli/health"
+	"github.com/hollowfleet/hollowfleet/hub/cli/live"
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
@@ -78,20 +79,23 @@ func ObserveFleet(ctx context.Context, c client.Client, scope Scope, now time.Ti
 		return nil, err
 	}
 	f.Scope = scope
-	lists, unread, unknown := map[string]client.ObjectList{}, map[string]error{}, 0
-	for _, kind := range scope.kinds() {
-		list := kind.List()
+	kinds := scope.kinds()
+	wanted := make([]live.Kind, len(kinds))
+	for i, kind := range kinds {
 		options, _ := scope.Options(kind)
-		if err := cmdutil.ListPaged(ctx, c, list, options...); err != nil { // One kind that cannot be read keeps no other from being looked at.
-			if unread[kind.Kind] = err; meta.IsNoMatchError(err) {
-				unknown++
-			}
-			if unknown == len(scope.kinds()) {
-				return nil, err
-			}
-			continue
+		wanted[i] = live.Kind{Name: kind.Kind, List: kind.List(), Options: options}
+	}
+	lists, unread, unknown := map[string]client.ObjectList{}, map[string]error{}, 0
+	for kind, found := range live.ReadKinds(ctx, c, wanted) { // One kind that cannot be read keeps no other from being looked at.
+		if lists[kind] = found.List; found.Err != nil {
+			unread[kind] = found.Err
 		}
-		lists[kind.Kind] = list
+		if meta.IsNoMatchError(found.Err) {
+			unknown++
+		}
+	}
+	if unknown == len(kinds) {
+		return nil, unread[kinds[0].Kind]
 	}
 	return f, f.Judge(lists, unread)
 }
