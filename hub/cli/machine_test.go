@@ -55,8 +55,8 @@ func newMachineEnv(t *testing.T) *machineEnv {
 		ObservedGeneration: 1, Phase: v1alpha1.MachineRunning, NodeRef: &v1alpha1.NodeReference{Kind: "Node", Name: f.machine.Name, UID: "a"},
 		Versions: &v1alpha1.ObservedVersions{Kubelet: "v1.36.2", KubeletCode: "v1.37.1"},
 		Conditions: []metav1.Condition{
-			{Type: v1alpha1.MachinePodRunningCondition, Status: metav1.ConditionTrue, Reason: "Running", LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour))},
-			{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "NodeNotReady", Message: "the kubelet is \x1b[31msilent", LastTransitionTime: metav1.NewTime(time.Now().Add(-5 * time.Minute))},
+			{Type: v1alpha1.MachinePodRunningCondition, Status: metav1.ConditionTrue, Reason: "Running", LastTransitionTime: metav1.NewTime(time.Now().Add(-60 * 24 * time.Hour))},
+			{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "NodeNotReady", Message: "the kubelet is \x1b[31msilent", LastTransitionTime: metav1.NewTime(time.Now().Add(-5 * 24 * time.Hour))},
 		},
 	}
 	f.ExpectStatusApplied(f.machine)
@@ -84,9 +84,9 @@ func TestAMachineIsShownOnOneScreen(t *testing.T) {
 		r := f.hollow("machine get workers-1-a -n NAME --tail 0")
 		g.Expect(r.code).To(Equal(0), r.errOut)
 		for _, want := range []string{
-			"Machine " + f.name + "/workers-1-a: Problem since 5m ago: NodeNotReady", "Phase:       Running", "its agent is connected",
+			"Machine " + f.name + "/workers-1-a: Problem since 5d ago: NodeNotReady", "Phase:       Running", "its agent is connected",
 			"MachineSet workers-1, 0 of 1 ready", "Class:       small", "Provider:    hollow", "v1.36.2 reported, by code of v1.37.1", "Pod:         workers-1-a, running: True",
-			"PodRunning", "60m", `its <b>kubelet</b> is \x1b]0;silent`, `\x1b[31msilent`, "CreationFailed",
+			"PodRunning", "60d", `its <b>kubelet</b> is \x1b]0;silent`, `\x1b[31msilent`, "CreationFailed",
 		} {
 			g.Expect(r.out).To(ContainSubstring(want))
 		}
