@@ -7,11 +7,11 @@ SHELL := bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
-# No C compiler is needed. Nothing else here changes how a package is compiled: another set of compile flags
-# would throw the build cache away, and with it ten minutes of Kubernetes.
-export CGO_ENABLED := 0
-# Every module is built from its own go.mod, so a build means the same with and without go.work.
-export GOWORK := off
+# Scripts that call go have the same settings from the same file. Nothing else here changes how a package is compiled.
+go-setting = $(shell . hack/goenv.sh; echo "$$$(1)")
+export CGO_ENABLED := $(call go-setting,CGO_ENABLED)
+export GOWORK := $(call go-setting,GOWORK)
+export GOFLAGS := $(call go-setting,GOFLAGS)
 
 MODULES := . apis internal/owneddir agent/simulator hack/tools hack/release test/e2e
 BIN := bin

@@ -3,6 +3,7 @@
 # usage: hack/cert-manager.sh TAG DIRECTORY SOURCE
 # SOURCE is a clone of its repository that has the tag, or the URL of one. What DIRECTORY has already is not built again.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/goenv.sh"
 tag=$1
 mkdir -p "$2"
 to=$(cd "$2" && pwd)
@@ -18,7 +19,7 @@ mkdir "$work/tree"
 git -C "$source" archive "$tag" | tar x -C "$work/tree"
 # Its own go.mod files decide what it is built from: it is nothing that Hollowfleet depends on.
 for program in controller cainjector webhook; do
-	(cd "$work/tree/cmd/$program" && go build -buildvcs=false -trimpath -ldflags "-s -w -X github.com/cert-manager/cert-manager/pkg/util.AppVersion=$tag" -o "$to/$program" .)
+	(cd "$work/tree/cmd/$program" && go build -buildvcs=false -ldflags "-s -w -X github.com/cert-manager/cert-manager/pkg/util.AppVersion=$tag" -o "$to/$program" .)
 done
 rm -rf "$to/chart"
 cp -r "$work/tree/deploy/charts/cert-manager" "$work/chart"

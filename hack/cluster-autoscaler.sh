@@ -3,6 +3,7 @@
 # usage: hack/cluster-autoscaler.sh TAG FILE [CLONE]
 # CLONE is a clone of its repository that has the tag. Without one the tag is fetched over the network.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/goenv.sh"
 tag=$1
 mkdir -p "$(dirname "$2")"
 file=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")

@@ -9,7 +9,8 @@ fuzztime=$1
 shift
 logs=$root/bin/test-logs
 mkdir -p "$logs"
-export CGO_ENABLED=0 GOWORK=off HOLLOWFLEET_BIN=${HOLLOWFLEET_BIN:-$root/bin}
+. hack/goenv.sh
+export HOLLOWFLEET_BIN=${HOLLOWFLEET_BIN:-$root/bin}
 
 results=()
 failed=0

@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 root=$PWD
 linter=$(realpath "$1")
 shift
-export CGO_ENABLED=0 GOWORK=off
+. hack/goenv.sh
 
 # These linters look into every dependency. Over Kubernetes' 2,700 packages that takes four minutes and 11 GB
 # of memory, so packages that link it do without them; go vet, in make verify, covers govet's part there.

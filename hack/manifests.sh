@@ -5,6 +5,7 @@
 # usage: hack/manifests.sh CONTROLLER_GEN CRD_REF_DOCS
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. hack/goenv.sh
 controller_gen=$(realpath "$1")
 crd_ref_docs=$(realpath "$2")
 

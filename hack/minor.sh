@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
 action=$1 minor=$2 bin=$(realpath -m "$3")
-export CGO_ENABLED=0 GOWORK=off
+. hack/goenv.sh
 modules=minors/v$minor.mod
 cd agent/simulator
 version=$(awk '$1 == "k8s.io/kubernetes" && $2 ~ /^v/ { print $2; exit }' "$modules")

@@ -3,6 +3,7 @@
 # the configurations of registration's webhooks next to them.
 # usage: hack/ocm.sh VERSION DIRECTORY
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/goenv.sh"
 version=$1
 mkdir -p "$2/webhooks"
 into=$(cd "$2" && pwd)

@@ -16,7 +16,7 @@ mkdir -p "$logs"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work" # Hollow nodes run as another user.
-export CGO_ENABLED=0 GOWORK=off
+. hack/goenv.sh
 
 read -ra suites <<<"${SUITES:-faults chaos restored tenclusters}"
 mkdir "$work/bin"

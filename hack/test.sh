@@ -18,7 +18,8 @@ gibibytes=$(awk '/^MemTotal:/ { print int($2 / 1048576) }' /proc/meminfo 2>/dev/
 ((${gibibytes:-0} < 15)) || export GOGC=400
 # What a test waits for without a time of its own may take long on a busy machine.
 export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT=30s
-export CGO_ENABLED=0 GOWORK=off HOLLOWFLEET_BIN=${HOLLOWFLEET_BIN:-$root/bin}
+. hack/goenv.sh
+export HOLLOWFLEET_BIN=${HOLLOWFLEET_BIN:-$root/bin}
 
 started=$SECONDS
 short=() count=(-count=1)

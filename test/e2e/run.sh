@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD
 out=$root/bin/e2e
-export CGO_ENABLED=0 GOWORK=off
+. hack/goenv.sh
 say() { echo "$(date +%T) $*"; }
 
 # Without an engine there is nothing to be done, and nothing is built.

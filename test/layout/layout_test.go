@@ -142,7 +142,8 @@ func TestGosClosingLinesAreShown(t *testing.T) {
 			for file, content := range map[string]string{
 				"hack/test.sh":     read(t, "hack/test.sh"),
 				"hack/progress.sh": read(t, "hack/progress.sh"),
-				"path/go": "#!/bin/sh\n[ $1 = list ] && { echo example.com/x; exit; }\n" +
+				"hack/goenv.sh":    read(t, "hack/goenv.sh"),
+				"path/go": "#!/bin/sh\n[ $1 = env ] && exit\n[ $1 = list ] && { echo example.com/x; exit; }\n" +
 					"printf '" + test.line + "\\n' $(basename $PWD)\nexit " + test.code + "\n",
 				"path/simcluster": "#!/bin/sh\n",
 				"apis/.keep":      "", "internal/owneddir/.keep": "", "hack/tools/.keep": "", "hack/release/.keep": "", "agent/simulator/.keep": "",

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -16,6 +15,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/hollowfleet/hollowfleet/internal/dev/repository"
 )
 
 // free are the labels whose values no program knows in advance.
@@ -26,10 +27,13 @@ var open = map[string][]string{
 	"hollowfleet_hub_frozen_objects": {"kind", "reason"}, "hollowfleet_hub_frozen_longest_seconds": {"kind", "reason"},
 }
 
-// Path is where the page is.
-func Path() string {
-	_, here, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(here), "..", "..", "..", "docs", "metrics.md")
+// findPage returns the path of the page in the repository of the working directory.
+func findPage() (string, error) {
+	root, err := repository.FindRoot()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(root, "docs", "metrics.md"), nil
 }
 
 // Scrape is what a program tells Prometheus.
@@ -123,7 +127,11 @@ func markMetric(name string) string { return "<!-- of " + name + " -->\n" }
 
 // Compare holds a section of the page against rows. With write it writes them there instead.
 func Compare(name, rows string, write bool) error {
-	page, err := os.ReadFile(Path())
+	path, err := findPage()
+	if err != nil {
+		return err
+	}
+	page, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("reading the page: %w", err)
 	}
@@ -136,7 +144,7 @@ func Compare(name, rows string, write bool) error {
 	}
 	if write {
 		replaced := strings.Replace(string(page), markMetric(name)+have, markMetric(name)+rows, 1)
-		return os.WriteFile(Path(), []byte(replaced), 0o644) //nolint:gosec // a page of the documentation
+		return os.WriteFile(path, []byte(replaced), 0o644) //nolint:gosec // a page of the documentation
 	}
 	return fmt.Errorf("docs/metrics.md, section %q, is not what the program tells; run the test again with -update.\nonly on the page:\n%s\nonly told:\n%s",
 		name, missingLines(have, rows), missingLines(rows, have))

@@ -23,6 +23,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+	"github.com/hollowfleet/hollowfleet/internal/dev/repository"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
@@ -35,18 +36,11 @@ func BinDir() (string, error) {
 	if dir := os.Getenv("HOLLOWFLEET_BIN"); dir != "" {
 		return dir, nil
 	}
-	dir, err := os.Getwd()
+	root, err := repository.FindRoot()
 	if err != nil {
-		return "", fmt.Errorf("looking for the built programs: %w", err)
+		return "", fmt.Errorf("looking for the built programs: set HOLLOWFLEET_BIN to the directory that make build fills: %w", err)
 	}
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
-			return filepath.Join(dir, "bin"), nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", errors.New("looking for the built programs: no go.work above the working directory: set HOLLOWFLEET_BIN to the directory that make build fills")
-		}
-	}
+	return filepath.Join(root, "bin"), nil
 }
 
 // Binary is the path of one built program. One that is not there is an error that says how to build it.

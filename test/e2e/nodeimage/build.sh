@@ -8,7 +8,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../../.." && pwd)
-export CGO_ENABLED=0 GOWORK=off
+. "$root/hack/goenv.sh"
 : "${SIMULATOR_LDFLAGS:?make e2e sets it}"
 say() { echo "$(date +%T) $*" >&2; }
 hash() { sha256sum | cut -c1-12; }

@@ -8,7 +8,7 @@ set -euo pipefail
 out=$(realpath "$1")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../../.." && pwd)
-export CGO_ENABLED=0 GOWORK=off
+. "$root/hack/goenv.sh"
 . "$here/versions"
 
 say() { echo "$(date +%T) $*"; }
