@@ -18,8 +18,13 @@ count() {
 }
 child='' stopped=''
 trap 'stopped=yes; [[ -z $child ]] || kill "$child"' INT TERM
-exec 3>&1 4< <(exec "$@" 2>&1 >&3 3>&-)
+# A job of its own: bash can forget the exit code of a process substitution that ends at once.
+pipe=$(mktemp -d) && mkfifo "$pipe/stderr" || exit 1
+exec 3<&0
+"$@" 2>"$pipe/stderr" <&3 3<&- &
 child=$!
+exec 3<&- 4<"$pipe/stderr"
+rm -r "$pipe"
 [[ -z $stopped ]] || kill "$child"
 while ((got == 0)) || { ((got > 128)) && kill -0 "$child" 2>/dev/null; }; do # above 128: a second without a line
 	IFS= read -r -u 4 -t 1 part

@@ -180,6 +180,8 @@ func TestLeaseDecidesWhetherTheAgentIsConnected(t *testing.T) {
 	r.Consistently(renew).WithTimeout(15 * time.Second).WithPolling(time.Second).Should(Equal("True " + v1alpha1.ReasonLeaseRenewed))
 	r.Expect(cluster.ResourceVersion).To(Equal(version), "renewals cause no write")
 	r.Eventually(connected).WithTimeout(2 * time.Minute).Should(Equal("Unknown " + v1alpha1.ReasonLeaseExpired))
+	r.Expect(meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition).Message).NotTo(ContainSubstring("ClusterRole"),
+		"the role exists, though the cache does not hold it")
 	r.Expect(meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.FrozenCondition)).To(BeTrue())
 	stale := func() []metav1.Condition {
 		machine := r.Machines(cluster.Name)[0]

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli"
+	"github.com/hollowfleet/hollowfleet/hub/cli/machine"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
@@ -150,13 +151,27 @@ func TestAMachineIsFollowed(t *testing.T) {
 	f.Expect(r.code).To(Equal(3), r.errOut)
 }
 
+// Claim: What is shown of a Machine while the hub does not work is called the last known state. Broken: the hub is not looked at.
+func TestAMachineWhileTheHubIsStopped(t *testing.T) {
+	f := newMachineEnv(t)
+	f.Expect(f.succeeds("machine get workers-1-a -n NAME --tail 0")).NotTo(ContainSubstring("last known state"))
+	f.renewHub(longStopped())
+	f.Expect(f.succeeds("machine get workers-1-a -n NAME --tail 0")).To(HavePrefix("This is the last known state: the hub does not work: "))
+	document := machine.Document{}
+	f.Expect(json.Unmarshal([]byte(f.succeeds("machine get workers-1-a -n NAME --tail 0 -o json")), &document)).To(Succeed())
+	f.Expect(document.Stale).To(ConsistOf(HavePrefix("the hub does not work: ")))
+	r := f.hollow("machine delete workers-1-a -n NAME --dry-run")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.errOut).To(ContainSubstring("This is the last known state, and no Machine is replaced meanwhile: the hub does not work: "))
+}
+
 // Claim: `machine delete` says first what will happen, and asks. Broken: it deletes where it cannot ask; a frozen cluster is not named.
 func TestADeletionOfAMachineIsToldBefore(t *testing.T) {
 	f := newMachineEnv(t)
 	f.fails(2, "needs --yes", "machine delete workers-1-a -n NAME")
 	r := f.hollow("machine delete workers-1-a -n NAME --dry-run")
 	f.Expect(r.code).To(Equal(0), r.errOut)
-	f.Expect(r.out).To(Equal("machine.hollowfleet.io/workers-1-a is being deleted (dry run)\n"))
+	f.Expect(r.out).To(Equal("machine.hollowfleet.io/workers-1-a would be deleted (dry run)\n"))
 	f.Expect(r.errOut).To(And(ContainSubstring("Node workers-1-a is drained within disruption budgets for at most 2h"), ContainSubstring("MachineSet workers-1 replaces it: it wants 1"),
 		Not(ContainSubstring("frozen"))))
 	f.ExpectExists(f.machine)

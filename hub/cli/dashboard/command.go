@@ -88,7 +88,6 @@ func (o *options) run(ctx context.Context, hub *cmdutil.Hub) error {
 	if err != nil {
 		return err
 	}
-	debug.SetGCPercent(100) // It runs for long, unlike other commands.
 	debug.SetMemoryLimit(memoryLimit)
 	s := newLocalServer(hub, newStore(c, scope), token, listener.Addr().String(), config.Host)
 	s.readOnly = o.readOnly

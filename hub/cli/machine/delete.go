@@ -88,6 +88,9 @@ func (d *deletion) run(ctx context.Context, told *story) error {
 	for _, line := range told.forecastDeletion() {
 		d.hub.Note("%s.", strings.TrimSuffix(oneLine(line), "."))
 	}
+	if problem := cmdutil.DescribeStoppedHub(ctx, d.client, ""); problem != "" {
+		d.hub.Note("This is the last known state, and no Machine is replaced meanwhile: %s", problem)
+	}
 	telling := d.change.Telling(d.hub)
 	if machine.DeletionTimestamp != nil {
 		telling.Say("%s is being deleted already, since %s", name, machine.DeletionTimestamp.UTC().Format(time.RFC3339))
@@ -105,7 +108,9 @@ func (d *deletion) run(ctx context.Context, told *story) error {
 		if err != nil {
 			return fmt.Errorf("deleting machine %s: %w", machine.Name, err)
 		}
-		if !d.change.Waits() {
+		if d.change.DryRun.Active() {
+			telling.Say("%s would be deleted", name)
+		} else if !d.change.Waits() {
 			telling.Say("%s is being deleted", name)
 		}
 	}

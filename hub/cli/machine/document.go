@@ -38,6 +38,8 @@ type Document struct {
 	Events []Event `json:"events"`
 	// log is the end of the node's log; absent with --tail 0, and for a provider without logs.
 	Log *Log `json:"log,omitempty"`
+	// stale says why this is the last known state, such as that the hub does not work.
+	Stale []string `json:"stale,omitempty"`
 	// left says what could not be read.
 	Left []string `json:"left,omitempty"`
 }

@@ -95,6 +95,9 @@ func showMachine(ctx context.Context, hub *cmdutil.Hub, output cmdutil.DocumentO
 	if err != nil {
 		return err
 	}
+	if problem := cmdutil.DescribeStoppedHub(ctx, c, ""); problem != "" {
+		told.document.Stale = append(told.document.Stale, problem)
+	}
 	if tail > 0 {
 		told.document.Log = readLog(ctx, hub, c, told.document.Machine, tail)
 	}
@@ -104,7 +107,6 @@ func showMachine(ctx context.Context, hub *cmdutil.Hub, output cmdutil.DocumentO
 		for _, line := range told.formatText() {
 			hub.Say("%s", line)
 		}
-		hub.NoteOldTable(ctx, c)
 	}
 	if err == nil && len(told.forbidden) > 0 {
 		err = cmdutil.Refusal("this is not complete: you may not list: %s", strings.Join(told.forbidden, ", "))
@@ -133,19 +135,11 @@ type storyView struct {
 	// machine is what it was at first.
 	machine *v1alpha1.Machine
 	told    *story
-	// notes are what to know of the story: that it is old.
-	notes []string
-	gone  error
+	gone    error
 }
 
 // Update implements live.View.
 func (v *storyView) Update(known map[string]live.Snapshot, pulse live.Pulse, now time.Time) error {
-	v.notes = nil
-	if lost := pulse.DescribeLost(now); lost != "" {
-		v.notes = append(v.notes, "This is the last known state: "+lost)
-	} else if pulse.Hub.Problem != "" {
-		v.notes = append(v.notes, "This is the last known state: the hub does not work: "+pulse.Hub.Problem)
-	}
 	told, err := newStory(v.machine, known, v.hub.DescribeUnread, now)
 	if cmdutil.Code(err) == cmdutil.Missing && v.told != nil {
 		v.gone = err
@@ -153,6 +147,11 @@ func (v *storyView) Update(known map[string]live.Snapshot, pulse live.Pulse, now
 	}
 	if err != nil {
 		return err
+	}
+	if lost := pulse.DescribeLost(now); lost != "" {
+		told.document.Stale = append(told.document.Stale, lost)
+	} else if pulse.Hub.Problem != "" {
+		told.document.Stale = append(told.document.Stale, "the hub does not work: "+pulse.Hub.Problem)
 	}
 	v.told = told
 	return nil
@@ -163,7 +162,7 @@ func (v *storyView) Done() bool { return v.gone != nil }
 
 // Key implements live.View.
 func (v *storyView) Key() string {
-	return live.WithoutAges(strings.Join(append(v.notes, v.told.formatText()...), "\n"))
+	return live.WithoutAges(strings.Join(v.told.formatText(), "\n"))
 }
 
 // Print implements live.View.
@@ -172,7 +171,7 @@ func (v *storyView) Print(now time.Time) error {
 		return nil
 	}
 	v.hub.Say("--- %s", now.Format(time.RFC3339))
-	for _, line := range append(v.notes, v.told.formatText()...) {
+	for _, line := range v.told.formatText() {
 		v.hub.Say("%s", line)
 	}
 	v.hub.Say("")
@@ -182,10 +181,10 @@ func (v *storyView) Print(now time.Time) error {
 // Lines implements live.View.
 func (v *storyView) Lines(width, _ int) []live.Line {
 	lines := []live.Line{{Text: fmt.Sprintf("Machine at %s, Ctrl-C ends it", v.told.now.Format("15:04:05 MST")), Tone: live.Faint}}
-	for _, note := range v.notes {
-		lines = append(lines, live.Wrap(note, 0, width, 4, live.Bad)...)
+	for _, line := range v.told.staleLines() {
+		lines = append(lines, live.Wrap(line, 0, width, 4, live.Bad)...)
 	}
-	for _, line := range v.told.formatText() {
+	for _, line := range v.told.storyLines() {
 		lines = append(lines, live.Line{Text: line})
 	}
 	return lines

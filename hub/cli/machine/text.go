@@ -17,8 +17,20 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
-// formatText is the story as lines.
-func (s *story) formatText() []string {
+// formatText is the story as lines, after a warning if it is old.
+func (s *story) formatText() []string { return append(s.staleLines(), s.storyLines()...) }
+
+// staleLines warn of a story that is old.
+func (s *story) staleLines() []string {
+	var lines []string
+	for _, why := range s.document.Stale {
+		lines = append(lines, "This is the last known state: "+oneLine(why))
+	}
+	return lines
+}
+
+// storyLines are the story itself.
+func (s *story) storyLines() []string {
 	lines := s.headLines()
 	for _, fact := range s.facts() {
 		if fact.Value != "" {

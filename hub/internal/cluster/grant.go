@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -168,11 +169,14 @@ func (c *Controller) keepServiceAccount(ctx context.Context, cluster *v1alpha1.C
 	return nil
 }
 
-// lacksRole reports whether the ClusterRole does not exist to which the hub binds agents: they can do nothing then.
+// lacksRole reports whether the ClusterRole does not exist to which the hub binds agents: they can do nothing then. Charts make it, so the
+// cache, which holds only what the hub made, does not have it.
 func (c *Controller) lacksRole(ctx context.Context) (bool, error) {
-	role := &rbacv1.ClusterRole{}
-	err := c.getIfThere(ctx, client.ObjectKey{Name: AgentRole}, role)
-	return err == nil && role.Name == "", err
+	err := c.Live.Get(ctx, client.ObjectKey{Name: AgentRole}, &rbacv1.ClusterRole{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("getting ClusterRole %s: %w", AgentRole, err)
+	}
+	return err != nil, nil
 }
 
 // getIfThere leaves object empty if there is none.

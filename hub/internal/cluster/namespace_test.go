@@ -1,13 +1,17 @@
 package cluster
 
 import (
+	"context"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -56,6 +60,15 @@ func TestANamespaceThatIsBeingDeletedIsNamedAsTheCauseOfAllThatFollows(t *testin
 func TestAMissingRoleOfAgentsIsNamed(t *testing.T) {
 	f := newEnv(t, v1alpha1.AcceptanceAccepted)
 	f.agentRole()
+	// The hub's cache holds the ClusterRoles only that the hub made.
+	f.logic.Client = interceptor.NewClient(f.Client, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if _, isRole := object.(*rbacv1.ClusterRole); isRole && key.Name == AgentRole {
+				return apierrors.NewNotFound(rbacv1.Resource("clusterroles"), key.Name)
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+	})
 	f.ExpectReconciled(f.cluster)
 	f.Expect(f.ReadCondition(f.cluster, v1alpha1.ClusterAgentConnectedCondition).Message).NotTo(ContainSubstring("ClusterRole"))
 
