@@ -207,11 +207,13 @@ images-load: ## Load what "make images" has written into the kind cluster KIND=k
 charts: ## Package the charts of hub, agent and simulated cluster into bin/charts, for the images of the same version.
 	@cd hack/release && go run ./charts --from "$(CURDIR)/charts" --out "$(CURDIR)/$(BIN)/charts" --version '$(VERSION)'
 
-# Programs are compiled with -trimpath, so that the same commit gives the same bytes everywhere: with an empty cache that is ten minutes for each
-# of ARCHES, and two for each platform of the plugin.
+# The same flags as everywhere, so that it shares the build cache with make build. What that has not compiled yet takes ten minutes for an
+# architecture of the images, and two for a platform of the plugin. It is run without go, which would not hand a signal on.
 .PHONY: release
-release: ## Write to bin/release/VERSION what a user of tag VERSION=v0.1.0 gets: plugin archives, krew manifest, images, charts, SBOMs, provenance, checksums. SNAPSHOT=1 takes any tree, PARTS="plugin charts" some of it.
-	@cd hack/release && go run ./release --root "$(CURDIR)" --version '$(VERSION)' --out '$(RELEASE_DIR)' $(if $(filter-out 0,$(SNAPSHOT)),--snapshot) \
+release: ## Write to bin/release/VERSION what a user of tag VERSION=v0.1.0 gets: plugin archives, krew manifest, images, charts, SBOMs, provenance, checksums. SNAPSHOT=1 takes any tree, PARTS="plugin charts" some of it, RELEASE_DIR= another directory.
+	@mkdir -p $(TOOLS)
+	@cd hack/release && go build -buildvcs=false -o "$(CURDIR)/$(TOOLS)/" ./release
+	@exec $(TOOLS)/release --root "$(CURDIR)" --version '$(VERSION)' --out '$(RELEASE_DIR)' $(if $(filter-out 0,$(SNAPSHOT)),--snapshot) \
 		--parts '$(PARTS)' --arches '$(ARCHES)' --platforms '$(PLATFORMS)' --download '$(RELEASE_URL)'
 
 .PHONY: generate

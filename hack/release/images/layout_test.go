@@ -1,12 +1,15 @@
 package main
 
 import (
+	"archive/tar"
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -46,6 +49,9 @@ func TestLayouts(t *testing.T) {
 		g.Expect(sha256.Sum256(read(t, filepath.Join(two, name)))).To(Equal(sha256.Sum256(read(t, filepath.Join(one, name)))), name)
 	}
 
+	names := memberNames(g, rows[0].archive)
+	g.Expect(names).To(HaveLen(4+8), "two directories, index.json, oci-layout; the index, and of two images manifest, configuration and layers, of which they share one")
+	g.Expect(slices.IsSorted(names)).To(BeTrue(), "the order of members: %v", names)
 	unpacked := t.TempDir()
 	file, err := os.Open(rows[0].archive)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -72,6 +78,21 @@ func TestLayouts(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		expectPlatform(g, image, descriptor.Platform, []string{"amd64", "arm64"}[i])
 		g.Expect(rows[i].digest).To(Equal(descriptor.Digest))
+	}
+}
+
+// memberNames are the names of an archive's members, in their order.
+func memberNames(g *WithT, path string) (names []string) {
+	file, err := os.Open(path)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer file.Close()
+	for reader := tar.NewReader(file); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return names
+		}
+		g.Expect(err).NotTo(HaveOccurred())
+		names = append(names, header.Name)
 	}
 }
 

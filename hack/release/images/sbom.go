@@ -14,9 +14,9 @@ const rootsModule = "golang.org/x/crypto/x509roots/fallback"
 // writeSBOM writes what the image of the program at path is made of.
 func (b build) writeSBOM(p program, path, to string) error {
 	if p.roots {
-		return sbom.Write(path, b.version, to, rootsComponent())
+		return sbom.WriteProgram(path, b.version, to, rootsComponent())
 	}
-	return sbom.Write(path, b.version, to)
+	return sbom.WriteProgram(path, b.version, to)
 }
 
 // rootsComponent is the source of /etc/ssl/certs/ca-certificates.crt in an image.

@@ -27,9 +27,9 @@ func (o options) archiveName(p platform) string {
 	return fmt.Sprintf("%s_%s_%s%s", pluginName, o.version, p, extension)
 }
 
-// members are the files of the archive with a plugin, in the order of their names: the licence, the program that kubectl asks for completions,
+// listMembers returns the files of the archive with a plugin, in the order of their names: the licence, the program that kubectl asks for completions,
 // and the plugin.
-func (o options) members(plugin string, p platform) []member {
+func (o options) listMembers(plugin string, p platform) []member {
 	completion := "kubectl_complete-hollow"
 	source := "kubectl_complete-hollow.sh"
 	if p.os == "windows" {
@@ -49,7 +49,7 @@ func (o options) writeArchive(plugin string, p platform, to string) error {
 	if p.os == "windows" {
 		write = writeZip
 	}
-	if err := write(to, o.members(plugin, p), o.source.time); err != nil {
+	if err := write(to, o.listMembers(plugin, p), o.source.time); err != nil {
 		return fmt.Errorf("writing %s: %w", to, err)
 	}
 	return nil

@@ -19,12 +19,15 @@ const (
 	provenanceFile = "provenance.intoto.json"
 )
 
-// assemble adds to images and charts what else belongs to a release: the plugin, the provenance of all, and the checksums of all.
-func (o options) assemble(programs []string, made string) error {
+// assembleRelease adds to images and charts what else belongs to a release: the plugin, the SBOMs of the charts, the provenance of all, and the checksums of all.
+func (o options) assembleRelease(programs []string, made string) error {
 	if slices.Contains(o.parts, partPlugin) {
 		if err := o.assemblePlugin(programs, made); err != nil {
 			return err
 		}
+	}
+	if err := describeCharts(made); err != nil {
+		return err
 	}
 	sums, err := sumFiles(made)
 	if err != nil {
@@ -56,7 +59,7 @@ func (o options) assemblePlugin(programs []string, made string) error {
 		if err := o.writeArchive(path, p, archive); err != nil {
 			return err
 		}
-		if err := sbom.Write(path, o.version, filepath.Join(made, fmt.Sprintf("%s_%s_%s.cdx.json", pluginName, o.version, p))); err != nil {
+		if err := sbom.WriteProgram(path, o.version, filepath.Join(made, fmt.Sprintf("%s_%s_%s.cdx.json", pluginName, o.version, p))); err != nil {
 			return fmt.Errorf("writing the SBOM of %s: %w", path, err)
 		}
 		sum, err := sumFile(archive)
@@ -66,6 +69,20 @@ func (o options) assemblePlugin(programs []string, made string) error {
 		entries = append(entries, o.krewPlatformOf(p, filepath.Base(path), sum))
 	}
 	return o.writeKrew(entries, filepath.Join(made, krewFile))
+}
+
+// describeCharts writes an SBOM beside each chart of a directory.
+func describeCharts(made string) error {
+	charts, err := filepath.Glob(filepath.Join(made, "*.tgz"))
+	if err != nil {
+		return err
+	}
+	for _, path := range charts {
+		if err := sbom.WriteChart(path, strings.TrimSuffix(path, ".tgz")+".cdx.json"); err != nil {
+			return fmt.Errorf("writing the SBOM of %s: %w", filepath.Base(path), err)
+		}
+	}
+	return nil
 }
 
 // summed is a file with its SHA-256, in hexadecimal.

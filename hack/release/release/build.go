@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -32,7 +32,11 @@ type compilation struct {
 	to string
 }
 
-const pluginName = "kubectl-hollow"
+const (
+	pluginName = "kubectl-hollow"
+	// toolsDirectory has the programs that run here, below the directory that is built in.
+	toolsDirectory = "tools"
+)
 
 // pluginPath is the plugin of a platform below a directory.
 func pluginPath(directory string, p platform) string {
@@ -43,15 +47,16 @@ func pluginPath(directory string, p platform) string {
 	return path
 }
 
-// build compiles what the parts need, writes images and charts to made, and returns the paths of all programs.
-func (o options) build(ctx context.Context, to, made string, out io.Writer) ([]string, error) {
-	for _, c := range o.compilations(to) {
-		if err := o.compile(ctx, c, out); err != nil {
+// buildParts compiles what the parts need, writes images and charts to made, and returns the paths of all programs.
+func (o options) buildParts(ctx context.Context, to, made string, out io.Writer) ([]string, error) {
+	for _, c := range o.listCompilations(to) {
+		if err := o.compileProgram(ctx, c, out); err != nil {
 			return nil, err
 		}
 	}
 	if slices.Contains(o.parts, partImages) {
-		if err := o.call(ctx, out, "./images", append(o.imageArguments(), "--bins", o.bins(to), "--out", made)...); err != nil {
+		arguments := append(o.imageArguments(), "--bins", o.programDirectories(to), "--out", made)
+		if err := runProgram(ctx, out, filepath.Join(to, toolsDirectory, "images"), arguments...); err != nil {
 			return nil, err
 		}
 	}
@@ -71,8 +76,8 @@ func (o options) imageArguments() []string {
 	return []string{"layout", "--version", o.version, "--revision", o.source.commit, "--created", fmt.Sprint(o.source.time.Unix())}
 }
 
-// bins names the directories of the images' programs.
-func (o options) bins(to string) string {
+// programDirectories lists the directories of the images' programs by architecture, as images takes them.
+func (o options) programDirectories(to string) string {
 	var all []string
 	for _, arch := range o.arches {
 		all = append(all, arch+"="+filepath.Join(to, "linux_"+arch))
@@ -80,8 +85,8 @@ func (o options) bins(to string) string {
 	return strings.Join(all, ",")
 }
 
-// compilations are all that the parts need.
-func (o options) compilations(to string) (all []compilation) {
+// listCompilations returns what has to be compiled for the parts.
+func (o options) listCompilations(to string) (all []compilation) {
 	if slices.Contains(o.parts, partPlugin) {
 		for _, p := range o.platforms {
 			all = append(all, compilation{
@@ -89,6 +94,12 @@ func (o options) compilations(to string) (all []compilation) {
 				flags: []string{"-tags", "grpcnotrace", "-ldflags", "-s -w"}, to: pluginPath(to, p),
 			})
 		}
+	}
+	if slices.Contains(o.parts, partImages) || slices.Contains(o.parts, partCharts) {
+		all = append(all, compilation{
+			name: "programs that pack images and charts", platform: platform{runtime.GOOS, runtime.GOARCH}, directory: filepath.Join(o.root, "hack", "release"),
+			packages: []string{"./images", "./charts"}, to: filepath.Join(to, toolsDirectory) + string(filepath.Separator),
+		})
 	}
 	if !slices.Contains(o.parts, partImages) {
 		return all
@@ -107,57 +118,11 @@ func (o options) compilations(to string) (all []compilation) {
 	return all
 }
 
-// compile calls go build. Without paths of this machine, and with nothing of its settings but Go itself, the same source gives the same bytes.
-func (o options) compile(ctx context.Context, c compilation, out io.Writer) error {
-	if err := os.MkdirAll(filepath.Dir(c.to), 0o755); err != nil {
-		return err
-	}
-	args := append([]string{"build", "-v", "-trimpath", "-buildvcs=auto", "-o", c.to}, c.flags...)
-	args = append(args, c.packages...)
-	command := exec.CommandContext(ctx, "go", args...)
-	if progress := filepath.Join(o.root, "hack", "progress.sh"); isFile(progress) {
-		absolute, err := filepath.Abs(progress)
-		if err != nil {
-			return err
-		}
-		command = exec.CommandContext(ctx, absolute, append([]string{c.name, "15", "go"}, args...)...)
-	}
-	command.Dir, command.Stdout, command.Stderr = c.directory, out, os.Stderr
-	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0",
-		"GOOS="+c.platform.os, "GOARCH="+c.platform.arch)
-	if err := command.Run(); err != nil {
-		return fmt.Errorf("building the %s: %w", c.name, err)
-	}
-	return nil
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
-}
-
-// call runs another program of this module, for this machine.
-func (o options) call(ctx context.Context, out io.Writer, program string, args ...string) error {
-	command := exec.CommandContext(ctx, "go", append([]string{"run", program}, args...)...)
-	command.Dir, command.Stdout, command.Stderr = filepath.Join(o.root, "hack", "release"), out, os.Stderr
-	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
-	if err := command.Run(); err != nil {
-		return fmt.Errorf("%s %s: %w", program, args[0], err)
-	}
-	return nil
-}
-
 // packCharts writes the charts under the names that have their version.
 func (o options) packCharts(ctx context.Context, to, made string, out io.Writer) error {
-	directory, err := filepath.Abs(filepath.Join(to, "charts"))
-	if err != nil {
-		return err
-	}
-	from, err := filepath.Abs(filepath.Join(o.root, "charts"))
-	if err != nil {
-		return err
-	}
-	if err := o.call(ctx, out, "./charts", "--from", from, "--out", directory, "--version", o.version); err != nil {
+	directory := filepath.Join(to, "charts")
+	arguments := []string{"--from", filepath.Join(o.root, "charts"), "--out", directory, "--version", o.version}
+	if err := runProgram(ctx, out, filepath.Join(to, toolsDirectory, "charts"), arguments...); err != nil {
 		return err
 	}
 	packed, err := filepath.Glob(filepath.Join(directory, "hollowfleet-*.tgz"))

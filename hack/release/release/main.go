@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // repository is where the source is, and where krew looks for the archives unless told otherwise.
@@ -47,13 +46,13 @@ type options struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+	if err := runRelease(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(os.Stderr, "release: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string, out io.Writer) error {
+func runRelease(ctx context.Context, args []string, out io.Writer) error {
 	o, err := parseOptions(args)
 	if err != nil {
 		return err
@@ -61,10 +60,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if o.source, err = readSource(ctx, o.root); err != nil {
 		return err
 	}
-	if err := o.check(); err != nil {
+	if err := o.checkSource(); err != nil {
 		return err
 	}
-	return o.make(ctx, out)
+	return o.makeRelease(ctx, out)
 }
 
 func parseOptions(args []string) (options, error) {
@@ -91,6 +90,9 @@ func parseOptions(args []string) (options, error) {
 	if o.out == "" {
 		o.out = filepath.Join(o.root, "bin", "release", o.version)
 	}
+	if err := makeAbsolute(&o.root, &o.out); err != nil {
+		return o, err
+	}
 	if o.download == "" {
 		o.download = repository + "/releases/download/" + o.version
 	}
@@ -101,82 +103,40 @@ func parseOptions(args []string) (options, error) {
 	return o, nil
 }
 
-// split reads a list with commas or spaces between its items.
-func split(text string) []string {
+// makeAbsolute resolves paths: programs that a release calls run in other directories.
+func makeAbsolute(paths ...*string) (err error) {
+	for _, path := range paths {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// splitList reads a list with commas or spaces between its items.
+func splitList(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// parseLists refuses what there is not, before anything is built.
+// parseLists refuses unknown names before anything is built.
 func parseLists(o *options, parts, arches, platforms string) error {
-	o.parts, o.arches = split(parts), split(arches)
+	o.parts, o.arches = splitList(parts), splitList(arches)
 	for _, part := range o.parts {
 		if !slices.Contains([]string{partPlugin, partImages, partCharts}, part) {
-			return fmt.Errorf("--parts: there is no part %q, only plugin, images and charts", part)
+			return fmt.Errorf("--parts: unknown part %q; known are plugin, images and charts", part)
 		}
 	}
-	for _, each := range split(platforms) {
-		if !slices.Contains(split(allPlatforms), each) {
-			return fmt.Errorf("--platforms: there is no platform %q, only %s", each, allPlatforms)
+	for _, each := range splitList(platforms) {
+		if !slices.Contains(splitList(allPlatforms), each) {
+			return fmt.Errorf("--platforms: unknown platform %q; known are %s", each, allPlatforms)
 		}
 		system, arch, _ := strings.Cut(each, "_")
 		o.platforms = append(o.platforms, platform{system, arch})
 	}
 	for _, arch := range o.arches {
 		if arch != "amd64" && arch != "arm64" {
-			return fmt.Errorf("--arches: images are made for amd64 and arm64, not for %q", arch)
+			return fmt.Errorf("--arches: unknown architecture %q; known are amd64 and arm64", arch)
 		}
-	}
-	return nil
-}
-
-// make makes all in a directory of its own, which takes the place of the old one when it is complete.
-func (o options) make(ctx context.Context, out io.Writer) error {
-	if err := refuseForeign(o.out); err != nil {
-		return err
-	}
-	started := time.Now()
-	work, err := filepath.Abs(o.out + ".unfinished")
-	if err != nil {
-		return err
-	}
-	if err := os.RemoveAll(work); err != nil {
-		return err
-	}
-	defer os.RemoveAll(work)
-	made := filepath.Join(work, "made")
-	if err := os.MkdirAll(made, 0o755); err != nil {
-		return err
-	}
-	programs, err := o.build(ctx, filepath.Join(work, "build"), made, out)
-	if err != nil {
-		return err
-	}
-	if err := o.assemble(programs, made); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(o.out); err != nil {
-		return err
-	}
-	if err := os.Rename(made, o.out); err != nil {
-		return err
-	}
-	if err := printFiles(out, o.out); err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "%s of commit %s is in %s, made in %s\n", o.version, o.source.commit, o.out, time.Since(started).Round(time.Second))
-	return nil
-}
-
-// refuseForeign keeps a directory that is not an earlier release's from being replaced.
-func refuseForeign(directory string) error {
-	entries, err := os.ReadDir(directory)
-	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	if _, err := os.Stat(filepath.Join(directory, checksumsFile)); err != nil {
-		return fmt.Errorf("%s has files, but no %s: it is not replaced; name another directory", directory, checksumsFile)
 	}
 	return nil
 }

@@ -72,8 +72,8 @@ func readSource(ctx context.Context, root string) (source, error) {
 // releaseVersion is what a version of a release looks like.
 var releaseVersion = regexp.MustCompile(`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 
-// check refuses what would not be what its version says. A snapshot may be anything.
-func (o options) check() error {
+// checkSource refuses what would not be what its version says. A snapshot may be anything.
+func (o options) checkSource() error {
 	if o.snapshot {
 		return nil
 	}

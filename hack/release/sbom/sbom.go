@@ -1,4 +1,5 @@
-// Package sbom writes the modules that a program is made of: those that Go has noted in the program itself.
+// Package sbom writes what programs and charts consist of, in the CycloneDX format. The files have neither a time nor a serial number: what
+// is the same gives the same file.
 package sbom
 
 import (
@@ -10,9 +11,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Write writes the modules of a program, and what comes with it, to a file in the CycloneDX format. It has neither a time nor a serial
-// number, so that the same program gives the same file.
-func Write(program, version, to string, more ...cyclonedx.Component) error {
+// WriteProgram writes the modules of a program, which Go has noted in the program itself, and more that comes with it, to a file.
+func WriteProgram(program, version, to string, more ...cyclonedx.Component) error {
 	generator, err := bin.NewGenerator(program, bin.WithIncludeStdlib(true), bin.WithVersionOverride(version), bin.WithLogger(zerolog.Nop()))
 	if err != nil {
 		return err
@@ -22,6 +22,10 @@ func Write(program, version, to string, more ...cyclonedx.Component) error {
 		return err
 	}
 	*bom.Components = append(*bom.Components, more...)
+	return writeBOM(bom, to)
+}
+
+func writeBOM(bom *cyclonedx.BOM, to string) error {
 	file, err := os.Create(to)
 	if err != nil {
 		return err
