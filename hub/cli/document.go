@@ -51,6 +51,8 @@ type StatusDocument struct {
 	RemovedKinds []string `json:"removedKinds,omitempty"`
 	// kinds has an item for each kind, in an order that stays.
 	Kinds []health.Count `json:"kinds"`
+	// rollouts are those of MachineFleets and SimulatedClusterSets that are not complete.
+	Rollouts []overview.Rollout `json:"rollouts,omitempty"`
 	// objects are those that are not healthy: problems first, then by kind in the order of kinds, the longest first.
 	Objects []health.Finding `json:"objects"`
 }
@@ -72,7 +74,7 @@ type VersionDocument struct {
 func newStatusDocument(f *overview.Fleet) StatusDocument {
 	document := StatusDocument{
 		APIVersion: cmdutil.DocumentVersion, Kind: "Status", Time: metav1.NewTime(f.Now), Namespace: f.Scope.Namespace, NotSeen: f.Scope.Describe(), Hub: documentOfHub(f.Hub, cmp.Or(f.HubUnread, f.Lost)), StaleKinds: f.Stale,
-		RemovedKinds: f.Removed, Kinds: append([]health.Count{}, f.Report.Counts...), Objects: append([]health.Finding{}, f.Report.Findings...),
+		RemovedKinds: f.Removed, Rollouts: f.Rollouts, Kinds: append([]health.Count{}, f.Report.Counts...), Objects: append([]health.Finding{}, f.Report.Findings...),
 	}
 	if !f.LostSince.IsZero() {
 		document.StaleSince = new(metav1.NewTime(f.LostSince))

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/cli/health"
 	"github.com/hollowfleet/hollowfleet/hub/cli/overview"
@@ -26,6 +27,10 @@ func fullFleet() *overview.Fleet {
 		Now: at, Scope: overview.Scope{Namespace: "c1"}, Hub: cmdutil.HubState{Version: "v1.0.0", Holder: "hub-1"}, Removed: []string{"machines"},
 		Lost: "the hub's API server has not answered since 11:59:00 UTC (1m0s ago): no answer within 5s", LostSince: at.Add(-time.Minute),
 		Stale: []overview.StaleKind{{Kind: "Machine", Since: metav1.NewTime(at.Add(-time.Hour)), Problem: "you may not watch them"}},
+		Rollouts: []overview.Rollout{{
+			Kind: "SimulatedClusterSet", Name: "sims", Revision: "v1.37", CurrentWave: 1, Waves: 2, Reason: "RollingOut",
+			Clusters: v1alpha1.MachineFleetClusters{Selected: 36, Updated: 1, Progressing: 2, Soaking: 3, Waiting: 4, Failed: 5, Held: 6, RollingBack: 7, RolledBack: 8, Blocked: 9},
+		}},
 		Report: health.Report{
 			Counts: []health.Count{
 				{Kind: "Cluster", Total: 15, Healthy: 1, InProgress: 2, Waiting: 3, Paused: 4, Problems: 5},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/cli/overview"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // mostRows is how many objects of a kind the table shows. JSON has all.
@@ -29,7 +30,7 @@ func NewStatus(hub *cmdutil.Hub) *cobra.Command {
 	command := &cobra.Command{
 		Use: "status", Short: "Show whether the hub works, and which objects of the fleet are not healthy",
 		Long: `Show whether the hub works, how many objects of each kind are healthy, and which are not: why, since when, and the next
-command to run. Problems come first. Up to ten objects of each kind are shown; -o json has all.
+command to run. Problems come first. Rollouts of MachineFleets and SimulatedClusterSets that are not complete are shown with their waves. Up to ten objects of each kind are shown; -o json has all.
 
 An object is healthy only if its controller or agent has reported so for its current spec. It is a problem if it is Stalled,
 blocked, frozen, unavailable, failed (including the verdict of a load test or a disruption: delete the object once you have read it),
@@ -173,6 +174,13 @@ func printFleet(hub *cmdutil.Hub, f *overview.Fleet, output cmdutil.DocumentOutp
 	}
 	for _, count := range f.Report.Counts {
 		hub.Say("%-21s%s", count.Kind+":", overview.CountLine(count))
+	}
+	for i := range f.Rollouts[:min(len(f.Rollouts), mostRows)] {
+		rollout := &f.Rollouts[i]
+		hub.Say("%-21s%s", "Rollout:", rollout.Kind+" "+rollout.Name+" to "+rollout.Revision+": "+rollout.Text())
+	}
+	if more := len(f.Rollouts) - mostRows; more > 0 {
+		hub.Say("%-21s%s", "", moreRows([]string{plural.Count(more, "rollout") + " more"}))
 	}
 	rows, more := f.Report.Rows(mostRows)
 	if len(rows) > 0 {

@@ -17,6 +17,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/cli/health"
 	"github.com/hollowfleet/hollowfleet/hub/cli/live"
 	"github.com/hollowfleet/hollowfleet/hub/cli/overview"
+	"github.com/hollowfleet/hollowfleet/hub/cli/rollout"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 const (
@@ -132,6 +134,9 @@ func (v *statusView) Key() string {
 	for _, count := range f.Report.Counts {
 		parts = append(parts, fmt.Sprint(count))
 	}
+	for i := range f.Rollouts {
+		parts = append(parts, fmt.Sprint(f.Rollouts[i]))
+	}
 	for i := range f.Report.Findings {
 		finding := &f.Report.Findings[i]
 		parts = append(parts, finding.Kind, finding.Namespace, finding.Name, string(finding.State), finding.Reason, finding.Message, fmt.Sprint(finding.Since))
@@ -193,12 +198,32 @@ func (v *statusView) Lines(width, _ int) []live.Line {
 	if note := describeRest(f); note != "" {
 		lines = append(lines, live.Wrap(note, 0, width, 4, live.Faint)...)
 	}
+	lines = append(lines, rolloutLines(f.Rollouts, width)...)
 	rows, more := f.Report.Rows(mostRows)
 	for i := range rows {
 		lines = append(lines, findingLines(&rows[i], f.Now, width)...)
 	}
 	if len(more) > 0 {
 		lines = append(lines, live.Wrap(moreRows(more), 0, width, 3, live.Faint)...)
+	}
+	return lines
+}
+
+// rolloutLines are the rollouts that are not complete, each with a bar of the clusters that are updated.
+func rolloutLines(rollouts []overview.Rollout, width int) []live.Line {
+	var lines []live.Line
+	for i := range rollouts[:min(len(rollouts), mostRows)] {
+		one := &rollouts[i]
+		tone := live.Busy
+		if one.Clusters.Failed > 0 {
+			tone = live.Bad
+		}
+		bar := rollout.DrawBar(int64(one.Clusters.Updated), int64(one.Clusters.Selected), width)
+		lines = append(lines, live.Wrap(one.Kind+" "+one.Name+" to "+one.Revision, 0, width, 2, tone)...)
+		lines = append(lines, live.Wrap(bar+" "+one.Text(), 2, width, 4, tone)...)
+	}
+	if more := len(rollouts) - mostRows; more > 0 {
+		lines = append(lines, live.Wrap(moreRows([]string{plural.Count(more, "rollout") + " more"}), 0, width, 3, live.Faint)...)
 	}
 	return lines
 }

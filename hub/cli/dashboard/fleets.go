@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	ocm "open-cluster-management.io/api/cluster/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/cli/health"
 	"github.com/hollowfleet/hollowfleet/hub/cli/machinefleet"
+	rolloutcommand "github.com/hollowfleet/hollowfleet/hub/cli/rollout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
 )
@@ -149,7 +149,7 @@ func (s *server) addPreview(r *http.Request, f *fleetState, fleet *v1alpha1.Mach
 	if found.err != nil {
 		return found.err
 	}
-	p, soak := found.preview, minSuccessTime(&fleet.Spec.RolloutStrategy)
+	p, soak := found.preview, rolloutcommand.MinSuccessTime(&fleet.Spec.RolloutStrategy)
 	page.Revision = p.Revision
 	if p.Problem != nil {
 		page.Problem = p.Problem.Reason + ": " + p.Problem.Message
@@ -212,34 +212,8 @@ func newMember(m *rollout.ClusterPreview, record *rollout.Rollout, axis *axis, s
 		one.Soak = duration.HumanDuration(max(m.Since.Add(soak).Sub(now), 0)) + " left"
 	}
 	if m.Phase == plan.ToApply && len(one.Waits) == 0 {
-		one.Waits = []string{describeTurn(m)}
+		one.Waits = []string{rolloutcommand.DescribeTurn(m)}
 	}
 	one.Bars = memberBars(m, record, axis, soak, now)
 	return one
-}
-
-// describeTurn says what a cluster waits for that has nothing against it.
-func describeTurn(m *rollout.ClusterPreview) string {
-	switch {
-	case m.Begins:
-		return "starts now"
-	case m.Unapproved:
-		return "waits for the approval of group " + m.Group
-	case !m.OpensAt.IsZero():
-		return "waits for its maintenance window, which opens at " + m.OpensAt.UTC().Format(time.RFC3339)
-	}
-	return "waits for its turn"
-}
-
-// minSuccessTime is how long a cluster soaks.
-func minSuccessTime(strategy *ocm.RolloutStrategy) time.Duration {
-	switch {
-	case strategy.All != nil:
-		return strategy.All.MinSuccessTime.Duration
-	case strategy.Progressive != nil:
-		return strategy.Progressive.MinSuccessTime.Duration
-	case strategy.ProgressivePerGroup != nil:
-		return strategy.ProgressivePerGroup.MinSuccessTime.Duration
-	}
-	return 0
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/cli/health"
 	rolloutcommand "github.com/hollowfleet/hollowfleet/hub/cli/rollout"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
-	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/simulatedclusterset/waves"
 )
 
@@ -83,13 +82,8 @@ func (s *server) showSet(r *http.Request) (*view, error) {
 
 // addSetMembers adds the clusters of a set, as its hub decides about them. Of hosts and agents it knows what their Clusters say.
 func (s *server) addSetMembers(r *http.Request, f *fleetState, set *v1alpha1.SimulatedClusterSet, page *fleetPage) {
-	scope := &waves.Scope{Set: set, Now: f.Now, Frozen: freeze.OfAnnotation(health.SimulatedClusterSet, set)}
-	for _, one := range objectsOf(s.store, health.SimulatedCluster, func(one *v1alpha1.SimulatedCluster) bool { return metav1.IsControlledBy(one, set) }) {
-		scope.Members = append(scope.Members, &waves.Member{
-			One: one, Cluster: s.clusterNamed(one.Name), Host: frozenVerdict(s.clusterNamed(one.Namespace)), Agent: frozenVerdict(s.clusterNamed(one.Name)),
-		})
-	}
-	all, members, problem := waves.Preview(scope)
+	ones := objectsOf(s.store, health.SimulatedCluster, func(one *v1alpha1.SimulatedCluster) bool { return metav1.IsControlledBy(one, set) })
+	all, members, problem := waves.Preview(waves.NewPreviewScope(set, ones, s.clusterNamed, f.Now))
 	if problem != nil {
 		page.Problem = problem.Reason + ": " + problem.Message
 	}
@@ -98,7 +92,7 @@ func (s *server) addSetMembers(r *http.Request, f *fleetState, set *v1alpha1.Sim
 	for i := range members {
 		previews[i] = members[i].ClusterPreview
 	}
-	soak := minSuccessTime(&set.Spec.Rollout.RolloutStrategy)
+	soak := rolloutcommand.MinSuccessTime(&set.Spec.Rollout.RolloutStrategy)
 	page.Axis = newRolloutAxis(previews, record, soak, f.Now)
 	page.Pages = newPager(r, len(members), mostMembers)
 	for _, m := range members[page.Pages.From:page.Pages.To] {
@@ -115,18 +109,6 @@ func (s *server) addSetMembers(r *http.Request, f *fleetState, set *v1alpha1.Sim
 func (s *server) clusterNamed(name string) *v1alpha1.Cluster {
 	cluster, _ := s.store.object(health.Cluster, client.ObjectKey{Name: name}).(*v1alpha1.Cluster)
 	return cluster
-}
-
-// frozenVerdict is what a Cluster says of its freeze.
-func frozenVerdict(cluster *v1alpha1.Cluster) freeze.Verdict {
-	if cluster == nil {
-		return freeze.Verdict{}
-	}
-	frozen := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.FrozenCondition)
-	if frozen == nil || frozen.Status != metav1.ConditionTrue {
-		return freeze.Verdict{}
-	}
-	return freeze.Verdict{Frozen: true, Reason: frozen.Reason, Message: cmp.Or(frozen.Message, "Cluster "+cluster.Name+" is frozen")}
 }
 
 // recordOfSet is when the current rollout of a set was started, and in which clusters; nil if it was not.

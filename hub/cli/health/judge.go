@@ -260,7 +260,7 @@ func (s *subject) awaitsRollout(available *metav1.Condition) bool {
 // checkFailed finds what has failed, or has no proof that it has not.
 func checkFailed(_ *Judge, s *subject) *judgement {
 	message := cmp.Or(s.message, s.failed)
-	if s.kind == MachineFleet && s.failed != "" {
+	if s.isRolledInWaves() && s.failed != "" {
 		message = s.failed + "; " + s.message
 	}
 	found := &judgement{state: Problem, message: message, since: s.GetCreationTimestamp()}
@@ -275,7 +275,7 @@ func checkFailed(_ *Judge, s *subject) *judgement {
 		}
 	case s.verdict != "" && s.verdict != string(v1alpha1.LoadPassed):
 		found.reason = "Verdict" + s.verdict
-	case s.failed != "" && s.kind == MachineFleet:
+	case s.failed != "" && s.isRolledInWaves():
 		found.reason = ReasonClusters
 	case s.failed != "":
 		found.reason = ReasonFailed

@@ -23,7 +23,12 @@ func nextCommand(s *subject, found judgement) string {
 		return "kubectl hollow fleet status " + name
 	case MachineClass:
 		return "kubectl edit machineclass " + name + " -n " + s.GetNamespace()
-	case FleetApproval, SimulatedClusterSet:
+	case SimulatedClusterSet:
+		if found.reason == v1alpha1.ReasonRollingOut || found.reason == ReasonClusters {
+			return "kubectl hollow rollout status simulatedclusterset " + name
+		}
+		return "kubectl describe simulatedclusterset " + name
+	case FleetApproval:
 		return "kubectl describe " + resourceName(s.kind) + " " + name
 	case NodeDisruption, LoadTest:
 		if s.kind == LoadTest {
@@ -59,7 +64,7 @@ func nextOfReason(s *subject, reason string) string {
 	case v1alpha1.ReasonPaused:
 		return nextOfPause(s)
 	case v1alpha1.ReasonAwaitingApproval:
-		return "kubectl hollow rollout approve machinefleet " + name + s.groupFlag()
+		return "kubectl hollow rollout approve " + resourceName(s.kind) + " " + name + s.groupFlag()
 	case v1alpha1.ReasonAwaitingAcceptance, v1alpha1.ReasonDenied:
 		if s.kind == Cluster {
 			return "kubectl hollow cluster accept " + name
@@ -82,7 +87,7 @@ func (s *subject) groupFlag() string {
 
 func nextOfPause(s *subject) string {
 	switch s.kind {
-	case MachineFleet, MachineDeployment:
+	case MachineFleet, MachineDeployment, SimulatedClusterSet:
 		return "kubectl hollow rollout resume " + resourceName(s.kind) + " " + s.GetName() + inNamespace(s)
 	case NodeDisruption:
 		return "kubectl hollow disrupt resume " + s.GetName()

@@ -52,7 +52,7 @@ func (j *Judge) judgeUnready(s *subject, ready *metav1.Condition) *judgement {
 	switch s.kind {
 	case Cluster:
 		return judgementFrom(Problem, ready)
-	case SimulatedCluster, SimulatedClusterSet:
+	case SimulatedCluster:
 		return j.boundWaiting(longestScaling, judgementFrom(InProgress, ready))
 	}
 	reason := ready.Reason
@@ -67,7 +67,7 @@ func (j *Judge) judgeUnready(s *subject, ready *metav1.Condition) *judgement {
 			return found
 		}
 		return judgementFrom(InProgress, ready)
-	case slices.Contains(bounded, reason):
+	case slices.Contains(bounded, reason), s.kind == SimulatedClusterSet:
 		return j.boundWaiting(longestScaling, judgementFrom(InProgress, ready))
 	}
 	return judgementFrom(Problem, ready)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -76,7 +77,7 @@ func subjectOf(object client.Object) *subject {
 	case *v1alpha1.MachineFleet:
 		s.kind, s.conditions, s.observed = MachineFleet, o.Status.Conditions, o.Status.ObservedGeneration
 		s.awaited = o.Status.AwaitingApproval
-		s.paused, s.message, s.failed = o.Spec.Paused, o.Status.Message, brokenClusters(o)
+		s.paused, s.message, s.failed = o.Spec.Paused, o.Status.Message, brokenClusters(&o.Status.Clusters, len(o.Status.Failures))
 	case *v1alpha1.MachineDeployment:
 		s.kind, s.conditions, s.observed = MachineDeployment, o.Status.Conditions, o.Status.ObservedGeneration
 		s.paused, s.cluster = o.Spec.Paused, o.Namespace
@@ -93,6 +94,9 @@ func subjectOf(object client.Object) *subject {
 		s.kind, s.conditions, s.observed, s.cluster = SimulatedCluster, o.Status.Conditions, o.Status.ObservedGeneration, o.Namespace
 	case *v1alpha1.SimulatedClusterSet:
 		s.kind, s.conditions, s.observed = SimulatedClusterSet, o.Status.Conditions, o.Status.ObservedGeneration
+		rollout := &o.Status.Rollout
+		s.awaited, s.paused = rollout.AwaitingApproval, o.Spec.Rollout.Paused
+		s.failed, s.message = brokenClusters(&rollout.Clusters, len(rollout.Failures)), messageOf(o.Status.Conditions, v1alpha1.ProgressingCondition)
 	default:
 		return subjectOfTest(s, object)
 	}
@@ -143,10 +147,10 @@ func failedClusters(failed, of int32) string {
 	return fmt.Sprintf("failed in %d of %s", failed, plural.Count(int(of), "cluster"))
 }
 
-// brokenClusters counts the clusters of a fleet in which something is wrong, whatever its conditions say: a rollout may continue
-// in the others, or be over within what may fail.
-func brokenClusters(fleet *v1alpha1.MachineFleet) string {
-	counts, parts := fleet.Status.Clusters, []string(nil)
+// brokenClusters counts the clusters of a rollout in which something is wrong, whatever the conditions say: it may continue in the others,
+// or be over within what may fail. failures is how many the status names.
+func brokenClusters(counts *v1alpha1.MachineFleetClusters, failures int) string {
+	var parts []string
 	for _, part := range []struct {
 		what  string
 		count int32
@@ -155,13 +159,26 @@ func brokenClusters(fleet *v1alpha1.MachineFleet) string {
 			parts = append(parts, fmt.Sprintf("%d %s", part.count, part.what))
 		}
 	}
-	if len(parts) == 0 && len(fleet.Status.Failures) > 0 {
-		parts = append(parts, fmt.Sprintf("%d with failures", len(fleet.Status.Failures)))
+	if len(parts) == 0 && failures > 0 {
+		parts = append(parts, fmt.Sprintf("%d with failures", failures))
 	}
 	if len(parts) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("of %s: %s", plural.Count(int(counts.Selected), "cluster"), strings.Join(parts, ", "))
+}
+
+// messageOf is the message of a condition; empty without one.
+func messageOf(conditions []metav1.Condition, kind string) string {
+	if found := meta.FindStatusCondition(conditions, kind); found != nil {
+		return found.Message
+	}
+	return ""
+}
+
+// isRolledInWaves reports whether the object is a rollout over clusters.
+func (s *subject) isRolledInWaves() bool {
+	return s.kind == MachineFleet || s.kind == SimulatedClusterSet
 }
 
 // parentOf is the controller of an object as "Kind/name"; empty for none.

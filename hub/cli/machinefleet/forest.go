@@ -49,6 +49,8 @@ func (r root) listKinds() []live.Kind {
 			{Name: clusters, List: &v1alpha1.ClusterList{}, Options: named}, {Name: deployments, List: &v1alpha1.MachineDeploymentList{}, Options: inside},
 			{Name: sets, List: &v1alpha1.MachineSetList{}, Options: inside}, {Name: machines, List: &v1alpha1.MachineList{}, Options: inside},
 		}
+	case cmdutil.SimulatedSetKind:
+		return kindsOfSimulatedSet(r.name)
 	default:
 		return []live.Kind{
 			{Name: deployments, List: &v1alpha1.MachineDeploymentList{}, Options: append(named, inside...)},
@@ -64,6 +66,9 @@ type forest struct {
 	fleet       *v1alpha1.MachineFleet
 	clusters    map[string]*v1alpha1.Cluster
 	deployments []*v1alpha1.MachineDeployment
+	// simulatedSet is the root, if it is one, and simulated are its SimulatedClusters.
+	simulatedSet *v1alpha1.SimulatedClusterSet
+	simulated    []*v1alpha1.SimulatedCluster
 	// sets and machines are by the UID of their controller.
 	sets     map[types.UID][]*v1alpha1.MachineSet
 	machines map[types.UID][]*v1alpha1.Machine
@@ -96,6 +101,9 @@ func newForest(r root, known map[string]live.Snapshot, describe describeUnread) 
 	}
 	slices.SortFunc(f.deployments, func(a, b *v1alpha1.MachineDeployment) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(f.simulated, func(a, b *v1alpha1.SimulatedCluster) int {
+		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
 	})
 	for _, below := range f.sets {
 		slices.SortFunc(below, func(a, b *v1alpha1.MachineSet) int { return cmp.Compare(a.Name, b.Name) })
@@ -132,6 +140,8 @@ func (f *forest) addList(list client.ObjectList) {
 				f.machines[owner.UID] = append(f.machines[owner.UID], &list.Items[i])
 			}
 		}
+	default:
+		f.addSimulated(list)
 	}
 }
 
@@ -148,11 +158,9 @@ func (f *forest) grow() ([]*Node, error) {
 		if cluster == nil {
 			return nil, cmdutil.NotFoundObject(f.root.kind, f.root.name, "")
 		}
-		tree := newNode(clusters, cluster, cluster.Status.Conditions, "")
-		for _, deployment := range f.deployments {
-			tree.Children = append(tree.Children, f.growDeployment(deployment))
-		}
-		return []*Node{tree}, nil
+		return []*Node{f.growCluster(cluster)}, nil
+	case cmdutil.SimulatedSetKind:
+		return f.growSimulatedSet()
 	default:
 		if len(f.deployments) == 0 {
 			return nil, cmdutil.NotFoundObject(f.root.kind, f.root.name, f.root.namespace)

@@ -16,7 +16,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/cli/live"
 )
 
-var treeKinds = []cmdutil.Kind{cmdutil.FleetKind, cmdutil.ClusterKind, cmdutil.DeploymentKind}
+var treeKinds = []cmdutil.Kind{cmdutil.FleetKind, cmdutil.ClusterKind, cmdutil.DeploymentKind, cmdutil.SimulatedSetKind}
 
 // firstAnswer is how long a tree that is followed waits for the hub's API server.
 const firstAnswer = 30 * time.Second
@@ -27,9 +27,9 @@ func newTree(hub *cmdutil.Hub) *cobra.Command {
 		watch  bool
 	)
 	command := &cobra.Command{
-		Use: "tree fleet|cluster|machinedeployment NAME", Short: "Show a MachineFleet, a Cluster or a MachineDeployment down to its Nodes",
-		Long: `Show an object and everything below it as a tree: MachineFleet, Cluster, MachineDeployment, MachineSet, Machine, Node. Each
-object is shown with its conditions Ready and Frozen. Nodes are objects of the workload cluster: only their names are shown,
+		Use: "tree fleet|cluster|machinedeployment|simulatedclusterset NAME", Short: "Show a MachineFleet, a Cluster, a MachineDeployment or a SimulatedClusterSet down to its Nodes",
+		Long: `Show an object and everything below it as a tree: MachineFleet, Cluster, MachineDeployment, MachineSet, Machine, Node;
+or SimulatedClusterSet, SimulatedCluster, which show the version of their control plane, Cluster and so on. Each object is shown with its conditions Ready and Frozen. Nodes are objects of the workload cluster: only their names are shown,
 as the agents have reported them. What you may not list is left out and named; the exit code is then 4.
 
 With --watch, the command continues until it is interrupted (exit code 130) or the object is deleted (3). On a terminal it redraws one
@@ -122,6 +122,7 @@ func findRoot(ctx context.Context, hub *cmdutil.Hub, c client.Client, kind cmdut
 	r := root{kind: kind, name: name}
 	object := map[cmdutil.Kind]client.Object{
 		cmdutil.FleetKind: &v1alpha1.MachineFleet{}, cmdutil.ClusterKind: &v1alpha1.Cluster{}, cmdutil.DeploymentKind: &v1alpha1.MachineDeployment{},
+		cmdutil.SimulatedSetKind: &v1alpha1.SimulatedClusterSet{},
 	}[kind]
 	if kind == cmdutil.DeploymentKind {
 		var err error

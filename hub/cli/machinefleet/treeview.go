@@ -175,7 +175,7 @@ func (n *Node) isFine() bool {
 
 // foldTree counts what is fine where the tree has more nodes than there is room for: first Machines, then all kinds.
 func foldTree(roots []*Node, room int) []*Node {
-	for _, kinds := range []string{"Node", "Node Machine", "Node Machine MachineSet MachineDeployment Cluster"} {
+	for _, kinds := range []string{"Node", "Node Machine", "Node Machine MachineSet MachineDeployment Cluster SimulatedCluster"} {
 		if countNodes(roots) <= room {
 			return roots
 		}

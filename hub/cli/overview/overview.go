@@ -34,6 +34,8 @@ type Fleet struct {
 	// Removed are the kinds that are being deleted.
 	Removed []string
 	Report  health.Report
+	// Rollouts are those that are not complete: of MachineFleets first, then of SimulatedClusterSets.
+	Rollouts []Rollout
 	// Failed is why nothing was looked at.
 	Failed error
 	// Keeper is what is wrong with the keeper of a local fleet; empty if nothing is, or the hub is elsewhere.
@@ -115,6 +117,7 @@ func (f *Fleet) Judge(lists map[string]client.ObjectList, unread map[string]erro
 			return err
 		}
 	}
+	f.Rollouts = slices.Concat(rolloutsIn(lists[health.MachineFleet]), rolloutsIn(lists[health.SimulatedClusterSet]))
 	f.Report.Sort()
 	return nil
 }

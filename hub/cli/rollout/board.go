@@ -35,6 +35,7 @@ type board struct {
 	progress progress
 	lines    []clusterLine
 	steps    map[string][]machineStep
+	waves    []setWave
 	notes    []string
 	// missing is the error of an object that does not exist any more, and gone that of a hub that has not worked for long. mayGive: no
 	// timeout bounds the waiting, so that gone ends it.
@@ -51,12 +52,13 @@ type clusterLine struct {
 // followOnBoard follows the rollout on a screen until it is complete or has failed.
 func (s *subject) followOnBoard(ctx context.Context, timeout time.Duration) error {
 	named := []client.ListOption{client.MatchingFields{"metadata.name": s.clientObject().GetName()}}
-	kinds := []live.Kind{s.kindOfMachines()}
-	if s.fleet != nil {
-		kinds = append(kinds, live.Kind{Name: wholeKind, List: &v1alpha1.MachineFleetList{}, Options: named},
-			live.Kind{Name: partKind, List: &v1alpha1.MachineDeploymentList{}, Options: named})
-	} else {
-		kinds = append(kinds, live.Kind{Name: wholeKind, List: &v1alpha1.MachineDeploymentList{}, Options: append(named, client.InNamespace(s.deployment.Namespace))})
+	kinds := kindsOfSet(s.clientObject().GetName())
+	switch {
+	case s.fleet != nil:
+		kinds = []live.Kind{s.kindOfMachines(), {Name: wholeKind, List: &v1alpha1.MachineFleetList{}, Options: named},
+			{Name: partKind, List: &v1alpha1.MachineDeploymentList{}, Options: named}}
+	case s.deployment != nil:
+		kinds = []live.Kind{s.kindOfMachines(), {Name: wholeKind, List: &v1alpha1.MachineDeploymentList{}, Options: append(named, client.InNamespace(s.deployment.Namespace))}}
 	}
 	b := &board{subject: s, progress: s.currentProgress(), mayGive: timeout == 0}
 	err := live.Follow(ctx, s.hub, s.client, kinds, b, live.Options{Timeout: timeout})
@@ -92,6 +94,9 @@ func (b *board) Update(known map[string]live.Snapshot, pulse live.Pulse, now tim
 	b.progress = b.currentProgress()
 	b.steps = listSteps(known[machinesKind].List, b.minReady(), now)
 	b.noteUnknown(known, pulse, now)
+	if b.set != nil {
+		b.waves = wavesOfSet(b.set, known, now)
+	}
 	if b.fleet == nil {
 		return nil
 	}
@@ -120,6 +125,11 @@ func (b *board) takeWhole(list client.ObjectList) bool {
 			return false
 		}
 		b.deployment = &list.Items[0]
+	case *v1alpha1.SimulatedClusterSetList:
+		if len(list.Items) == 0 {
+			return false
+		}
+		b.set = &list.Items[0]
 	}
 	return true
 }
@@ -136,7 +146,7 @@ func (b *board) noteUnknown(known map[string]live.Snapshot, pulse live.Pulse, no
 	if pulse.Hub.Gone && lost == "" && b.mayGive {
 		b.gone = cmdutil.NewGoneHub(pulse.Hub)
 	}
-	for _, kind := range []string{machinesKind, partKind} {
+	for _, kind := range []string{machinesKind, partKind, health.SimulatedCluster, health.Cluster} {
 		if snapshot := known[kind]; snapshot.Err != nil && lost == "" {
 			b.notes = append(b.notes, fmt.Sprintf("%ss are not shown as they are now: %v", kind, snapshot.Err))
 		}
@@ -167,10 +177,16 @@ func (b *board) Lines(width, _ int) []live.Line {
 	for _, note := range b.notes {
 		lines = append(lines, live.Wrap(note, 0, width, 4, live.Bad)...)
 	}
+	if b.set != nil {
+		for i := range b.waves {
+			lines = append(lines, b.waves[i].screenLines(width)...)
+		}
+		return lines
+	}
 	if b.fleet == nil {
 		status := &b.deployment.Status
 		if want := b.deployment.Spec.Replicas; want != nil && *want > 0 && status.ObservedGeneration == b.deployment.Generation {
-			lines = append(lines, live.Linef("%s", drawBar(int64(status.UpdatedReplicas), int64(*want), width)))
+			lines = append(lines, live.Linef("%s", DrawBar(int64(status.UpdatedReplicas), int64(*want), width)))
 		}
 		return append(lines, b.stepLines(b.deployment.Namespace, 2, width)...)
 	}
@@ -191,13 +207,13 @@ func (b *board) clusterLines(width int) []live.Line {
 			done++
 			continue
 		}
-		lines = append(lines, live.Line{Text: live.Pad(one.cluster, column) + " " + drawBar(one.state.Current, one.state.Total, width) + " " + one.state.Text})
+		lines = append(lines, live.Line{Text: live.Pad(one.cluster, column) + " " + DrawBar(one.state.Current, one.state.Total, width) + " " + one.state.Text})
 		lines = append(lines, b.stepLines(one.cluster, 2, width)...)
 	}
 	if done > 0 {
 		lines = append(lines, live.Line{Text: "and " + plural.Count(done, "cluster") + " more that are updated", Tone: live.Faint})
 	}
-	return append(lines, live.Line{Text: live.Pad("all clusters", column) + " " + drawBar(all.Current, all.Total, width) + " " + all.Text})
+	return append(lines, live.Line{Text: live.Pad("all clusters", column) + " " + DrawBar(all.Current, all.Total, width) + " " + all.Text})
 }
 
 // stepLines are the Machines of a namespace that are not simply Ready.
@@ -225,8 +241,8 @@ func (b *board) stepLines(namespace string, indent, width int) []live.Line {
 	return lines
 }
 
-// drawBar is a bar for a screen of that width.
-func drawBar(current, total int64, width int) string {
+// DrawBar is a bar for a screen of that width.
+func DrawBar(current, total int64, width int) string {
 	size := int64(wideBar)
 	if width < wideScreen {
 		size = narrowBar

@@ -87,8 +87,8 @@ func TestABoardEnds(t *testing.T) {
 func TestBars(t *testing.T) {
 	g := NewWithT(t)
 	for current, bar := range map[int64]string{-1: "[--------]", 0: "[--------]", 1: "[==>-----]", 3: "[========]", 7: "[========]"} {
-		g.Expect(drawBar(current, 3, 40)).To(Equal(bar))
+		g.Expect(DrawBar(current, 3, 40)).To(Equal(bar))
 	}
-	g.Expect(drawBar(1, 0, 40)).To(Equal("[========]"))
-	g.Expect(drawBar(1, 2, 200)).To(HaveLen(wideBar + 2))
+	g.Expect(DrawBar(1, 0, 40)).To(Equal("[========]"))
+	g.Expect(DrawBar(1, 2, 200)).To(HaveLen(wideBar + 2))
 }

@@ -60,8 +60,11 @@ func listSteps(list client.ObjectList, minReady time.Duration, now time.Time) ma
 
 // minReady is how long a Machine has to be Ready to be available.
 func (s *subject) minReady() time.Duration {
-	if s.fleet != nil {
+	switch {
+	case s.fleet != nil:
 		return time.Duration(s.fleet.Spec.Template.Spec.MinReadySeconds) * time.Second
+	case s.set != nil:
+		return 0
 	}
 	return time.Duration(s.deployment.Spec.MinReadySeconds) * time.Second
 }

@@ -28,7 +28,8 @@ func newStatus(hub *cmdutil.Hub) *cobra.Command {
 stop the rollout.
 
 On a terminal, one screen has each cluster that has started and what each Machine there that is not Ready does, since when, and what it
-waits for, such as a pod and the PodDisruptionBudget that keeps it. Otherwise a line is printed for each step of a cluster, and for each
+waits for, such as a pod and the PodDisruptionBudget that keeps it; of a SimulatedClusterSet it has the waves, and in each the clusters
+that are not updated. Otherwise a line is printed for each step of a cluster, and for each
 Machine that waits.
 
 The exit code is 5 if the rollout makes no progress for longer than spec.progressDeadlineSeconds, if more clusters of a
@@ -93,7 +94,7 @@ func (s *subject) currentProgress() progress {
 
 // followRollout shows every step until the rollout is complete or has failed.
 func (s *subject) followRollout(ctx context.Context, timeout time.Duration) error {
-	if s.set == nil && live.HasScreen(s.hub) {
+	if live.HasScreen(s.hub) {
 		return s.followOnBoard(ctx, timeout)
 	}
 	limited, stop := s.hub.BoundWait(ctx, s.client, timeout, 0)

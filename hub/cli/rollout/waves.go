@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
+	ocm "open-cluster-management.io/api/cluster/v1alpha1"
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
@@ -64,4 +65,30 @@ func describeStart(m rollout.ClusterPreview) string {
 		return "from " + m.OpensAt.UTC().Format(time.RFC3339)
 	}
 	return "later"
+}
+
+// DescribeTurn says what a cluster waits for that has nothing against it.
+func DescribeTurn(m *rollout.ClusterPreview) string {
+	switch {
+	case m.Begins:
+		return "starts now"
+	case m.Unapproved:
+		return "waits for the approval of group " + m.Group
+	case !m.OpensAt.IsZero():
+		return "waits for its maintenance window, which opens at " + m.OpensAt.UTC().Format(time.RFC3339)
+	}
+	return "waits for its turn"
+}
+
+// MinSuccessTime is how long a cluster soaks. 0 without a strategy.
+func MinSuccessTime(strategy *ocm.RolloutStrategy) time.Duration {
+	switch {
+	case strategy.All != nil:
+		return strategy.All.MinSuccessTime.Duration
+	case strategy.Progressive != nil:
+		return strategy.Progressive.MinSuccessTime.Duration
+	case strategy.ProgressivePerGroup != nil:
+		return strategy.ProgressivePerGroup.MinSuccessTime.Duration
+	}
+	return 0
 }

@@ -1,13 +1,17 @@
 package waves
 
 import (
+	"cmp"
 	"slices"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/rollout"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 )
 
 // MemberPreview is a SimulatedCluster of a set, for a user to see.
@@ -17,6 +21,29 @@ type MemberPreview struct {
 	One *v1alpha1.SimulatedCluster
 	// Record is what the hub noted of the version there; nil for nothing.
 	Record *rollout.Record
+}
+
+// NewPreviewScope is what a user who may read them knows of a set: its SimulatedClusters, and what their Clusters and those of their hosts
+// say. clusterNamed returns nil for a Cluster that does not exist.
+func NewPreviewScope(set *v1alpha1.SimulatedClusterSet, ones []*v1alpha1.SimulatedCluster, clusterNamed func(string) *v1alpha1.Cluster, now time.Time) *Scope {
+	s := &Scope{Set: set, Now: now, Frozen: freeze.OfAnnotation("SimulatedClusterSet", set)}
+	for _, one := range ones {
+		cluster := clusterNamed(one.Name)
+		s.Members = append(s.Members, &Member{One: one, Cluster: cluster, Host: reportedFreeze(clusterNamed(one.Namespace)), Agent: reportedFreeze(cluster)})
+	}
+	return s
+}
+
+// reportedFreeze is what a Cluster says of its freeze.
+func reportedFreeze(cluster *v1alpha1.Cluster) freeze.Verdict {
+	if cluster == nil {
+		return freeze.Verdict{}
+	}
+	frozen := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.FrozenCondition)
+	if frozen == nil || frozen.Status != metav1.ConditionTrue {
+		return freeze.Verdict{}
+	}
+	return freeze.Verdict{Frozen: true, Reason: frozen.Reason, Message: cmp.Or(frozen.Message, "Cluster "+cluster.Name+" is frozen")}
 }
 
 // Preview is how far the members of a scope are, and the waves, found by the same deciding as the hub's. problem is why nothing is started
