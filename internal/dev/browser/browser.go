@@ -291,6 +291,18 @@ func (p *Page) Press(key string) {
 	p.call("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key, "code": key, "windowsVirtualKeyCode": codes[key]}, nil)
 }
 
+// Type types a text into what has the focus.
+func (p *Page) Type(text string) {
+	p.b.t.Helper()
+	p.call("Input.insertText", map[string]any{"text": text}, nil)
+}
+
+// TrustAnyCertificate lets the tab load addresses whose certificate nobody has signed that Chromium knows.
+func (p *Page) TrustAnyCertificate() {
+	p.b.t.Helper()
+	p.call("Security.setIgnoreCertificateErrors", map[string]any{"ignore": true}, nil)
+}
+
 // Screenshot writes what the window shows to a file.
 func (p *Page) Screenshot(path string) {
 	p.b.t.Helper()
