@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -140,4 +141,49 @@ func TestAViewerReadsNoLog(t *testing.T) {
 	f.Expect(refused.code).To(Equal(4))
 	f.Expect(refused.out).To(BeEmpty())
 	f.Expect(f.as(viewer, "machine get workers-1-a -n NAME").out).To(And(ContainSubstring("NodeNotReady"), ContainSubstring("Log: not read")))
+}
+
+// Claim: `machine logs -f` prints what is added to a log, says since when the agent has not answered and when it does again, and ends when it is interrupted or --for is over, with the command that follows the log in the workload cluster. Broken: old lines printed again; a silent agent ends it without a word; a request left behind.
+func TestALogIsFollowed(t *testing.T) {
+	f := newMachineEnv(t)
+	for _, bad := range []string{"-f -p", "-f --for 0s", "-f --for 2h"} {
+		r := f.hollow("machine logs workers-1-a -n NAME " + bad)
+		f.Expect(r.code).To(Equal(2), bad+": "+r.errOut)
+	}
+	answer := func(log string) func() {
+		return f.answers(v1alpha1.MachineLogRequestStatus{Phase: v1alpha1.MachineLogAnswered, Log: log, Pod: "hollowfleet/workers-1-a"})
+	}
+	stop := answer("one\ntwo\n")
+	shown := f.follows("machine logs workers-1-a -n NAME -f --timeout 2s")
+	shown.shows("^one\ntwo\n$")
+	stop()
+	stop = answer("two\nthree\x1b[2J\n")
+	shown.shows("^one\ntwo\nthree" + regexp.QuoteMeta(`\x1b[2J`) + "\n$")
+	stop()
+	f.Eventually(f.requests).WithTimeout(patience).ShouldNot(BeEmpty(), "it asks again")
+	f.Eventually(f.requests).WithTimeout(patience).Should(BeEmpty(), "nobody answers, and the request is deleted")
+	stop = answer("three\\x1b[2J\nfour\n")
+	shown.shows("four\n$")
+	stop()
+	shown.interrupt()
+	var r run
+	f.Eventually(shown.ended).WithTimeout(patience).Should(Receive(&r))
+	f.Expect(r.code).To(Equal(130), r.errOut)
+	f.Expect(r.errOut).To(And(MatchRegexp(`Nothing new is known since \d\d:\d\d:\d\d: the agent of cluster \S+ has not answered within 2s.*The command continues to ask`),
+		ContainSubstring("Answered again after "), ContainSubstring("To follow the log without the hub: kubectl "), ContainSubstring(" --follow")))
+	f.Expect(f.requests()).To(BeEmpty())
+
+	stop = answer("one\n")
+	shown = f.follows("machine logs workers-1-a -n NAME -f")
+	shown.shows("^one\n$")
+	stop()
+	stop = f.answers(v1alpha1.MachineLogRequestStatus{Phase: v1alpha1.MachineLogFailed, Reason: v1alpha1.LogReasonMachineNotFound, Message: "another one"})
+	f.Eventually(shown.ended).WithTimeout(patience).Should(Receive(&r))
+	f.Expect(r.code).To(Equal(3), "a Machine that is gone is not waited for: "+r.errOut)
+	stop()
+	defer answer("one\n")()
+	r = f.hollow("machine logs workers-1-a -n NAME -f --for 1s")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.out).To(Equal("one\n"))
+	f.Expect(r.errOut).To(ContainSubstring("Stopped after 1s (--for)"))
 }

@@ -29,6 +29,10 @@ const logsLong = `Print the end of the log of a Machine's node, read by its clus
 You need ClusterRole hollowfleet-log-reader, because a log may contain secrets. What looks like a token, a password or a private key
 is replaced by [redacted], and control characters are escaped.
 
+With --follow, the command asks again every 5 seconds, for longer when answers take long, and prints what is new, until it is interrupted
+(exit code 130) or --for is over. It says when the agent does not answer, and continues to ask. Each request costs the hub three writes: to
+follow a log for long, or line by line, use the kubectl command that it prints at the end.
+
 A frozen agent answers too. Where the log cannot be had in this way, the command prints the kubectl command that reads it in the cluster
 where the Machine's pod runs, and exits with
 
@@ -42,6 +46,9 @@ type logsOptions struct {
 	since    time.Duration
 	previous bool
 	timeout  time.Duration
+	follow   bool
+	// longest is how long to follow.
+	longest time.Duration
 }
 
 func newLogs(hub *cmdutil.Hub) *cobra.Command {
@@ -51,6 +58,9 @@ func newLogs(hub *cmdutil.Hub) *cobra.Command {
 		Example: `  kubectl hollow machine logs workers-7c9d4-x2x8z -n c1
   kubectl hollow machine logs workers-7c9d4-x2x8z -n c1 --tail 500 --since 10m
 
+  # What is added, for ten minutes
+  kubectl hollow machine logs workers-7c9d4-x2x8z -n c1 -f
+
   # Why its container was restarted
   kubectl hollow machine logs workers-7c9d4-x2x8z -n c1 --previous`,
 		Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteNames(cmdutil.MachineKind, false),
@@ -58,13 +68,15 @@ func newLogs(hub *cmdutil.Hub) *cobra.Command {
 			if err := options.check(); err != nil {
 				return err
 			}
-			return withinTime(command.Context(), longestReading+options.timeout, func(ctx context.Context) error { return printLog(ctx, hub, args[0], options) })
+			return printLog(command.Context(), hub, args[0], options)
 		},
 	}
 	command.Flags().Int32Var(&options.tail, "tail", 100, "lines from the end of the log: 1 to 1000")
 	command.Flags().DurationVar(&options.since, "since", 0, "only what is not older, such as 10m; at most 168h")
 	command.Flags().BoolVarP(&options.previous, "previous", "p", false, "the log of the container's run before the current one")
-	command.Flags().DurationVar(&options.timeout, "timeout", answerTimeout, "longest time to wait for the agent")
+	command.Flags().DurationVar(&options.timeout, "timeout", answerTimeout, "longest time to wait for the agent; with --follow, for each answer")
+	command.Flags().BoolVarP(&options.follow, "follow", "f", false, "continue to print what is added to the log")
+	command.Flags().DurationVar(&options.longest, "for", followTime, "with --follow: longest time to continue, at most 1h")
 	return command
 }
 
@@ -76,24 +88,36 @@ func (o *logsOptions) check() error {
 		return cmdutil.Usage("--since: want a second to %s, got %s", formatLimit(longestSince), o.since)
 	case o.timeout <= 0:
 		return cmdutil.Usage("--timeout: want a time of more than 0s")
+	case o.follow && o.previous:
+		return cmdutil.Usage("--follow, --previous: only one of them: nothing is added to the log of an earlier run")
+	case o.longest <= 0 || o.longest > longestFollow:
+		return cmdutil.Usage("--for: want a time of more than 0s, at most %s, got %s", formatLimit(longestFollow), o.longest)
 	}
 	return nil
 }
 
+// printLog prints the end of a log, and follows it if the options say so.
 func printLog(ctx context.Context, hub *cmdutil.Hub, name string, options logsOptions) error {
-	c, err := hub.Client()
-	if err != nil {
-		return err
-	}
-	machine, err := getMachine(ctx, hub, c, name)
-	if err != nil {
-		return err
-	}
-	answer, err := AskForLog(ctx, c, machine, options.query())
-	if err != nil {
-		if !isWithoutLog(err) && ctx.Err() == nil {
+	var (
+		c       client.WithWatch
+		machine *v1alpha1.Machine
+		answer  *v1alpha1.MachineLogRequestStatus
+	)
+	asked := time.Now()
+	err := withinTime(ctx, longestReading+options.timeout, func(ctx context.Context) (err error) {
+		if c, err = hub.Client(); err != nil {
+			return err
+		}
+		if machine, err = getMachine(ctx, hub, c, name); err != nil {
+			return err
+		}
+		asked = time.Now()
+		if answer, err = AskForLog(ctx, c, machine, options.query()); err != nil && !isWithoutLog(err) && ctx.Err() == nil {
 			hub.Note("To read the log without the hub: %s", logCommand(hub, machine, options))
 		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	if answer.Truncated {
@@ -101,12 +125,15 @@ func printLog(ctx context.Context, hub *cmdutil.Hub, name string, options logsOp
 	}
 	if answer.Log == "" {
 		hub.Note("The log of pod %s has no such lines.", oneLine(answer.Pod))
-		return nil
-	}
-	if _, err := fmt.Fprintln(hub.Out, strings.TrimSuffix(answer.Log, "\n")); err != nil {
+	} else if _, err := fmt.Fprintln(hub.Out, strings.TrimSuffix(answer.Log, "\n")); err != nil {
 		return fmt.Errorf("printing: %w", err)
 	}
-	return nil
+	if !options.follow {
+		return nil
+	}
+	err = followLog(ctx, &logFollower{hub: hub, client: c, machine: machine, query: options.query(), period: followPeriod}, answer, asked, options.longest)
+	hub.Note("To follow the log without the hub: %s", logCommand(hub, machine, options))
+	return err
 }
 
 // Query is how much of a log is asked for, and how long its answer is waited for.
@@ -228,6 +255,9 @@ func logCommand(hub *cmdutil.Hub, machine *v1alpha1.Machine, options logsOptions
 	}
 	if options.previous {
 		command += " --previous"
+	}
+	if options.follow {
+		command += " --follow"
 	}
 	return command + hint
 }
