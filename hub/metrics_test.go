@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest/preset"
 	"github.com/hollowfleet/hollowfleet/internal/dev/metricpage"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
@@ -101,8 +102,14 @@ func TestThePageHasTheMetricsOfTheHub(t *testing.T) {
 	cluster, renew := r.heard()
 	r.order(r.deployment(1), map[string]string{v1alpha1.FreezeAnnotation: "test"})
 	fleet := r.soaking()
+	test := &v1alpha1.LoadTest{ObjectMeta: metav1.ObjectMeta{Name: testenv.Name()}} // It chooses no cluster, and so ends at once.
+	test.Spec.ClusterSelector, test.Spec.Preset = &metav1.LabelSelector{MatchLabels: map[string]string{"metrics": test.Name}}, &v1alpha1.LoadPreset{Name: preset.PodStartup}
+	r.ExpectApplied(test)
 	r.Eventually(func(g Gomega) {
 		renew()
+		failed, over := r.scrape().Value("hollowfleet_hub_load_test_failed", "load_test="+test.Name)
+		g.Expect(over).To(BeTrue())
+		g.Expect(failed).To(BeEquivalentTo(1))
 		g.Expect(r.Client.Get(t.Context(), client.ObjectKeyFromObject(fleet), fleet)).To(Succeed())
 		left, _ := r.scrape().Value("hollowfleet_hub_fleet_soak_remaining_seconds", "fleet="+fleet.Name)
 		g.Expect(left).To(BeNumerically(">", 23*time.Hour.Seconds()), fleet.Status.Message)
@@ -121,7 +128,8 @@ func TestThePageHasTheMetricsOfTheHub(t *testing.T) {
 
 	r.ExpectDeleted(cluster)
 	r.ExpectDeleted(fleet)
-	r.Eventually(r.measured).WithTimeout(time.Minute).ShouldNot(Or(ContainSubstring(cluster.Name), ContainSubstring(fleet.Name)), "what is gone has no series")
+	r.ExpectDeleted(test)
+	r.Eventually(r.measured).WithTimeout(time.Minute).ShouldNot(Or(ContainSubstring(cluster.Name), ContainSubstring(fleet.Name), ContainSubstring(test.Name)), "what is gone has no series")
 	r.Expect(r.refused.Counts()).To(BeEmpty(), "the hub's role must allow all that it does")
 }
 

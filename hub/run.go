@@ -313,6 +313,7 @@ func addMetrics(hub manager.Manager, fleets *fleet.Controller) error {
 	serve := manager.RunnableFunc(func(ctx context.Context) error {
 		defer cluster.ServeMetrics(hub.GetClient())()
 		defer freeze.ServeMetrics(hub.GetClient())()
+		defer loadtest.ServeMetrics(hub.GetClient())()
 		defer fleets.ServeMetrics()()
 		<-ctx.Done()
 		return nil

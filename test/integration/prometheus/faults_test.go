@@ -186,10 +186,11 @@ func (w *world) failingFleets() fault {
 		Name: "orphan", Labels: map[string]string{v1alpha1.HollowNodeLabel: "true"}, Annotations: map[string]string{v1alpha1.NodeClusterNamespaceAnnotation: "local-0"},
 	}}
 	return fault{
-		name: "a class is missing, a template is wrong, a fleet is frozen, an approval or a user is awaited, the hub may not write",
+		name: "a class is missing, a template is wrong, a fleet is frozen, an approval or a user is awaited, the hub may not write, a load test finds no cluster",
 		alerts: []string{
 			"HollowfleetMachinesFailed", "HollowfleetMachineCreateFailures", "HollowfleetFleetUnobserved", "HollowfleetFleetBreached", "HollowfleetFleetStalled",
 			"HollowfleetFleetFrozen", "HollowfleetFleetAwaitsApproval", "HollowfleetFleetStuck", "HollowfleetOrphans",
+			"HollowfleetLoadTestFailed",
 		},
 		breaks: func() {
 			w.create(refusal("no-machines", "hollowfleet.io", "machines", "!has(object.metadata.labels) || !('pool' in object.metadata.labels) || object.metadata.labels['pool'] != 'refused'"))
@@ -205,6 +206,7 @@ func (w *world) failingFleets() fault {
 			w.create(fleetManifest("stuck", "canary", 1, "\n      minReadySeconds: 3000\n      progressDeadlineSeconds: 3600", ""))
 			w.create(`{apiVersion: hollowfleet.io/v1alpha1, kind: MachineDeployment, metadata: {namespace: local-1, name: refused}, spec: {clusterName: local-1, replicas: 1,
 				selector: {matchLabels: {pool: refused}}, template: {metadata: {labels: {pool: refused}}, spec: {providerConfig: {valueRef: {name: small}}}}}}`)
+			w.create(`{apiVersion: hollowfleet.io/v1alpha1, kind: LoadTest, metadata: {name: nowhere}, spec: {clusterSelector: {matchLabels: {no: such}}, preset: {name: pod-startup}}}`)
 			w.Expect(w.target("local-0").Create(w.t.Context(), orphan)).To(Succeed())
 		},
 		mends: func() {
@@ -216,6 +218,7 @@ func (w *world) failingFleets() fault {
 			w.Expect(w.hub.Get(w.t.Context(), client.ObjectKeyFromObject(approved), approved)).To(Succeed())
 			w.Expect(w.hub.Create(w.t.Context(), fleettest.ApprovalOf(approved, "all"))).To(Succeed())
 			w.patch(fleetNamed("stuck"), `{"spec":{"template":{"spec":{"minReadySeconds":0}}}}`)
+			w.Expect(w.hub.Delete(w.t.Context(), &v1alpha1.LoadTest{ObjectMeta: metav1.ObjectMeta{Name: "nowhere"}})).To(Succeed())
 			w.Expect(w.target("local-0").Delete(w.t.Context(), orphan)).To(Succeed())
 		},
 	}
