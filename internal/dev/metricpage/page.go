@@ -20,7 +20,7 @@ import (
 )
 
 // free are the labels whose values no program knows in advance.
-var free = []string{"cluster", "fleet", "version", "goversion", "controller", "le", "name", "priority", "provider"}
+var free = []string{"cluster", "fleet", "load_test", "version", "goversion", "controller", "le", "name", "priority", "provider"}
 
 // open are labels of one metric each that have more values than a scrape shows.
 var open = map[string][]string{
