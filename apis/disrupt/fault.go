@@ -9,7 +9,7 @@ import (
 
 // FaultType is a kind of fault.
 //
-// +kubebuilder:validation:Enum=NotReady;FreezeHeartbeat;Flap;Kill;Reboot;RestartKubelet;Pressure;Condition;SlowAPI;APIErrors;PodStartDelay;PodStartFail;NeverJoin
+// +kubebuilder:validation:Enum=NotReady;FreezeHeartbeat;Flap;Kill;Reboot;Shutdown;RestartKubelet;Pressure;Condition;SlowAPI;APIErrors;PodStartDelay;PodStartFail;NeverJoin
 type FaultType string
 
 const (
@@ -26,6 +26,11 @@ const (
 	// Reboot ends the process like Kill, and it does not come up before the end of the window. Its Node has another boot
 	// ID then.
 	Reboot FaultType = "Reboot"
+	// Shutdown shuts the machine down at the beginning of each window, and starts it at the window's end. The kubelet ends its pods
+	// within the grace periods shutdownGracePeriod or shutdownGracePeriodByPodPriority of the Machine's KubeletConfiguration, lower
+	// priorities first; without one the machine is off at once, as with Reboot. A window that ends before the machine is off cancels
+	// the shutdown. Pods that have ended stay ended.
+	Shutdown FaultType = "Shutdown"
 	// RestartKubelet starts the kubelet again at the beginning of each window, as an upgrade of its package does: the containers
 	// run on, and the Node keeps its boot ID and stays Ready.
 	RestartKubelet FaultType = "RestartKubelet"
@@ -49,7 +54,7 @@ const (
 
 // FaultTypes are all kinds of faults.
 var FaultTypes = []FaultType{
-	NotReady, FreezeHeartbeat, Flap, Kill, Reboot, RestartKubelet, Pressure, Condition, SlowAPI, APIErrors, PodStartDelay, PodStartFail, NeverJoin,
+	NotReady, FreezeHeartbeat, Flap, Kill, Reboot, Shutdown, RestartKubelet, Pressure, Condition, SlowAPI, APIErrors, PodStartDelay, PodStartFail, NeverJoin,
 }
 
 // Fault is what goes wrong. The member that is named like the type has its parameters; no other may be set.
@@ -304,7 +309,7 @@ func (p *APIErrorsParameters) Concerns(client APIClient) bool {
 // leaves it as it is.
 func (f *Fault) MayTurnNotReady() bool {
 	switch f.Type {
-	case NotReady, Flap, Kill, Reboot, NeverJoin:
+	case NotReady, Flap, Kill, Reboot, Shutdown, NeverJoin:
 		return true
 	case FreezeHeartbeat:
 		lease, _ := f.Frozen()

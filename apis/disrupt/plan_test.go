@@ -35,6 +35,7 @@ func oneOfEach() map[disrupt.FaultType]disrupt.Fault {
 		disrupt.Flap:            {Type: disrupt.Flap, Flap: &disrupt.FlapParameters{NotReadyFor: seconds(20), ReadyFor: seconds(30)}},
 		disrupt.Kill:            {Type: disrupt.Kill},
 		disrupt.Reboot:          {Type: disrupt.Reboot},
+		disrupt.Shutdown:        {Type: disrupt.Shutdown},
 		disrupt.RestartKubelet:  {Type: disrupt.RestartKubelet},
 		disrupt.Pressure:        {Type: disrupt.Pressure, Pressure: &disrupt.PressureParameters{Resources: []disrupt.PressureResource{"Memory", "PID"}}},
 		disrupt.Condition: {Type: disrupt.Condition, Condition: &disrupt.ConditionParameters{

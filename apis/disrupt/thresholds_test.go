@@ -103,7 +103,7 @@ func TestWhichFaultsCount(t *testing.T) {
 	faults := oneOfEach()
 	for kind, want := range map[disrupt.FaultType]bool{
 		disrupt.NotReady: true, disrupt.FreezeHeartbeat: true, disrupt.Flap: true, disrupt.Kill: true, disrupt.Reboot: true,
-		disrupt.NeverJoin: true, disrupt.APIErrors: true,
+		disrupt.Shutdown: true, disrupt.NeverJoin: true, disrupt.APIErrors: true,
 		disrupt.SlowAPI:        false, // of the main client only
 		disrupt.RestartKubelet: false, disrupt.Pressure: false, disrupt.Condition: false, disrupt.PodStartDelay: false, disrupt.PodStartFail: false,
 	} {

@@ -31,8 +31,19 @@ type KubeletConfiguration struct {
 	ImageGCHighThresholdPercent *int32          `json:"imageGCHighThresholdPercent,omitempty"`
 	ImageGCLowThresholdPercent  *int32          `json:"imageGCLowThresholdPercent,omitempty"`
 
+	// ShutdownGracePeriod and ShutdownGracePeriodCriticalPods are 0 with ShutdownGracePeriodByPodPriority. Without any of them pods get no
+	// time when their machine shuts down.
+	ShutdownGracePeriod              metav1.Duration         `json:"shutdownGracePeriod,omitzero"`
+	ShutdownGracePeriodCriticalPods  metav1.Duration         `json:"shutdownGracePeriodCriticalPods,omitzero"`
+	ShutdownGracePeriodByPodPriority []PriorityShutdownGrace `json:"shutdownGracePeriodByPodPriority,omitempty"`
 	// Evictions is nil without thresholds.
 	Evictions *Evictions `json:"evictions,omitempty"`
+}
+
+// PriorityShutdownGrace is how long pods of a priority, or of a higher one below the next, get when their machine shuts down.
+type PriorityShutdownGrace struct {
+	Priority int32 `json:"priority"`
+	Seconds  int64 `json:"shutdownGracePeriodSeconds"`
 }
 
 // Evictions are the thresholds at which the kubelet evicts pods, by signal, and what belongs to them.

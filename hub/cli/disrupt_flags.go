@@ -53,7 +53,7 @@ func (f *disruptFlags) addFlags(command *cobra.Command) {
 	flags.Int32Var(&f.value, "value", 0, "number of Nodes for Fixed, percentage for Percent")
 	flags.StringVar(&f.maxUnavailable, "max-unavailable", "", "most Nodes of the target that may be unavailable at once: a number or a percentage")
 	flags.Int64Var(&f.seed, "seed", 0, "seed of the choice of Nodes: the same seed hits the same Nodes (default 0; a schedule uses another one for each run)")
-	flags.StringArrayVar(&f.faults, "fault", nil, "fault: NotReady, FreezeHeartbeat[:Lease|Status], Flap:NOTREADY/READY, Kill, Reboot, RestartKubelet, Pressure:Memory, Condition:TYPE, "+
+	flags.StringArrayVar(&f.faults, "fault", nil, "fault: NotReady, FreezeHeartbeat[:Lease|Status], Flap:NOTREADY/READY, Kill, Reboot, Shutdown, RestartKubelet, Pressure:Memory, Condition:TYPE, "+
 		"SlowAPI:LATENCY, APIErrors[:PERCENT], PodStartDelay:DELAY, PodStartFail[:PERCENT], NeverJoin; can be given several times")
 	flags.DurationVar(&f.duration, "for", 0, "how long the disruption lasts, 1s to 720h")
 	flags.DurationVar(&f.startAfter, "start-after", 0, "when it starts")

@@ -29,6 +29,7 @@ var honouredFields = []string{
 	"nodeLeaseDurationSeconds", "nodeStatusUpdateFrequency", "nodeStatusReportFrequency", "kubeAPIQPS", "kubeAPIBurst",
 	"registerWithTaints", "kubeReserved", "systemReserved",
 	"evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "evictionPressureTransitionPeriod", "evictionMaxPodGracePeriod",
+	"shutdownGracePeriod", "shutdownGracePeriodCriticalPods", "shutdownGracePeriodByPodPriority",
 	"imageMinimumGCAge", "imageMaximumGCAge", "imageGCHighThresholdPercent", "imageGCLowThresholdPercent",
 }
 
@@ -154,6 +155,9 @@ func (c *kubeletConfiguration) checkValues() error {
 	if err := c.checkDurations(); err != nil {
 		return err
 	}
+	if err := c.checkShutdown(); err != nil {
+		return err
+	}
 	strategies := []v1alpha1.ChangeDetectionStrategy{v1alpha1.ChangeDetectionWatch, v1alpha1.ChangeDetectionCache, v1alpha1.ChangeDetectionGet}
 	if s := v1alpha1.ChangeDetectionStrategy(c.ConfigMapAndSecretChangeDetectionStrategy); s != "" && !slices.Contains(strategies, s) {
 		return c.refuseField("configMapAndSecretChangeDetectionStrategy", "want Watch, Cache or Get, got %q", s)
@@ -251,6 +255,7 @@ func (c *kubeletConfiguration) forNode(capacity corev1.ResourceList) (*hollownod
 		ImageMinimumGCAge:         c.ImageMinimumGCAge, ImageMaximumGCAge: c.ImageMaximumGCAge,
 		ImageGCHighThresholdPercent: c.ImageGCHighThresholdPercent, ImageGCLowThresholdPercent: c.ImageGCLowThresholdPercent,
 	}
+	c.tellShutdown(told)
 	if told.Evictions, err = c.resolveEvictions(capacity); err != nil {
 		return nil, err
 	}

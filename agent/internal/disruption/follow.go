@@ -151,7 +151,9 @@ func (w *World) isWrong(run *v1alpha1.NodeDisruptionRun, name string) bool {
 
 // isRestarted reports whether a Node shows that it was started again, as it is to be.
 func (w *World) isRestarted(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.DisruptedNode) bool {
-	restarts := slices.ContainsFunc(run.Spec.Faults, func(f disrupt.Fault) bool { return f.Type == disrupt.Kill || f.Type == disrupt.Reboot })
+	restarts := slices.ContainsFunc(run.Spec.Faults, func(f disrupt.Fault) bool {
+		return f.Type == disrupt.Kill || f.Type == disrupt.Reboot || f.Type == disrupt.Shutdown
+	})
 	now := w.Nodes[node.Name]
 	return restarts && now != nil && node.BootID != "" && now.Status.NodeInfo.BootID != node.BootID
 }

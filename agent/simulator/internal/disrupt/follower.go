@@ -226,7 +226,7 @@ func (f *Follower) dieOnce(active []plan.Active) []plan.Active {
 
 // applyEntries brings the node into the state that the faults make, if it is another one.
 func (f *Follower) applyEntries(ctx context.Context, active []plan.Active, next time.Time) {
-	state := stateOf(active)
+	state := stateOf(active, f.started)
 	f.mu.Lock()
 	before := f.state
 	f.status.Next, f.status.Active = next, activeFaults(active)

@@ -349,3 +349,29 @@ func TestAwaitPresence(t *testing.T) {
 		t.Error("a node joins that is ended")
 	}
 }
+
+// A process that was there before shuts down, and the next one waits for the end of the window.
+func TestAProcessShutsDownOnce(t *testing.T) {
+	path := planPath(t)
+	writePlan(t, path, entryOf(plan.Fault{Type: plan.Shutdown}, func(e *plan.Entry) { e.UnhealthyFor = metav1.Duration{Duration: 3 * time.Second} }))
+	first := follow(t, path, 0)
+	first.goTo(9.9)
+	if got := first.state(); got.ShuttingDown != "" || got.Absent != "" {
+		t.Fatalf("before the window: %+v", got)
+	}
+	first.goTo(10.1)
+	if got := first.state(); got.ShuttingDown != "outage" || got.Absent != "" || len(first.deaths()) != 0 {
+		t.Errorf("in the window: %+v, died %v", got, first.deaths())
+	}
+	second := follow(t, path, 11)
+	second.goTo(11.1)
+	if got := second.state(); got.ShuttingDown != "" || got.Absent != "outage" {
+		t.Errorf("the next process: %+v", got)
+	}
+	for _, process := range []*followed{first, second} {
+		process.goTo(13.1)
+		if got := process.state(); got.ShuttingDown != "" || got.Absent != "" {
+			t.Errorf("after the window: %+v", got)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -16,6 +17,8 @@ type State struct {
 	NotReady string
 	// Absent is the run that keeps the node from joining; empty if it may join.
 	Absent string
+	// ShuttingDown is the run for which the machine shuts down; empty if it does not.
+	ShuttingDown string
 	// FrozenLease and FrozenStatus are the heartbeats that are not sent.
 	FrozenLease, FrozenStatus bool
 	// Pressure is what the node is short of.
@@ -26,11 +29,15 @@ type State struct {
 	API, PodStarts []plan.Entry
 }
 
-// stateOf is the state that faults make together. Kill and RestartKubelet are no states, and a Reboot is one only for a process that has
-// started since.
-func stateOf(active []plan.Active) State {
+// stateOf is the state that faults make together for a process that started at that time. Kill and RestartKubelet are no states, and a
+// Reboot is one only for a process that has started since. A process that started before a Shutdown did shuts down.
+func stateOf(active []plan.Active, started time.Time) State {
 	var s State
 	for _, one := range active {
+		if one.Entry.Fault.Type == plan.Shutdown && started.Before(one.Window.Start) {
+			s.ShuttingDown = cmp.Or(s.ShuttingDown, one.Entry.Run)
+			continue
+		}
 		s.addEntry(one)
 	}
 	slices.Sort(s.Pressure)
@@ -60,7 +67,7 @@ func (s *State) addEntry(one plan.Active) {
 		s.API = append(s.API, *e)
 	case plan.PodStartDelay, plan.PodStartFail:
 		s.PodStarts = append(s.PodStarts, *e)
-	case plan.NeverJoin, plan.Reboot:
+	case plan.NeverJoin, plan.Reboot, plan.Shutdown:
 		s.Absent = cmp.Or(s.Absent, e.Run)
 	case plan.Kill, plan.RestartKubelet:
 	}

@@ -40,6 +40,7 @@ type disruption struct {
 	life *life
 	// evicts: the kubelet has thresholds at which it evicts pods.
 	evicts bool
+	logind *logind
 
 	mu         sync.Mutex
 	pressure   *pressure // nil before there is a kubelet
@@ -47,8 +48,9 @@ type disruption struct {
 	conditions conditions
 }
 
-func newDisruption(node string, gate *fakecri.Gate, l *life, evicts bool) *disruption {
-	return &disruption{node: node, gate: gate, api: disrupt.NewAPI(node, clock.RealClock{}), life: l, evicts: evicts}
+func newDisruption(node string, gate *fakecri.Gate, l *life, evicts bool, powerOff func(run string)) *disruption {
+	api := disrupt.NewAPI(node, clock.RealClock{})
+	return &disruption{node: node, gate: gate, api: api, life: l, evicts: evicts, logind: newLogind(l, powerOff)}
 }
 
 // applyState brings all parts into a state.
@@ -64,6 +66,7 @@ func (d *disruption) applyState(state disrupt.State) {
 	}
 	d.gate.DisturbPodStarts(podStart)
 	d.api.Set(state)
+	d.logind.setShutdown(state.ShuttingDown)
 
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -105,7 +105,7 @@ func TestTheOwnEntryCountsFromTheFirstStart(t *testing.T) {
 
 func TestStatesReachTheRuntime(t *testing.T) {
 	gate := &fakecri.Gate{}
-	d := newDisruption("n1", gate, newLife(), false)
+	d := newDisruption("n1", gate, newLife(), false, nil)
 	d.applyState(disrupt.State{NotReady: "outage"})
 	if !gate.Failed(runtimeapi.RuntimeReady) {
 		t.Error("the runtime is up")

@@ -72,14 +72,15 @@ func newNodeOn(machine *hardware, c contract.Configuration, options Options) (*n
 	}
 	life := newLife()
 	evicts := c.KubeletConfiguration != nil && c.KubeletConfiguration.Evictions != nil
-	return &node{
+	n := &node{
 		configuration: c,
 		options:       options,
 		settings:      settings,
 		hardware:      machine,
-		disruption:    newDisruption(c.NodeName, machine.runtime.Gate(), life, evicts),
 		life:          life,
-	}, nil
+	}
+	n.disruption = newDisruption(c.NodeName, machine.runtime.Gate(), life, evicts, func(run string) { n.endForDisruption(run, plan.Shutdown) })
+	return n, nil
 }
 
 // clients are the kubelet's three ways to the API server, over one connection: heartbeats must not wait
@@ -187,6 +188,9 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	}
 	if err := n.disruption.attachTo(built); err != nil {
 		return nil, nil, fmt.Errorf("preparing the kubelet for disruptions: %w", err)
+	}
+	if err := n.delayShutdowns(built); err != nil {
+		return nil, nil, fmt.Errorf("preparing the kubelet for shutdowns: %w", err)
 	}
 	if err := addStatusSetter(built, n.setVersion); err != nil {
 		return nil, nil, fmt.Errorf("reporting the version of the configuration: %w", err)

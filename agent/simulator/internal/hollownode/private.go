@@ -45,6 +45,8 @@ var (
 		"a disruption puts pressure on a node of which nothing is used up, and pods are admitted by it"}
 	evictionObserved = private{"evictionManager.nodeConditionsLastObservedAt",
 		"a manager with thresholds forgets a pressure that it has not observed for a time"}
+	shutdownManager = private{"shutdownManager",
+		"it hears of the shutdowns of the node's own machine, and not of those of the machine that simulates it"}
 	nodeStatusSetters = private{"setNodeStatusFuncs",
 		"the conditions of a disruption, and of a kubelet that is late, are reported with those of the kubelet"}
 	workQueueLock = private{"workQueue.lock",

@@ -80,6 +80,11 @@ func setFromConfiguration(settings *kubeletconfig.KubeletConfiguration, c contra
 		settings.EvictionMaxPodGracePeriod = e.MaxPodGrace
 		setUnlessZero(&settings.EvictionPressureTransitionPeriod, e.TransitionPeriod)
 	}
+	settings.ShutdownGracePeriod, settings.ShutdownGracePeriodCriticalPods = c.ShutdownGracePeriod, c.ShutdownGracePeriodCriticalPods
+	for _, p := range c.ShutdownGracePeriodByPodPriority {
+		settings.ShutdownGracePeriodByPodPriority = append(settings.ShutdownGracePeriodByPodPriority,
+			kubeletconfig.ShutdownGracePeriodByPodPriority{Priority: p.Priority, ShutdownGracePeriodSeconds: p.Seconds})
+	}
 	setUnlessZero(&settings.KubeAPIBurst, c.KubeAPIBurst)
 	setUnlessZero(&settings.NodeStatusReportFrequency, c.NodeStatusReportFrequency)
 	setUnlessZero(&settings.ImageMinimumGCAge, c.ImageMinimumGCAge)

@@ -45,7 +45,7 @@ func (o Options) checkPlace(now time.Time) error {
 		return nil //nolint:nilerr // As above.
 	}
 	for _, e := range disruptions.Entries {
-		if fault := e.Fault.Type; (fault == plan.Kill || fault == plan.Reboot) && now.Before(e.End.Time) {
+		if fault := e.Fault.Type; (fault == plan.Kill || fault == plan.Reboot || fault == plan.Shutdown) && now.Before(e.End.Time) {
 			return fmt.Errorf("%w: disruption %s kills it", ErrOwnProcess, e.Run)
 		}
 	}
