@@ -25,7 +25,7 @@ func (w *worker) makeDrivers(ctx context.Context, c clusters, waker *machine.Wak
 	factories := map[string]driver.Factory{
 		v1alpha1.ProviderHollow: hollow.Factory(hollow.Options{
 			Image: w.HollowNodeImage, MinorImages: w.HollowNodeMinorImages, ServerURL: cmp.Or(w.TargetServerURL, w.target.Host), ServerCA: ca,
-			HollowTaint: w.HollowTaint, NodeMonitorGracePeriod: w.NodeMonitorGracePeriod,
+			HollowTaint: w.HollowTaint, NodeMonitorGracePeriod: w.NodeMonitorGracePeriod, StaticPodNamespaces: w.StaticPodNamespaces,
 		}),
 	}
 	if w.Kwok.isEnabled() {

@@ -130,6 +130,9 @@ type NodeOptions struct {
 	// NodeMonitorGracePeriod is that of the target's node controller, to which the heartbeats of hollow nodes must fit. Default 40s, the
 	// shortest default of any Kubernetes version.
 	NodeMonitorGracePeriod time.Duration
+	// StaticPodNamespaces are the namespaces of the target in which the static pods of hollow nodes may be, or "*" for all. Default: none,
+	// which refuses static pods.
+	StaticPodNamespaces []string
 	// Kwok is the built-in provider "kwok".
 	Kwok KwokOptions
 	// Drivers are providers beside the built-in "hollow" and "kwok", by name.
@@ -221,7 +224,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.CredentialSecretCluster = cmp.Or(o.CredentialSecretCluster, CredentialInTarget)
 	o.SimulatedPods = o.SimulatedPods.withDefaults()
-	problems = append(problems, o.checkHollowTaint(), o.checkMinorImages(), o.checkThaw(), o.checkSimulated(), o.checkSecretCluster(), o.ServeOptions.Validate())
+	problems = append(problems, o.checkHollowTaint(), o.checkStaticPods(), o.checkMinorImages(), o.checkThaw(), o.checkSimulated(), o.checkSecretCluster(), o.ServeOptions.Validate())
 	if _, err := o.LoadTests.limits().Complete(); err != nil {
 		problems = append(problems, err)
 	}
@@ -245,6 +248,15 @@ func (o Options) checkHollowTaint() error {
 		return nil
 	}
 	return fmt.Errorf("--hollow-taint: want Auto, Always or Never, got %q", o.HollowTaint)
+}
+
+func (o Options) checkStaticPods() error {
+	for _, namespace := range o.StaticPodNamespaces {
+		if message := validation.IsDNS1123Label(namespace); len(message) > 0 && namespace != hollow.AnyNamespace {
+			return fmt.Errorf("--static-pod-namespaces: want namespaces or %s, got %q: %s", hollow.AnyNamespace, namespace, message[0])
+		}
+	}
+	return nil
 }
 
 func (o Options) checkMinorImages() error {

@@ -84,6 +84,8 @@ type Configuration struct {
 	Fidelity *Fidelity `json:"fidelity,omitempty"`
 	// KubeletConfiguration is what the Machine's KubeletConfiguration says. Nil without one.
 	KubeletConfiguration *KubeletConfiguration `json:"kubeletConfiguration,omitempty"`
+	// StaticPods are the manifests of the kubelet's static pods, each a Pod.
+	StaticPods []json.RawMessage `json:"staticPods,omitempty"`
 	// Unhealthy lets the Node be not Ready from time to time, or for good. Nil means that it does not.
 	Unhealthy *Unhealthy `json:"unhealthy,omitempty"`
 }

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // HollowNodeConfigKind is the kind of the configuration of provider "hollow".
@@ -82,6 +83,14 @@ type HollowNodeConfig struct {
 	// kubelet has settings of the kubelet by the names that they have in a KubeletConfiguration.
 	// +optional
 	Kubelet *HollowKubelet `json:"kubelet,omitempty"`
+
+	// staticPods are the manifests of the Node's static pods, at most 10 with 64 KiB together: Pods (apiVersion v1), as in the directory
+	// staticPodPath of a kubelet. The kubelet runs them without the scheduler, and shows each as a mirror pod with the Node's name at the
+	// end of its own. They cannot refer to Secrets, ConfigMaps, ServiceAccounts, claims or other objects. The cluster's agent takes those of
+	// the namespaces of its option --static-pod-namespaces (value hollowNode.staticPodNamespaces of its chart), by default of none.
+	// +kubebuilder:validation:MaxItems=10
+	// +optional
+	StaticPods []runtime.RawExtension `json:"staticPods,omitempty"`
 
 	// turnUnhealthyAfter lets the Node be Ready for healthyDuration, and then not Ready for good. It wins over
 	// turnUnhealthyPeriodically. Only another configuration ends it. Default false.

@@ -133,6 +133,7 @@ func addFlags(command *cobra.Command, options *agent.Options) {
 	flags.StringVar(&options.HollowNodeImage, "hollow-node-image", agent.DefaultHollowNodeImage, "image of the hollow-node pods")
 	flags.StringToStringVar(&options.HollowNodeMinorImages, "hollow-node-minor-image", nil, "an image of hollow-node pods with the kubelet code of another minor, such as 1.36=hollowfleet/hollow-node-v1.36 (repeatable); Nodes of a minor that has none only report their version")
 	flags.DurationVar(&options.NodeMonitorGracePeriod, "node-monitor-grace-period", agent.DefaultGracePeriod, "--node-monitor-grace-period of the target's kube-controller-manager: hollow nodes whose heartbeats are too rare for it are refused")
+	flags.StringSliceVar(&options.StaticPodNamespaces, "static-pod-namespaces", nil, "namespaces of the target in which the static pods of hollow nodes may be, or * for all (default: none, which refuses static pods)")
 	flags.StringVar((*string)(&options.HollowTaint), "hollow-taint", string(v1alpha1.HollowTaintAuto), "when hollow Nodes have the taint hollowfleet.io/hollow=true:NoSchedule, unless their class sets it: Auto (in a cluster that has other Nodes too), Always or Never")
 	flags.StringVar(&options.TargetServerURL, "target-server-url", "", "URL of the target's API server for hollow-node pods (default: that of the target's kubeconfig)")
 	flags.StringVar(&options.Kwok.Program, "kwok-program", "", "path of kwok's controller, which the agent starts for Machines of provider kwok; it needs the rights of config/rbac/agent-kwok (default: no such provider)")

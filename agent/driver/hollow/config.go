@@ -55,6 +55,7 @@ func decodeConfig(raw *runtime.RawExtension, path string) (v1alpha1.HollowNodeCo
 		"registration":       oneOf(&config.Registration, v1alpha1.HollowRegistrationRepeat, v1alpha1.HollowRegistrationOnce),
 		"imagePull":          imagePull(&config.ImagePull),
 		"kubelet":            readKubelet(&config.Kubelet),
+		"staticPods":         readStaticPods(&config.StaticPods),
 
 		"turnUnhealthyAfter":        readToggle(&config.TurnUnhealthyAfter),
 		"turnUnhealthyPeriodically": readToggle(&config.TurnUnhealthyPeriodically),

@@ -29,6 +29,8 @@ type desired struct {
 	hollowTaint v1alpha1.HollowTaint
 	// kubelet is the KubeletConfiguration; nil without one.
 	kubelet *kubeletConfiguration
+	// staticPods are those of the configuration.
+	staticPods []corev1.Pod
 	// configurationHash changes with everything that takes another pod; registrationHash with what matters
 	// only until the Node has joined.
 	configurationHash, registrationHash string
@@ -41,6 +43,9 @@ func ProviderID(cluster, machine string) string { return "hollowfleet://" + clus
 func (d *Driver) resolveDesired(request driver.Request) (desired, error) {
 	want, err := resolveDesired(d.environment.ClusterName, request)
 	if err != nil {
+		return desired{}, err
+	}
+	if err := checkNamespaces(want.staticPods, d.options.StaticPodNamespaces, request.Class.Path); err != nil {
 		return desired{}, err
 	}
 	field := request.Class.Path + ".kubelet"
@@ -111,6 +116,9 @@ func resolveDesired(cluster string, request driver.Request) (desired, error) {
 		return desired{}, err
 	}
 	if d.configuration.Unhealthy, err = unhealthyOf(config, class.Path); err != nil {
+		return desired{}, err
+	}
+	if d.staticPods, d.configuration.StaticPods, err = staticPodsOf(config, machine.Name, class.Path); err != nil {
 		return desired{}, err
 	}
 	if config.StartupDelay != nil {

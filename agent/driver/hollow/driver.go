@@ -45,6 +45,8 @@ type Options struct {
 	// NodeMonitorGracePeriod is how long the cluster's node controller waits for a heartbeat until it marks a Node Unknown. Default
 	// DefaultGracePeriod.
 	NodeMonitorGracePeriod time.Duration
+	// StaticPodNamespaces are the namespaces of the target in which static pods may be, or AnyNamespace. Default: none.
+	StaticPodNamespaces []string
 }
 
 // DefaultGracePeriod is the shortest default of a kube-controller-manager: it was 40 seconds until v1.31, and is 50 since.

@@ -146,6 +146,8 @@ func (f *Fleet) StartAgent(ctx context.Context, member *Member) error {
 		"--bootstrap-kubeconfig", f.bootstrapKubeconfig(member), "--credential-dir", f.CredentialDir(member),
 		// All Nodes are hollow, but for the podhost's.
 		"--hollow-taint", string(v1alpha1.HollowTaintNever),
+		// They are the clusters of the one who started them.
+		"--static-pod-namespaces", "*",
 	}, f.imageFlags(), kubeconfigs, f.options.AgentArgs))
 	if err != nil {
 		return err

@@ -25,7 +25,9 @@ func shutsDown(name string, all, critical int) contract.Configuration {
 
 // takesToEnd lets a pod's container take so long to end.
 func takesToEnd(duration string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) { pod.Annotations = map[string]string{"hollowfleet.io/terminates-after": duration} }
+	return func(pod *corev1.Pod) {
+		pod.Annotations = map[string]string{"hollowfleet.io/terminates-after": duration}
+	}
 }
 
 // terminated expects a pod that the kubelet has ended for a shutdown, and returns when its container ended.

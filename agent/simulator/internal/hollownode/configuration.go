@@ -17,7 +17,7 @@ import (
 // checkConfiguration refuses what the API server or the kubelet would refuse later, when it would be an
 // endless series of failed registrations and not an error at start.
 func checkConfiguration(c contract.Configuration) error {
-	problems := []error{checkVersions(c), checkLabels(c.Labels), checkTaints(c.Taints)}
+	problems := []error{checkVersions(c), checkLabels(c.Labels), checkTaints(c.Taints), checkStaticPods(c)}
 	if faults := validation.IsDNS1123Subdomain(c.NodeName); len(faults) > 0 {
 		problems = append(problems, fmt.Errorf("nodeName: %s", strings.Join(faults, "; ")))
 	}

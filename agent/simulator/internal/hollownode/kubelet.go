@@ -163,13 +163,15 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	recorder := newRecorder(ctx, n.configuration.NodeName, made.events)
 	deferRecorder(dependencies, recorder)
 	var isBuilt atomic.Bool
-	n.watchPods(ctx, dependencies, func() bool {
+	if err := n.watchPods(ctx, dependencies, func() bool {
 		if !isBuilt.Load() {
 			return false
 		}
 		_, err := built.GetNode(ctx)
 		return err == nil
-	})
+	}); err != nil {
+		return nil, nil, err
+	}
 
 	var tuning error
 	dependencies.Options = []kubelet.Option{func(k *kubelet.Kubelet) { tuning = n.tuneKubelet(k) }}

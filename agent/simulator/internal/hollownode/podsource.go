@@ -15,7 +15,7 @@ import (
 
 // watchPods gives the kubelet the source of pods that it would make for itself: those of the API server, once hasSynced reports that the
 // Node is known. It ends with the node. That of a kubelet waits on wait.NeverStop, which may be lent to another node by then.
-func (n *node) watchPods(ctx context.Context, dependencies *kubelet.Dependencies, hasSynced func() bool) {
+func (n *node) watchPods(ctx context.Context, dependencies *kubelet.Dependencies, hasSynced func() bool) error {
 	pods := config.NewPodConfig(dependencies.Recorder, dependencies.PodStartupLatencyTracker)
 	giveBack := func() {}
 	synced := func() bool {
@@ -33,6 +33,7 @@ func (n *node) watchPods(ctx context.Context, dependencies *kubelet.Dependencies
 	}}
 	config.NewSourceApiserver(klog.FromContext(ctx), client, types.NodeName(n.configuration.NodeName), synced, pods.Channel(ctx, kubetypes.ApiserverSource))
 	dependencies.PodConfig = pods
+	return n.watchStaticPods(ctx, pods)
 }
 
 // podSourceClient calls ask before each request of the source.
