@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -163,5 +164,32 @@ func TestThePressureOfADisruptionHoldsBesideThresholds(t *testing.T) {
 	eventually(t, "the pressure ends", time.Minute, p.condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, ""))
 	if found, err := p.client.CoreV1().Pods("default").Get(t.Context(), pod.Name, metav1.GetOptions{}); err != nil || isReady(found) != nil {
 		t.Errorf("the pod: %v", err)
+	}
+}
+
+// Claim: The kubelet's eviction manager evicts pods for what they write: over their limits, and by the Node's disk. Broken: writable layers are empty; limits are not looked at.
+func TestPodsAreEvictedForWhatTheyWrite(t *testing.T) {
+	t.Parallel()
+	p := newProcess(t, realCluster(t), evicting("writes", map[string]string{"nodefs.available": "50Gi"}), goodToken)
+	p.join(t)
+	writes := func(amount string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Annotations = map[string]string{"hollowfleet.io/ephemeral-storage-usage": amount} }
+	}
+	evicted := func(message string) func(*corev1.Pod) error {
+		return func(pod *corev1.Pod) error {
+			if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason != "Evicted" || !strings.Contains(pod.Status.Message, message) {
+				return fmt.Errorf("not evicted with %q", message)
+			}
+			return nil
+		}
+	}
+	calm := p.create(t, p.pod("calm", writes("5Gi")), isReady)
+	p.create(t, p.pod("limited", writes("curve 0s=1Mi 3s=2Gi"), func(pod *corev1.Pod) {
+		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: *newQuantity(1 << 30)}
+	}), evicted(`exceeded its local ephemeral storage limit "1Gi"`))
+	p.create(t, p.pod("hog", writes("60Gi")), evicted("low on resource: ephemeral-storage"))
+	found, err := p.client.CoreV1().Pods("default").Get(t.Context(), calm.Name, metav1.GetOptions{})
+	if err != nil || isReady(found) != nil {
+		t.Errorf("the pod that writes less: %v, %+v", err, found.Status)
 	}
 }

@@ -90,7 +90,7 @@ func (r *Runtime) statsOf(c *container) *runtimeapi.ContainerStats {
 		},
 		Cpu:           cpuStats(now, used),
 		Memory:        memoryStats(now, used),
-		WritableLayer: &runtimeapi.FilesystemUsage{Timestamp: now.UnixNano(), UsedBytes: &runtimeapi.UInt64Value{}},
+		WritableLayer: &runtimeapi.FilesystemUsage{Timestamp: now.UnixNano(), UsedBytes: valueOf(r.storageOf(c, now))},
 	}
 }
 

@@ -11,24 +11,26 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/usage"
 )
 
-// CPUUsageAnnotation and MemoryUsageAnnotation, on a pod, are the curves of what each of its main containers uses. Without them containers
-// use half of what they request.
+// CPUUsageAnnotation, MemoryUsageAnnotation and StorageUsageAnnotation, on a pod, are the curves of what each of its main containers uses; the
+// last one of its writable layer. Without them containers use half of the CPU and memory that they request, and no storage.
 const (
-	CPUUsageAnnotation    = "hollowfleet.io/cpu-usage"
-	MemoryUsageAnnotation = "hollowfleet.io/memory-usage"
+	CPUUsageAnnotation     = "hollowfleet.io/cpu-usage"
+	MemoryUsageAnnotation  = "hollowfleet.io/memory-usage"
+	StorageUsageAnnotation = "hollowfleet.io/ephemeral-storage-usage"
 )
 
 // Requests are what a container requests: cores and bytes, or 0.
-type Requests struct{ CPU, Memory float64 }
+type Requests struct{ CPU, Memory, Storage float64 }
 
 // curves are what a pod's annotations say of what its main containers use; nil where they say nothing.
-type curves struct{ cpu, memory *usage.Curve }
+type curves struct{ cpu, memory, storage *usage.Curve }
 
 // curvesOf reads a pod's annotations.
 func curvesOf(annotations map[string]string) (curves, error) {
 	cpu, cpuErr := curveOf(annotations, CPUUsageAnnotation, usage.CPU)
 	memory, memoryErr := curveOf(annotations, MemoryUsageAnnotation, usage.Memory)
-	return curves{cpu, memory}, errors.Join(cpuErr, memoryErr)
+	storage, storageErr := curveOf(annotations, StorageUsageAnnotation, usage.Memory)
+	return curves{cpu, memory, storage}, errors.Join(cpuErr, memoryErr, storageErr)
 }
 
 func curveOf(annotations map[string]string, name string, what usage.Resource) (*usage.Curve, error) {
@@ -44,18 +46,23 @@ func curveOf(annotations map[string]string, name string, what usage.Resource) (*
 }
 
 // meters count what a container uses.
-type meters struct{ cpu, memory usage.Meter }
+type meters struct{ cpu, memory, storage usage.Meter }
 
 func newMeters(c curves, requests Requests) meters {
-	return meters{
+	m := meters{
 		cpu:    usage.NewMeter(c.cpu, cmp.Or(requests.CPU, usage.AssumedCPU)),
 		memory: usage.NewMeter(c.memory, cmp.Or(requests.Memory, usage.AssumedMemory)),
 	}
+	if c.storage != nil {
+		m.storage = usage.NewMeter(c.storage, requests.Storage)
+	}
+	return m
 }
 
 func (m *meters) setRequests(ran time.Duration, requests Requests) {
 	m.cpu.SetRequest(ran, cmp.Or(requests.CPU, usage.AssumedCPU))
 	m.memory.SetRequest(ran, cmp.Or(requests.Memory, usage.AssumedMemory))
+	m.storage.SetRequest(ran, requests.Storage)
 }
 
 // requestsOf asks what a container requests now. The caller does not hold the lock.
@@ -118,4 +125,25 @@ func (r *Runtime) Used() Used {
 		all.Memory += one.Memory
 	}
 	return all
+}
+
+// storageOf is how many bytes a container has written, until it is removed. The caller holds the lock.
+func (r *Runtime) storageOf(c *container, now time.Time) float64 {
+	if c.startedAt.IsZero() {
+		return 0
+	}
+	return c.uses.storage.At(c.runTime(now))
+}
+
+// UsedStorage is how many bytes all containers have written.
+func (r *Runtime) UsedStorage() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.options.Clock.Now()
+	var all float64
+	for _, c := range r.containers {
+		r.endIfDue(c)
+		all += r.storageOf(c, now)
+	}
+	return uint64(all)
 }

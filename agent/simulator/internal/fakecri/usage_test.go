@@ -93,10 +93,45 @@ func TestAResizeChangesTheUse(t *testing.T) {
 func TestBadCurvesAreRefusedByName(t *testing.T) {
 	f := newEnv(t, Options{})
 	f.setCIDR("10.1.0.0/24")
-	for name, text := range map[string]string{CPUUsageAnnotation: "a lot", MemoryUsageAnnotation: "", LogAnnotation: "hello"} {
+	for name, text := range map[string]string{CPUUsageAnnotation: "a lot", MemoryUsageAnnotation: "", StorageUsageAnnotation: "full", LogAnnotation: "hello"} {
 		_, err := f.RunPodSandbox(t.Context(), podConfig("p", map[string]string{name: text}), "")
 		if err == nil || !strings.Contains(err.Error(), "annotation "+name) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Claim: The writable layer of a container is what its pod says, until the container is removed. Broken: it is empty; it goes when the container ends.
+func TestContainersWriteWhatTheirPodsSay(t *testing.T) {
+	f := newEnv(t, Options{RequestsOf: func(string, string, string) Requests { return Requests{Storage: 4 << 30} }})
+	f.setCIDR("10.1.0.0/24")
+	layer := func(id string) uint64 {
+		stats, err := f.ContainerStats(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stats.WritableLayer.UsedBytes.Value
+	}
+	plain := podConfig("plain", nil)
+	none := f.start(f.run(plain), "main", plain)
+	config := podConfig("said", map[string]string{StorageUsageAnnotation: "curve 0s=0 10s=50%"})
+	sandbox := f.run(config)
+	said := f.start(sandbox, "main", config)
+	f.advance(5 * time.Second)
+	if layer(none) != 0 || layer(said) != 1<<30 || f.UsedStorage() != 1<<30 {
+		t.Errorf("got %d, %d, all %d", layer(none), layer(said), f.UsedStorage())
+	}
+	if err := f.StopContainer(t.Context(), said, 0); err != nil {
+		t.Fatal(err)
+	}
+	f.advance(5 * time.Second)
+	if layer(said) != 1<<30 {
+		t.Errorf("a container that has ended has %d", layer(said))
+	}
+	if err := f.RemovePodSandbox(t.Context(), sandbox); err != nil {
+		t.Fatal(err)
+	}
+	if f.UsedStorage() != 0 {
+		t.Errorf("a removed one leaves %d", f.UsedStorage())
 	}
 }

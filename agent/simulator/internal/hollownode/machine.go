@@ -31,7 +31,7 @@ const (
 	baseMemoryShare = 0.05
 )
 
-// newMachine describes the machine of a configuration, which does not exist, on which images take room, and containers and a base use CPU
+// newMachine describes the machine of a configuration, which does not exist, on which images and containers take room, and containers and a base use CPU
 // and memory. Its machine ID and system UUID follow from the node's name.
 func newMachine(c contract.Configuration, h *hardware) cadvisor.Interface {
 	cpu, memory := c.Capacity[corev1.ResourceCPU], c.Capacity[corev1.ResourceMemory]
@@ -47,7 +47,7 @@ func newMachine(c contract.Configuration, h *hardware) cadvisor.Interface {
 		SystemUUID:    uuid.NewSHA1(uuid.NameSpaceDNS, []byte(c.NodeName)).String(),
 		BootID:        h.bootID,
 		KernelVersion: kernelVersion(), ContainerOSName: cmp.Or(c.OSImage, defaultOSImage),
-		Disk: func() (uint64, uint64) { return size, min(h.images.UsedBytes(), size) },
+		Disk: func() (uint64, uint64) { return size, min(h.images.UsedBytes()+h.runtime.UsedStorage(), size) },
 		Used: func(now time.Time) minor.Used {
 			containers := h.runtime.Used()
 			return minor.Used{

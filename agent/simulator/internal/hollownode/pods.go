@@ -98,7 +98,9 @@ func (p *podIndex) requestsOf(namespace, pod, container string) fakecri.Requests
 		for i := range containers {
 			if containers[i].Name == container {
 				requests := containers[i].Resources.Requests
-				return fakecri.Requests{CPU: requests.Cpu().AsApproximateFloat64(), Memory: requests.Memory().AsApproximateFloat64()}
+				return fakecri.Requests{
+					CPU: requests.Cpu().AsApproximateFloat64(), Memory: requests.Memory().AsApproximateFloat64(),
+					Storage: requests.StorageEphemeral().AsApproximateFloat64()}
 			}
 		}
 	}

@@ -78,6 +78,8 @@ func setFromConfiguration(settings *kubeletconfig.KubeletConfiguration, c contra
 		settings.EvictionHard, settings.EvictionSoft = e.Hard, e.Soft
 		settings.EvictionSoftGracePeriod, settings.EvictionMinimumReclaim = e.SoftGracePeriod, e.MinimumReclaim
 		settings.EvictionMaxPodGracePeriod = e.MaxPodGrace
+		// The manager runs: it also evicts pods that write more than their limits of ephemeral storage.
+		settings.LocalStorageCapacityIsolation = true
 		setUnlessZero(&settings.EvictionPressureTransitionPeriod, e.TransitionPeriod)
 	}
 	settings.ShutdownGracePeriod, settings.ShutdownGracePeriodCriticalPods = c.ShutdownGracePeriod, c.ShutdownGracePeriodCriticalPods
