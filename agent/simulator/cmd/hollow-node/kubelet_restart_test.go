@@ -173,7 +173,9 @@ func TestPodsAreEvictedForWhatTheyWrite(t *testing.T) {
 	p := newProcess(t, realCluster(t), evicting("writes", map[string]string{"nodefs.available": "50Gi"}), goodToken)
 	p.join(t)
 	writes := func(amount string) func(*corev1.Pod) {
-		return func(pod *corev1.Pod) { pod.Annotations = map[string]string{"hollowfleet.io/ephemeral-storage-usage": amount} }
+		return func(pod *corev1.Pod) {
+			pod.Annotations = map[string]string{"hollowfleet.io/ephemeral-storage-usage": amount}
+		}
 	}
 	evicted := func(message string) func(*corev1.Pod) error {
 		return func(pod *corev1.Pod) error {
