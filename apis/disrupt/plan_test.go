@@ -192,7 +192,7 @@ func TestTextThatIsNoPlanIsRefused(t *testing.T) {
 		"no version":             {"{}", `version: want "v1", got ""`},
 		"another version":        {`{"version":"v2","more":1}`, `version: want "v1", got "v2": update hollow node and agent`},
 		"an unknown field":       {`{"version":"v1","entrys":[]}`, "entrys"},
-		"an unknown one inside":  {strings.Replace(text, `"percent":10`, `"percentage":10`, 1), `entries[11]: `},
+		"an unknown one inside":  {strings.Replace(text, `"percent":10`, `"percentage":10`, 1), `entries[12]: `},
 		"its name":               {strings.Replace(text, `"percent":10`, `"percentage":10`, 1), `"percentage"`},
 		"a number as a duration": {strings.Replace(text, `"healthyFor":"30s"`, `"healthyFor":30`, 1), "entries[0]: "},
 		"text behind it":         {text + "{}", "plan: not a JSON object"},

@@ -772,6 +772,13 @@ func (in *HollowNodeConfig) DeepCopyInto(out *HollowNodeConfig) {
 		*out = new(HollowKubelet)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.StaticPods != nil {
+		in, out := &in.StaticPods, &out.StaticPods
+		*out = make([]runtime.RawExtension, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	if in.HealthyDuration != nil {
 		in, out := &in.HealthyDuration, &out.HealthyDuration
 		*out = new(v1.Duration)

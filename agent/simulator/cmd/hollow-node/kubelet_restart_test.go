@@ -188,7 +188,7 @@ func TestPodsAreEvictedForWhatTheyWrite(t *testing.T) {
 	calm := p.create(t, p.pod("calm", writes("5Gi")), isReady)
 	p.create(t, p.pod("limited", writes("curve 0s=1Mi 3s=2Gi"), func(pod *corev1.Pod) {
 		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: *newQuantity(1 << 30)}
-	}), evicted(`exceeded its local ephemeral storage limit "1Gi"`))
+	}), evicted("ephemeral local storage usage exceeds the total limit of containers"))
 	p.create(t, p.pod("hog", writes("60Gi")), evicted("low on resource: ephemeral-storage"))
 	found, err := p.client.CoreV1().Pods("default").Get(t.Context(), calm.Name, metav1.GetOptions{})
 	if err != nil || isReady(found) != nil {

@@ -30,7 +30,8 @@ func withStaticPod(name, spec string) contract.Configuration {
 func (p *process) awaitMirror(t *testing.T, before *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	var found *corev1.Pod
-	eventually(t, "the mirror pod is ready", time.Minute, func(ctx context.Context) error {
+	// The kubelet looks after a static pod once a minute or a bit later.
+	eventually(t, "the mirror pod is ready", 2*time.Minute, func(ctx context.Context) error {
 		var err error
 		if found, err = p.client.CoreV1().Pods("default").Get(ctx, "proxy-"+p.name, metav1.GetOptions{}); err != nil {
 			return err
