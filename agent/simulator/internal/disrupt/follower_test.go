@@ -353,7 +353,7 @@ func TestAwaitPresence(t *testing.T) {
 // A process that was there before shuts down, and the next one waits for the end of the window.
 func TestAProcessShutsDownOnce(t *testing.T) {
 	path := planPath(t)
-	writePlan(t, path, entryOf(plan.Fault{Type: plan.Shutdown}, func(e *plan.Entry) { e.UnhealthyFor = metav1.Duration{Duration: 3 * time.Second} }))
+	writePlan(t, path, entryOf(plan.Fault{Type: plan.Shutdown}, func(e *plan.Entry) { e.UnhealthyFor, e.Repeat = metav1.Duration{Duration: 3 * time.Second}, 1 }))
 	first := follow(t, path, 0)
 	first.goTo(9.9)
 	if got := first.state(); got.ShuttingDown != "" || got.Absent != "" {
