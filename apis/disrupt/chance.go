@@ -1,9 +1,11 @@
 package disrupt
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -30,6 +32,16 @@ func Hits(percent int32, seed int64, about ...any) bool {
 		return true
 	}
 	return int32(chanceOf(seed, about...)%DefaultPercent) < percent
+}
+
+// Choose returns so many of names, which follow from seed and the names and numbers that it is about. 0 means all.
+func Choose(count int, names []string, seed int64, about ...any) []string {
+	if count <= 0 || count >= len(names) {
+		return slices.Clone(names)
+	}
+	return slices.SortedFunc(slices.Values(names), func(a, b string) int {
+		return cmp.Compare(chanceOf(seed, append(slices.Clone(about), a)...), chanceOf(seed, append(slices.Clone(about), b)...))
+	})[:count]
 }
 
 // SeedOf is a seed that follows from the names and numbers that it is about. It is small enough to be a number in any JSON.

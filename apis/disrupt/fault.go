@@ -9,7 +9,7 @@ import (
 
 // FaultType is a kind of fault.
 //
-// +kubebuilder:validation:Enum=NotReady;FreezeHeartbeat;Flap;Kill;Reboot;Shutdown;RestartKubelet;Pressure;Condition;SlowAPI;APIErrors;PodStartDelay;PodStartFail;NeverJoin
+// +kubebuilder:validation:Enum=NotReady;FreezeHeartbeat;Flap;Kill;Reboot;Shutdown;RestartKubelet;Pressure;Condition;SlowAPI;APIErrors;PodStartDelay;PodStartFail;DeviceFailure;NeverJoin
 type FaultType string
 
 const (
@@ -46,6 +46,9 @@ const (
 	PodStartDelay FaultType = "PodStartDelay"
 	// PodStartFail keeps pods from starting. Pods that run continue.
 	PodStartFail FaultType = "PodStartFail"
+	// DeviceFailure lets devices of the Node's MachineClass be unhealthy: allocatable falls, and pods that have them say so in their status.
+	// A Node without such devices stays as it is.
+	DeviceFailure FaultType = "DeviceFailure"
 	// NeverJoin keeps a hollow node that is about to join from it until the end of the window, also one whose Machine is created
 	// within the window. One that runs as a Node is not touched; when its process is restarted within a window, it does not come
 	// back before the end.
@@ -54,13 +57,13 @@ const (
 
 // FaultTypes are all kinds of faults.
 var FaultTypes = []FaultType{
-	NotReady, FreezeHeartbeat, Flap, Kill, Reboot, Shutdown, RestartKubelet, Pressure, Condition, SlowAPI, APIErrors, PodStartDelay, PodStartFail, NeverJoin,
+	NotReady, FreezeHeartbeat, Flap, Kill, Reboot, Shutdown, RestartKubelet, Pressure, Condition, SlowAPI, APIErrors, PodStartDelay, PodStartFail, DeviceFailure, NeverJoin,
 }
 
 // Fault is what goes wrong. The member that is named like the type has its parameters; no other may be set.
 //
 // +kubebuilder:object:generate=true
-// +kubebuilder:validation:XValidation:rule="has(self.flap) == (self.type == 'Flap') && has(self.pressure) == (self.type == 'Pressure') && has(self.condition) == (self.type == 'Condition') && has(self.slowAPI) == (self.type == 'SlowAPI') && has(self.podStartDelay) == (self.type == 'PodStartDelay') && (!has(self.freezeHeartbeat) || self.type == 'FreezeHeartbeat') && (!has(self.apiErrors) || self.type == 'APIErrors') && (!has(self.podStartFail) || self.type == 'PodStartFail')",message="faults: set the parameters that are named like the type (required for Flap, Pressure, Condition, SlowAPI and PodStartDelay), and no other ones"
+// +kubebuilder:validation:XValidation:rule="has(self.flap) == (self.type == 'Flap') && has(self.pressure) == (self.type == 'Pressure') && has(self.condition) == (self.type == 'Condition') && has(self.slowAPI) == (self.type == 'SlowAPI') && has(self.podStartDelay) == (self.type == 'PodStartDelay') && (!has(self.freezeHeartbeat) || self.type == 'FreezeHeartbeat') && (!has(self.apiErrors) || self.type == 'APIErrors') && (!has(self.podStartFail) || self.type == 'PodStartFail') && (!has(self.deviceFailure) || self.type == 'DeviceFailure')",message="faults: set the parameters that are named like the type (required for Flap, Pressure, Condition, SlowAPI and PodStartDelay), and no other ones"
 type Fault struct {
 	// type is the kind of fault.
 	Type FaultType `json:"type"`
@@ -88,6 +91,9 @@ type Fault struct {
 	// podStartFail has the parameters of PodStartFail. Without it no pod starts.
 	// +optional
 	PodStartFail *PodStartFailParameters `json:"podStartFail,omitempty"`
+	// deviceFailure has the parameters of DeviceFailure. Without it all devices of the Node fail.
+	// +optional
+	DeviceFailure *DeviceFailureParameters `json:"deviceFailure,omitempty"`
 }
 
 // FrozenHeartbeat is a kind of heartbeat of a Node.
@@ -276,6 +282,22 @@ type PodStartFailParameters struct {
 	Percent int32 `json:"percent,omitempty"`
 }
 
+// DeviceFailureParameters are those of DeviceFailure.
+//
+// +kubebuilder:object:generate=true
+type DeviceFailureParameters struct {
+	// name is the resource of the devices that fail, such as example.com/gpu. Default: those of each resource.
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="deviceFailure.name: want an extended resource such as example.com/gpu"
+	// +optional
+	Name string `json:"name,omitempty"`
+	// count is how many of them fail on each Node, 1 to 128; all if there are not so many. Default all.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=128
+	// +optional
+	Count int32 `json:"count,omitempty"`
+}
+
 // Defaults of parameters that are not set.
 const (
 	DefaultPercent    = 100
@@ -318,7 +340,7 @@ func (f *Fault) MayTurnNotReady() bool {
 		return f.SlowAPI != nil && f.SlowAPI.Concerns(ClientHeartbeat)
 	case APIErrors:
 		return f.APIErrors.Concerns(ClientHeartbeat)
-	case RestartKubelet, Pressure, Condition, PodStartDelay, PodStartFail:
+	case RestartKubelet, Pressure, Condition, PodStartDelay, PodStartFail, DeviceFailure:
 	}
 	return false
 }

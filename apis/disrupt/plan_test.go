@@ -49,6 +49,7 @@ func oneOfEach() map[disrupt.FaultType]disrupt.Fault {
 		}},
 		disrupt.PodStartDelay: {Type: disrupt.PodStartDelay, PodStartDelay: &disrupt.PodStartDelayParameters{Delay: seconds(5), Jitter: seconds(5)}},
 		disrupt.PodStartFail:  {Type: disrupt.PodStartFail, PodStartFail: &disrupt.PodStartFailParameters{Percent: 10}},
+		disrupt.DeviceFailure: {Type: disrupt.DeviceFailure, DeviceFailure: &disrupt.DeviceFailureParameters{Name: "example.com/gpu", Count: 2}},
 		disrupt.NeverJoin:     {Type: disrupt.NeverJoin},
 	}
 }
@@ -151,6 +152,8 @@ func refusedEntries() map[string]refused {
 		"more than all":             {fault(disrupt.APIErrors, func(f *disrupt.Fault) { f.APIErrors.Percent = 101 }), []string{"apiErrors.percent: want a number from 1 to 100"}},
 		"a status code of success":  {fault(disrupt.APIErrors, func(f *disrupt.Fault) { f.APIErrors.StatusCode = 200 }), []string{"apiErrors.statusCode: want 401, 403, 429, or 500 to 599"}},
 		"a delay of days":           {fault(disrupt.PodStartDelay, func(f *disrupt.Fault) { f.PodStartDelay.Delay = seconds(1e6) }), []string{"podStartDelay.delay: want a duration"}},
+		"more devices than any":     {fault(disrupt.DeviceFailure, func(f *disrupt.Fault) { f.DeviceFailure.Count = 129 }), []string{"deviceFailure.count: want a number from 1 to 128"}},
+		"a device without a domain": {fault(disrupt.DeviceFailure, func(f *disrupt.Fault) { f.DeviceFailure.Name = "gpu" }), []string{"deviceFailure.name: want an extended resource"}},
 		"less than none":            {fault(disrupt.PodStartFail, func(f *disrupt.Fault) { f.PodStartFail.Percent = -1 }), []string{"podStartFail.percent: want"}},
 	}
 }

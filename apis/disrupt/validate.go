@@ -22,6 +22,7 @@ const (
 	maxPodDelay     = time.Hour
 	minStatusCode   = 500
 	maxStatusCode   = 599
+	maxDevices      = 128
 	statusCodesHint = "401, 403, 429, or 500 to 599"
 )
 
@@ -129,6 +130,7 @@ func (f *Fault) Validate() error {
 		{APIErrors, "apiErrors", f.APIErrors != nil, false, func() error { return f.APIErrors.validate() }},
 		{PodStartDelay, "podStartDelay", f.PodStartDelay != nil, true, func() error { return f.PodStartDelay.validate() }},
 		{PodStartFail, "podStartFail", f.PodStartFail != nil, false, func() error { return checkPercent(f.PodStartFail.Percent) }},
+		{DeviceFailure, "deviceFailure", f.DeviceFailure != nil, false, func() error { return f.DeviceFailure.validate() }},
 	} {
 		switch mine := member.of == f.Type; {
 		case mine && member.set:
@@ -203,6 +205,17 @@ func (p *PodStartDelayParameters) validate() error {
 	return errors.Join(
 		checkBetween("delay", p.Delay.Duration, time.Millisecond, maxPodDelay),
 		checkBetween("jitter", p.Jitter.Duration, 0, maxPodDelay))
+}
+
+func (p *DeviceFailureParameters) validate() error {
+	var problems []error
+	if faults := validation.IsQualifiedName(p.Name); p.Name != "" && (len(faults) > 0 || !strings.Contains(p.Name, "/")) {
+		problems = append(problems, fmt.Errorf("name: want an extended resource such as example.com/gpu, got %q", shortenValue(p.Name)))
+	}
+	if p.Count < 0 || p.Count > maxDevices {
+		problems = append(problems, fmt.Errorf("count: want a number from 1 to %d, got %d", maxDevices, p.Count))
+	}
+	return errors.Join(problems...)
 }
 
 // prefixErrors puts the path of a struct in front of each of its problems.

@@ -86,6 +86,8 @@ type Configuration struct {
 	KubeletConfiguration *KubeletConfiguration `json:"kubeletConfiguration,omitempty"`
 	// StaticPods are the manifests of the kubelet's static pods, each a Pod.
 	StaticPods []json.RawMessage `json:"staticPods,omitempty"`
+	// Devices are those that the Node gets from device plugins. Capacity has none of their resources.
+	Devices []Devices `json:"devices,omitempty"`
 	// Unhealthy lets the Node be not Ready from time to time, or for good. Nil means that it does not.
 	Unhealthy *Unhealthy `json:"unhealthy,omitempty"`
 }
@@ -165,6 +167,7 @@ func (c Configuration) Validate() error {
 			problems = append(problems, fmt.Errorf("fidelity: %w", err))
 		}
 	}
+	problems = append(problems, c.validateDevices())
 	if c.Unhealthy != nil {
 		if err := c.Unhealthy.Validate(); err != nil {
 			problems = append(problems, fmt.Errorf("unhealthy: %w", err))

@@ -25,6 +25,12 @@ type HollowNodeConfig struct {
 	// +optional
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 
+	// devices are simulated devices of the Node, such as GPUs, at most 8 kinds. A NodeDisruption with the fault DeviceFailure lets them fail.
+	// Default none.
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	Devices []HollowDevices `json:"devices,omitempty"`
+
 	// maxPods is how many pods the Node takes, 1 to 1000. Default 110.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
@@ -115,6 +121,18 @@ type HollowNodeConfig struct {
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 	// +optional
 	UnhealthyDuration *metav1.Duration `json:"unhealthyDuration,omitempty"`
+}
+
+// HollowDevices are devices of one kind.
+type HollowDevices struct {
+	// resource is the extended resource that a device plugin offers to the Node's kubelet, such as example.com/gpu. Required. capacity
+	// must not have it, and the MachineClass's nodeTemplate.capacity has the same number or none.
+	Resource string `json:"resource"`
+
+	// count is how many devices the Node has, 1 to 128. Required.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=128
+	Count int32 `json:"count"`
 }
 
 // HollowTaint says when a hollow Node has the taint hollowfleet.io/hollow=true:NoSchedule.

@@ -54,7 +54,7 @@ func (f *disruptFlags) addFlags(command *cobra.Command) {
 	flags.StringVar(&f.maxUnavailable, "max-unavailable", "", "most Nodes of the target that may be unavailable at once: a number or a percentage")
 	flags.Int64Var(&f.seed, "seed", 0, "seed of the choice of Nodes: the same seed hits the same Nodes (default 0; a schedule uses another one for each run)")
 	flags.StringArrayVar(&f.faults, "fault", nil, "fault: NotReady, FreezeHeartbeat[:Lease|Status], Flap:NOTREADY/READY, Kill, Reboot, Shutdown, RestartKubelet, Pressure:Memory, Condition:TYPE, "+
-		"SlowAPI:LATENCY, APIErrors[:PERCENT], PodStartDelay:DELAY, PodStartFail[:PERCENT], NeverJoin; can be given several times")
+		"SlowAPI:LATENCY, APIErrors[:PERCENT], PodStartDelay:DELAY, PodStartFail[:PERCENT], DeviceFailure[:RESOURCE[=COUNT]], NeverJoin; can be given several times")
 	flags.DurationVar(&f.duration, "for", 0, "how long the disruption lasts, 1s to 720h")
 	flags.DurationVar(&f.startAfter, "start-after", 0, "when it starts")
 	flags.DurationVar(&f.healthyFor, "healthy-for", 0, "how long Nodes are healthy before each window")
@@ -178,6 +178,19 @@ var faultParameters = map[disrupt.FaultType]func(*disrupt.Fault, string) error{
 	disrupt.PodStartFail: func(fault *disrupt.Fault, text string) error {
 		fault.PodStartFail = &disrupt.PodStartFailParameters{}
 		return parsePercent(&fault.PodStartFail.Percent, text)
+	},
+	disrupt.DeviceFailure: func(fault *disrupt.Fault, text string) error {
+		name, count, has := strings.Cut(text, "=")
+		fault.DeviceFailure = &disrupt.DeviceFailureParameters{Name: name}
+		if !has {
+			return nil
+		}
+		number, err := strconv.ParseInt(count, 10, 32)
+		if err != nil || number < 1 {
+			return fmt.Errorf("want a number of devices after =, got %q", count)
+		}
+		fault.DeviceFailure.Count = int32(number)
+		return nil
 	},
 }
 

@@ -44,6 +44,7 @@ func decodeConfig(raw *runtime.RawExtension, path string) (v1alpha1.HollowNodeCo
 		"apiVersion":         requireString(&config.APIVersion, v1alpha1.GroupVersion.String()),
 		"kind":               requireString(&config.Kind, v1alpha1.HollowNodeConfigKind),
 		"capacity":           readResources(&config.Capacity, capacityName),
+		"devices":            readDevices(&config.Devices),
 		"maxPods":            readNumber(&config.MaxPods, minPods, maxPods),
 		"osImage":            osImage(&config.OSImage),
 		"startupDelay":       readDuration(&config.StartupDelay, 0, maxStartupDelay),

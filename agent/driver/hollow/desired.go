@@ -95,8 +95,13 @@ func resolveDesired(cluster string, request driver.Request) (desired, error) {
 	if err != nil {
 		return desired{}, err
 	}
+	devices, err := devicesOf(config, class, capacity)
+	if err != nil {
+		return desired{}, err
+	}
 	d := desired{
 		configuration: hollownode.Configuration{
+			Devices:    devices,
 			NodeName:   machine.Name,
 			ProviderID: ProviderID(cluster, machine.Name),
 			Capacity:   capacity,

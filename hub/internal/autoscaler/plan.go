@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -129,6 +130,9 @@ func resourcesOf(in Input) (resources corev1.ResourceList, podLimit int64) {
 	}
 	config := hollowConfig(in)
 	maps.Copy(resources, config.Capacity)
+	for _, kind := range config.Devices {
+		resources[corev1.ResourceName(kind.Resource)] = *resource.NewQuantity(int64(kind.Count), resource.DecimalSI)
+	}
 	if config.MaxPods != nil {
 		podLimit = int64(*config.MaxPods)
 	}

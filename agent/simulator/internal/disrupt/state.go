@@ -27,6 +27,8 @@ type State struct {
 	Conditions []corev1.NodeCondition
 	// API are the entries of SlowAPI and APIErrors, PodStarts those of PodStartDelay and PodStartFail.
 	API, PodStarts []plan.Entry
+	// Devices are the entries of DeviceFailure.
+	Devices []plan.Entry
 }
 
 // stateOf is the state that faults make together for a process that started at that time. Kill and RestartKubelet are no states, and a
@@ -67,6 +69,8 @@ func (s *State) addEntry(one plan.Active) {
 		s.API = append(s.API, *e)
 	case plan.PodStartDelay, plan.PodStartFail:
 		s.PodStarts = append(s.PodStarts, *e)
+	case plan.DeviceFailure:
+		s.Devices = append(s.Devices, *e)
 	case plan.NeverJoin, plan.Reboot, plan.Shutdown:
 		s.Absent = cmp.Or(s.Absent, e.Run)
 	case plan.Kill, plan.RestartKubelet:

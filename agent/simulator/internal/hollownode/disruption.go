@@ -38,6 +38,8 @@ type disruption struct {
 	gate *fakecri.Gate
 	api  *disrupt.API
 	life *life
+	// devices are nil without any.
+	devices *devices
 	// evicts: the kubelet has thresholds at which it evicts pods.
 	evicts bool
 	logind *logind
@@ -67,6 +69,7 @@ func (d *disruption) applyState(state disrupt.State) {
 	d.gate.DisturbPodStarts(podStart)
 	d.api.Set(state)
 	d.logind.setShutdown(state.ShuttingDown)
+	d.devices.applyState(state)
 
 	d.mu.Lock()
 	defer d.mu.Unlock()

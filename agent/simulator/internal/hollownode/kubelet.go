@@ -58,7 +58,11 @@ type node struct {
 
 // newNode puts together what does not need the API server.
 func newNode(c contract.Configuration, options Options) (*node, error) {
-	return newNodeOn(newHardware(c, options), c, options)
+	machine, err := newHardware(c, options)
+	if err != nil {
+		return nil, err
+	}
+	return newNodeOn(machine, c, options)
 }
 
 // newNodeOn is newNode on a machine that is there.
@@ -80,6 +84,7 @@ func newNodeOn(machine *hardware, c contract.Configuration, options Options) (*n
 		life:          life,
 	}
 	n.disruption = newDisruption(c.NodeName, machine.runtime.Gate(), life, evicts, func(run string) { n.endForDisruption(run, plan.Shutdown) })
+	n.disruption.devices = machine.devices
 	return n, nil
 }
 
@@ -153,6 +158,9 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	n.adoptPodCIDRs(ctx, config)
 	n.registration = newRegistration(made.heartbeat, n.configuration.ProviderID)
 	dependencies := n.kubeletDependencies(ctx, made)
+	if dependencies.ContainerManager, err = newResources(ctx, n.configuration, n.devices); err != nil {
+		return nil, nil, fmt.Errorf("building the kubelet: %w", err)
+	}
 	var built *kubelet.Kubelet
 	dependencies.OnHeartbeatFailure = func() {
 		utilnet.CloseIdleConnectionsFor(config.Transport)
@@ -239,7 +247,6 @@ func (n *node) kubeletDependencies(ctx context.Context, made clients) *kubelet.D
 		RemoteRuntimeService:      guardedRuntime{n.runtime, n.life},
 		RemoteImageService:        n.images,
 		CAdvisorInterface:         newMachine(n.configuration, n.hardware),
-		ContainerManager:          newResources(n.configuration),
 		OSInterface:               kubecontainer.RealOS{},
 		OOMAdjuster:               oom.NewFakeOOMAdjuster(),
 		Mounter:                   mounter{},

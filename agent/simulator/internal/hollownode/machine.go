@@ -2,6 +2,7 @@ package hollownode
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"time"
@@ -74,12 +75,17 @@ type resources struct {
 	reserved corev1.ResourceList
 }
 
-func newResources(c contract.Configuration) *resources {
-	made := &resources{ContainerManager: minor.WithCapacity(cm.NewStubContainerManager(), c.Capacity.DeepCopy())}
+func newResources(ctx context.Context, c contract.Configuration, devices *devices) (*resources, error) {
+	capacity := c.Capacity.DeepCopy()
+	manager, err := devices.manageDevices(ctx, minor.WithCapacity(cm.NewStubContainerManager(), capacity), capacity)
+	if err != nil {
+		return nil, err
+	}
+	made := &resources{ContainerManager: manager}
 	if c.KubeletConfiguration != nil {
 		made.reserved = c.KubeletConfiguration.Reserved.DeepCopy()
 	}
-	return made
+	return made, nil
 }
 
 // GetNodeAllocatableReservation is what pods cannot have of the capacity.

@@ -19,16 +19,22 @@ type hardware struct {
 	pods    *podIndex
 	bootID  string
 	started time.Time
+	// devices are nil without any.
+	devices *devices
 	// booted is set once the startup delay is over.
 	booted bool
 }
 
-func newHardware(c contract.Configuration, options Options) *hardware {
+func newHardware(c contract.Configuration, options Options) (*hardware, error) {
+	devices, err := openDevices(c, options.StateDir)
+	if err != nil {
+		return nil, err
+	}
 	pods := &podIndex{}
 	return &hardware{
 		runtime: newRuntime(c, options, pods), images: newImages(c, options.StateDir), pods: pods,
-		bootID: uuid.NewString(), started: time.Now(),
-	}
+		bootID: uuid.NewString(), started: time.Now(), devices: devices,
+	}, nil
 }
 
 // bootMachine waits for the startup delay, once, and returns false if ctx ends before.
@@ -41,6 +47,7 @@ func (h *hardware) bootMachine(ctx context.Context, delay time.Duration) bool {
 
 // runKubelets runs the node's kubelet, and after each RestartKubelet another one, with the containers and images of the one before.
 func (n *node) runKubelets(ctx context.Context) error {
+	defer n.devices.closeDirectory()
 	for {
 		err := n.runKubelet(ctx)
 		if !errors.Is(err, ErrKilled) || !n.restarts.Load() {

@@ -99,11 +99,18 @@ func TestTheKubeletTakesWhatTheAgentLetsThrough(t *testing.T) {
 
 func TestReservedResourcesAreNotAllocatable(t *testing.T) {
 	configuration := testConfiguration()
-	if reserved := newResources(configuration).GetNodeAllocatableReservation(); len(reserved) != 0 {
+	reservation := func() corev1.ResourceList {
+		made, err := newResources(t.Context(), configuration, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made.GetNodeAllocatableReservation()
+	}
+	if reserved := reservation(); len(reserved) != 0 {
 		t.Errorf("got %v", reserved)
 	}
 	configuration.KubeletConfiguration = &contract.KubeletConfiguration{Reserved: corev1.ResourceList{"cpu": resource.MustParse("1")}}
-	if reserved := newResources(configuration).GetNodeAllocatableReservation(); reserved.Cpu().Value() != 1 {
+	if reserved := reservation(); reserved.Cpu().Value() != 1 {
 		t.Errorf("got %v", reserved)
 	}
 }
