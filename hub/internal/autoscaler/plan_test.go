@@ -55,6 +55,10 @@ func TestAnnotationsDescribeANode(t *testing.T) {
 			}},
 			map[string]string{capacityLabels: "empty=,node-role.kubernetes.io/worker=,zone=a", capacityTaints: "k=v:NoSchedule,bare:NoExecute"},
 		},
+		"hollow: its devices": {
+			Input{Template: byClass(), Class: class(v1alpha1.ProviderHollow, `{"devices":[{"resource":"example.com/gpu","count":8}]}`, map[string]string{"cpu": "4", "memory": "16Gi"})},
+			map[string]string{capacityCPU: "4", capacityMemory: "16Gi", capacityGPUType: "example.com/gpu", capacityGPUCount: "8", capacityLabels: "hollowfleet.io/hollow=true"},
+		},
 		"hollow: its configuration has the last word": {
 			Input{Template: byClass(), Class: class("hollow", `{"capacity":{"cpu":"8"},"maxPods":30}`, map[string]string{"cpu": "4", "memory": "16Gi", "pods": "10"})},
 			map[string]string{capacityCPU: "8", capacityMemory: "16Gi", capacityMaxPods: "30", capacityLabels: "hollowfleet.io/hollow=true"},

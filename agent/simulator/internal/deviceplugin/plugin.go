@@ -44,7 +44,7 @@ type Plugin struct {
 	changed chan struct{}
 }
 
-// Start serves a plugin, which the kubelet knows nothing of before Register.
+// Start serves a plugin. The kubelet learns of it by Register.
 func Start(options Options) (*Plugin, error) {
 	p := &Plugin{options: options, server: grpc.NewServer(), changed: make(chan struct{})}
 	path := filepath.Join(options.Directory, options.Socket)
