@@ -42,9 +42,10 @@ type devices struct {
 	// manager is that of the kubelet that was built last.
 	manager *minor.Devices
 
-	mu      sync.Mutex
-	state   disrupt.State
-	plugins []*deviceplugin.Plugin
+	mu    sync.Mutex
+	state disrupt.State
+	// plugins are those of the kubelet that runs, by resource.
+	plugins map[string]*deviceplugin.Plugin
 }
 
 // openDevices returns the devices of a configuration.
@@ -60,7 +61,7 @@ func openDevices(c contract.Configuration, stateDir string) (*devices, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the directory of the device plugins: %w", err)
 	}
-	return &devices{node: c.NodeName, kinds: c.Devices, directory: directory}, nil
+	return &devices{node: c.NodeName, kinds: c.Devices, directory: directory, plugins: map[string]*deviceplugin.Plugin{}}, nil
 }
 
 // closeDirectory is called when no kubelet of the node runs.
@@ -105,7 +106,7 @@ func (d *devices) startPlugin(ctx context.Context, kind contract.Devices, socket
 	}
 	context.AfterFunc(ctx, func() {
 		plugin.Stop()
-		d.forgetPlugins()
+		d.removePlugin(plugin, kind)
 	})
 	d.addPlugin(plugin, kind)
 	ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
@@ -121,14 +122,17 @@ func (d *devices) startPlugin(ctx context.Context, kind contract.Devices, socket
 func (d *devices) addPlugin(plugin *deviceplugin.Plugin, kind contract.Devices) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.plugins = append(d.plugins, plugin)
+	d.plugins[kind.Resource] = plugin
 	plugin.SetUnhealthy(d.state.UnhealthyDevices(d.node, kind.Resource, deviceNames(kind)))
 }
 
-func (d *devices) forgetPlugins() {
+// removePlugin forgets a plugin that has ended, unless the one of the next kubelet is there already.
+func (d *devices) removePlugin(plugin *deviceplugin.Plugin, kind contract.Devices) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.plugins = nil
+	if d.plugins[kind.Resource] == plugin {
+		delete(d.plugins, kind.Resource)
+	}
 }
 
 // applyState lets the devices fail that a state says.
@@ -139,9 +143,10 @@ func (d *devices) applyState(state disrupt.State) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.state = state
-	for i, plugin := range d.plugins {
-		kind := d.kinds[i]
-		plugin.SetUnhealthy(state.UnhealthyDevices(d.node, kind.Resource, deviceNames(kind)))
+	for _, kind := range d.kinds {
+		if plugin := d.plugins[kind.Resource]; plugin != nil {
+			plugin.SetUnhealthy(state.UnhealthyDevices(d.node, kind.Resource, deviceNames(kind)))
+		}
 	}
 }
 
