@@ -13,49 +13,11 @@ out=$root/bin/e2e
 . hack/goenv.sh
 say() { echo "$(date +%T) $*"; }
 
+. test/e2e/engine.sh
 # Without an engine there is nothing to be done, and nothing is built.
-if ! command -v docker >/dev/null; then
-	echo "make e2e needs Docker, for kind: there is no program docker. On Debian: apt-get install docker.io. Otherwise: https://docs.docker.com/engine/install" >&2
-	exit 1
-fi
-if ! said=$(docker version --format '{{.Server.Version}}' 2>&1); then
-	echo "make e2e needs Docker, for kind, and no engine answers: $said" >&2
-	echo "Start it (systemctl start docker, or dockerd as root), and let this user use it." >&2
-	exit 1
-fi
-say "Docker $said"
-
-# Three kind clusters fit into the usual limit of 128 inotify instances, but not beside several local fleets: then kube-proxy fails with
-# "too many open files", and nothing else says why.
-limit=$(cat /proc/sys/fs/inotify/max_user_instances 2>/dev/null || echo 0)
-used=$(find /proc/[0-9]*/fd -lname anon_inode:inotify 2>/dev/null | wc -l || true)
-if ((limit > 0 && limit - used < 100)); then
-	echo "make e2e needs about 100 inotify instances, and only $((limit - used)) of fs.inotify.max_user_instances, $limit, are free." >&2
-	echo "Raise it (sysctl -w fs.inotify.max_user_instances=512), or end the local fleets that use them." >&2
-	exit 1
-fi
-
-mkdir -p "$out"/{bin,node}
-# kubeadm, and all that it starts, are of one version; kind's own image of the same minor is as good.
-published=kindest/node:$(cd test/e2e && go run ./defaultimage)
-if [[ -n ${KIND_NODE_IMAGE:-} ]]; then
-	image=$KIND_NODE_IMAGE
-elif docker image inspect "$published" >/dev/null 2>&1 || docker pull --quiet "$published" >/dev/null 2>&1; then
-	image=$published
-else
-	say "no registry has $published"
-	image=$(test/e2e/nodeimage/build.sh "$out/node" | tail -n 1)
-fi
-say "nodes are of image $image"
-
-# An engine without CAP_SYS_RESOURCE starts no privileged container.
-HOLLOWFLEET_DOCKER=$(command -v docker)
-export HOLLOWFLEET_DOCKER
-if ! docker run --rm --privileged --entrypoint /bin/true "$image" >/dev/null 2>&1; then
-	say "the engine starts no privileged container: trying with all capabilities but CAP_SYS_RESOURCE"
-	PATH=$root/test/e2e/docker:$PATH
-	docker run --rm --privileged --entrypoint /bin/true "$image"
-fi
+require_engine e2e 100
+mkdir -p "$out/bin"
+find_node_image "$out/node"
 
 make images
 if [[ -n ${CERT_MANAGER_SOURCE:-} ]]; then
@@ -72,10 +34,7 @@ if [[ -n ${CERT_MANAGER_SOURCE:-} ]]; then
 fi
 (cd hack/release && go build -buildvcs=false -ldflags '-s -w' -o "$out/bin/helm" helm.sh/helm/v3/cmd/helm)
 ln -sf "$root/bin/kubectl-hollow" "$out/bin/kubectl-hollow"
-# The node's kubectl is of the version of the API server.
-container=$(docker create "$image")
-docker cp "$container:/usr/bin/kubectl" "$out/bin/kubectl"
-docker rm "$container" >/dev/null
+take_kubectl "$out/bin"
 
 export HOLLOWFLEET_KIND_IMAGE=$image HOLLOWFLEET_E2E_PATH=$out/bin HOLLOWFLEET_E2E_OUTPUT=$out
 cd test/e2e
