@@ -127,7 +127,7 @@ help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: MINORS="1.36" (build*, images, demo), KEEP=1 (demo, e2e), VERBOSE=1 (demo), KIND_NODE_IMAGE= CERT_MANAGER_SOURCE= HOSTED= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), NODES=20 ROWS= MODES= SCALE_TO=200 PODS=100 OUTPUT=json PEERS=1 (bench-scale), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts, release), SNAPSHOT=1 PARTS="plugin charts" ARCHES="amd64 arm64" PLATFORMS= RELEASE_DIR= RELEASE_URL= (release), KIND=kind ONLY= (images-load), FROM=HEAD~1 (test-upgrade), TESTFLAGS= for go test (test*).\n'
+	@printf '\nSettings: MINORS="1.36" (build*, images, demo), KEEP=1 (demo, e2e, fidelity), VERBOSE=1 (demo), KIND_NODE_IMAGE= (e2e, fidelity), CERT_MANAGER_SOURCE= HOSTED= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), NODES=20 ROWS= MODES= SCALE_TO=200 PODS=100 OUTPUT=json PEERS=1 (bench-scale), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts, release), SNAPSHOT=1 PARTS="plugin charts" ARCHES="amd64 arm64" PLATFORMS= RELEASE_DIR= RELEASE_URL= (release), KIND=kind ONLY= (images-load), ONLY= (fidelity), FROM=HEAD~1 (test-upgrade), TESTFLAGS= for go test (test*).\n'
 
 .PHONY: demo
 demo: build ## Build everything, start a fleet on this machine, show five promises. KEEP=1 leaves it running, VERBOSE=1 shows each check.
@@ -293,6 +293,10 @@ test-prometheus: build $(PROMETHEUS)/prometheus ## Let a real Prometheus, which 
 .PHONY: e2e
 e2e: ## Run Hollowfleet on three real kind clusters, as docs/install.md says. It needs Docker; KIND_NODE_IMAGE= names another node, CERT_MANAGER_SOURCE= adds cert-manager, HOSTED=10 only measures so many simulated clusters as pods. KEEP=1 leaves them.
 	@KEEP='$(KEEP)' HOSTED='$(HOSTED)' CERT_MANAGER='$(CERT_MANAGER)' CERT_MANAGER_SOURCE='$(CERT_MANAGER_SOURCE)' test/e2e/run.sh
+
+.PHONY: fidelity
+fidelity: ## Run one script of node and pod events on a kind node and on a hollow node, and print what differs: docs/fidelity.md. It needs Docker; KIND_NODE_IMAGE= names another node, ONLY=life,probes runs some steps, KEEP=1 leaves the kind cluster.
+	@KEEP='$(KEEP)' ONLY='$(ONLY)' test/fidelity/run.sh
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run golangci-lint over every module.

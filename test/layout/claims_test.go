@@ -32,7 +32,7 @@ What Hollowfleet promises, by package. Search a line in its package: the test is
 takes the dashboards, the memory of Realistic, and all times (` + "`make bench`" + ` prints them).`
 
 // ofRepository are packages whose claims are about the repository, not the product: the pages leave them out.
-var ofRepository = regexp.MustCompile(`^(test/layout|hack/(tools|crdbounds)|internal/dev)(/|$)`)
+var ofRepository = regexp.MustCompile(`^(test/(fidelity|layout)|hack/(tools|crdbounds)|internal/dev)(/|$)`)
 
 // claim is one line above a test.
 type claim struct{ kind, dir, text string }
