@@ -94,11 +94,11 @@ func makeNodes(ctx context.Context, fleet *localfleet.Fleet) (*script.Side, erro
 	for pool, name := range map[string]*string{subject: &side.Node, pressed: &side.Pressed} {
 		err := wait.PollUntilContextTimeout(ctx, time.Second, patience, true, func(ctx context.Context) (bool, error) {
 			nodes := &corev1.NodeList{}
-			if member.Client.List(ctx, nodes, client.MatchingLabels{"pool": pool}) != nil || len(nodes.Items) != 1 {
-				return false, nil // It may not answer at once.
+			if member.Client.List(ctx, nodes, client.MatchingLabels{"pool": pool}) == nil && len(nodes.Items) == 1 {
+				*name = nodes.Items[0].Name
+				return isReady(&nodes.Items[0]), nil
 			}
-			*name = nodes.Items[0].Name
-			return isReady(&nodes.Items[0]), nil
+			return false, nil // It may not answer at once.
 		})
 		if err != nil {
 			return nil, fmt.Errorf("waiting for the hollow node of %s: %w", pool, err)
@@ -161,11 +161,11 @@ func (m *hollowMachine) create(
 	mend = func(ctx context.Context) error { return m.hub.Delete(ctx, made) }
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		runs := &v1alpha1.NodeDisruptionRunList{}
-		if m.hub.List(ctx, runs, client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: made.Name}) != nil || len(runs.Items) == 0 {
-			return false, nil // It may not answer at once.
-		}
-		if known := timeOf(&runs.Items[0]); known != nil {
-			at = known.Time
+		// It may not answer at once.
+		if m.hub.List(ctx, runs, client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: made.Name}) == nil && len(runs.Items) > 0 {
+			if known := timeOf(&runs.Items[0]); known != nil {
+				at = known.Time
+			}
 		}
 		return !at.IsZero(), nil
 	})

@@ -15,11 +15,11 @@ func TestMakeAndScriptsHaveTheSameSettings(t *testing.T) {
 	for given, want := range map[string]string{"-p=4": "-p=4 -trimpath", "-trimpath -p=4": "-trimpath -p=4"} {
 		g := NewWithT(t)
 		environment := []string{"CGO_ENABLED=1", "GOWORK=", "GOFLAGS=" + given}
-		const print = "go env CGO_ENABLED GOWORK GOFLAGS"
-		script, err := command(t, environment, "bash", "-euo", "pipefail", "-c", ". hack/goenv.sh; "+print)
+		const showSettings = "go env CGO_ENABLED GOWORK GOFLAGS"
+		script, err := command(t, environment, "bash", "-euo", "pipefail", "-c", ". hack/goenv.sh; "+showSettings)
 		g.Expect(err).NotTo(HaveOccurred(), script)
 		g.Expect(script).To(Equal("0\noff\n" + want + "\n"))
-		recipe, err := command(t, environment, "make", "--no-print-directory", "--eval=settings: ; @"+print, "settings")
+		recipe, err := command(t, environment, "make", "--no-print-directory", "--eval=settings: ; @"+showSettings, "settings")
 		g.Expect(err).NotTo(HaveOccurred(), recipe)
 		g.Expect(recipe).To(Equal(script))
 	}

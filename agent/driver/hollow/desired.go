@@ -69,14 +69,22 @@ func checkHeartbeat(kubelet hollownode.Kubelet, grace time.Duration, path string
 		"or raise --node-monitor-grace-period of the cluster's kube-controller-manager, and of its agent", lease/4, grace, leasesPerGrace*int(grace/time.Second))
 }
 
+// refuseUnsupported refuses fields of a Machine and its class that mean nothing to hollow nodes.
+func refuseUnsupported(request driver.Request) error {
+	if request.Machine.Spec.Versions.ControlPlane != "" {
+		return driver.Invalid("spec.versions.controlPlane", "provider hollow does not support control planes: remove the field")
+	}
+	if request.Class.SecretName != "" {
+		return driver.Invalid("spec.secretRef", "provider hollow does not use credentials: remove the field from the MachineClass")
+	}
+	return nil
+}
+
 // resolveDesired computes desired, or says with *driver.InvalidConfigurationError why it cannot.
 func resolveDesired(cluster string, request driver.Request) (desired, error) {
 	machine, class := request.Machine, request.Class
-	if machine.Spec.Versions.ControlPlane != "" {
-		return desired{}, driver.Invalid("spec.versions.controlPlane", "provider hollow does not support control planes: remove the field")
-	}
-	if class.SecretName != "" {
-		return desired{}, driver.Invalid("spec.secretRef", "provider hollow does not use credentials: remove the field from the MachineClass")
+	if err := refuseUnsupported(request); err != nil {
+		return desired{}, err
 	}
 	config, err := decodeConfig(class.Config, class.Path)
 	if err != nil {

@@ -37,10 +37,10 @@ func TestNewLinesOfALog(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := NewWithT(t)
 		all := lines(0, rapid.IntRange(1, 60).Draw(t, "lines"))
-		shown, written := 0, rapid.IntRange(1, len(all)).Draw(t, "first")
+		written := rapid.IntRange(1, len(all)).Draw(t, "first")
 		start := rapid.IntRange(0, written-1).Draw(t, "tail")
 		printed, want := append([]string{}, all[start:written]...), all[start:]
-		shown = written
+		shown := written
 		for shown < len(all) {
 			written = rapid.IntRange(shown, len(all)).Draw(t, "written")
 			from := rapid.IntRange(0, shown).Draw(t, "from")

@@ -154,7 +154,6 @@ func describeVersion(ctx context.Context, side *Side, r *Record) error {
 	r.fact("kubelet", info.KubeletVersion)
 	r.fact("control plane", version.GitVersion)
 	r.fact("system", info.OperatingSystem+"/"+info.Architecture)
-	r.fact("kube-proxy", info.KubeProxyVersion)
 	r.fact("runtime", strings.Split(info.ContainerRuntimeVersion, ":")[0])
 	r.fact("all fields", fmt.Sprint(info.KernelVersion != "" && info.OSImage != "" && info.MachineID != "" && info.SystemUUID != "" && info.BootID != ""))
 	return nil

@@ -37,13 +37,18 @@ func main() {
 	flag.StringVar(&f.log, "log", "", "a line to log")
 	flag.StringVar(&f.write, "write", "", "a file of 4 MiB to write")
 	flag.Parse()
-	if err := f.run(); err != nil {
+	code, err := f.run()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(2)
 	}
+	os.Exit(code)
 }
 
-func (f flags) run() error {
+// usageCode is the exit code of a program that cannot do what its flags say.
+const usageCode = 2
+
+// run returns the exit code once the program is told to end, or ends by itself.
+func (f flags) run() (code int, err error) {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
 	f.serve(time.Now())
@@ -52,12 +57,12 @@ func (f flags) run() error {
 	}
 	if f.write != "" {
 		if err := os.WriteFile(f.write, make([]byte, 4<<20), 0o600); err != nil {
-			return err
+			return usageCode, err
 		}
 	}
 	quantity, err := resource.ParseQuantity(f.memoryUsage)
 	if err != nil {
-		return fmt.Errorf("--memory-usage: %w", err)
+		return usageCode, fmt.Errorf("--memory-usage: %w", err)
 	}
 	held := make([]byte, quantity.Value())
 	for i := 0; i < len(held); i += 4096 {
@@ -69,12 +74,11 @@ func (f flags) run() error {
 	}
 	select {
 	case <-exit:
-		os.Exit(f.exitCode + int(held0(held)))
+		return f.exitCode + int(held0(held)), nil
 	case <-terminated:
 		<-time.After(f.terminatesAfter)
-		os.Exit(143)
+		return 143, nil
 	}
-	return nil
 }
 
 // held0 keeps the memory in use.
