@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
@@ -134,17 +135,22 @@ func resolveDesired(cluster string, request driver.Request) (desired, error) {
 	if d.staticPods, d.configuration.StaticPods, err = staticPodsOf(config, machine.Name, class.Path); err != nil {
 		return desired{}, err
 	}
-	if config.StartupDelay != nil {
-		if err := checkDelay(config.StartupDelay.Duration, request); err != nil {
-			return desired{}, err
-		}
-		d.configuration.StartupDelay = *config.StartupDelay
+	if d.configuration.StartupDelay, err = startupDelayOf(config, request); err != nil {
+		return desired{}, err
 	}
 	if err := setVersions(&d.configuration, machine.Spec.Versions); err != nil {
 		return desired{}, err
 	}
 	d.configuration.RequireVersionCode = machine.Spec.RequireVersionCode
 	return d.withRegistration(machine)
+}
+
+// startupDelayOf is what a class says of the delay, or 0.
+func startupDelayOf(config v1alpha1.HollowNodeConfig, request driver.Request) (metav1.Duration, error) {
+	if config.StartupDelay == nil {
+		return metav1.Duration{}, nil
+	}
+	return *config.StartupDelay, checkDelay(config.StartupDelay.Duration, request)
 }
 
 // checkDelay refuses a delay with which the Machine, and each that replaces it, would fail before its Node is Ready.
