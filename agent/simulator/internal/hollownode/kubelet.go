@@ -193,31 +193,39 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	if dependencies.Recorder != recorder {
 		return nil, nil, errors.New("building the kubelet: it did not take the event recorder")
 	}
-	if err := n.guardLoops(built); err != nil {
-		return nil, nil, fmt.Errorf("preparing the end of the node: %w", err)
-	}
-	if err := n.disruption.attachTo(built); err != nil {
-		return nil, nil, fmt.Errorf("preparing the kubelet for disruptions: %w", err)
-	}
-	if err := n.delayShutdowns(built); err != nil {
-		return nil, nil, fmt.Errorf("preparing the kubelet for shutdowns: %w", err)
-	}
-	if err := addStatusSetter(built, n.setVersion); err != nil {
-		return nil, nil, fmt.Errorf("reporting the version of the configuration: %w", err)
-	}
-	if err := errors.Join(addStatusSetter(built, n.setHeartbeatLabels), addStatusSetter(built, n.setReachableAddress)); err != nil {
-		return nil, nil, fmt.Errorf("reporting heartbeats and address of the configuration: %w", err)
-	}
-	queue, err := watchWorkQueue(built, n.runtime.Gate())
-	if err == nil {
-		err = addStatusSetter(built, queue.setCondition)
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("watching the kubelet's work queue: %w", err)
+	if err := n.prepareKubelet(built); err != nil {
+		return nil, nil, err
 	}
 	n.pods.useLookup(built.GetPodByName)
 	isBuilt.Store(true)
 	return built, dependencies, nil
+}
+
+// prepareKubelet reaches into a kubelet that does not run yet: for its end, disruptions, shutdowns, and what its Node says.
+func (n *node) prepareKubelet(k *kubelet.Kubelet) error {
+	if err := n.guardLoops(k); err != nil {
+		return fmt.Errorf("preparing the end of the node: %w", err)
+	}
+	if err := n.disruption.attachTo(k); err != nil {
+		return fmt.Errorf("preparing the kubelet for disruptions: %w", err)
+	}
+	if err := n.delayShutdowns(k); err != nil {
+		return fmt.Errorf("preparing the kubelet for shutdowns: %w", err)
+	}
+	if err := addStatusSetter(k, n.setVersion); err != nil {
+		return fmt.Errorf("reporting the version of the configuration: %w", err)
+	}
+	if err := errors.Join(addStatusSetter(k, n.setHeartbeatLabels), addStatusSetter(k, n.setReachableAddress)); err != nil {
+		return fmt.Errorf("reporting heartbeats and address of the configuration: %w", err)
+	}
+	queue, err := watchWorkQueue(k, n.runtime.Gate())
+	if err == nil {
+		err = addStatusSetter(k, queue.setCondition)
+	}
+	if err != nil {
+		return fmt.Errorf("watching the kubelet's work queue: %w", err)
+	}
+	return nil
 }
 
 // adoptPodCIDRs gives the network the pod CIDRs that the Node has already, so that one whose kubelet starts again, or moves to another

@@ -35,7 +35,7 @@ func TestANodeThatEndsGivesBackWhatItWasLent(t *testing.T) {
 		KubeClient: fake.NewClientset(), Recorder: record.NewFakeRecorder(1), PodStartupLatencyTracker: kubeletutil.NewPodStartupLatencyTracker(),
 	}
 	synced := make(chan struct{})
-	n.watchPods(t.Context(), dependencies, func() bool {
+	if err := n.watchPods(t.Context(), dependencies, func() bool {
 		shared.building.Lock() // Another node is built meanwhile.
 		go func() {
 			n.life.endNode()
@@ -43,7 +43,9 @@ func TestANodeThatEndsGivesBackWhatItWasLent(t *testing.T) {
 			shared.building.Unlock()
 		}()
 		return true
-	})
+	}); err != nil {
+		t.Fatal(err)
+	}
 	select {
 	case <-synced:
 	case <-time.After(time.Minute):
