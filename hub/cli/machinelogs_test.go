@@ -161,7 +161,7 @@ func TestALogIsFollowed(t *testing.T) {
 	shown.shows("^one\ntwo\nthree" + regexp.QuoteMeta(`\x1b[2J`) + "\n$")
 	stop()
 	f.Eventually(f.requests).WithTimeout(patience).ShouldNot(BeEmpty(), "it asks again")
-	f.Eventually(f.requests).WithTimeout(patience).Should(BeEmpty(), "nobody answers, and the request is deleted")
+	f.Eventually(f.requests).WithTimeout(patience).Should(BeEmpty(), "no agent answers, and the request is deleted")
 	stop = answer("three\\x1b[2J\nfour\n")
 	shown.shows("four\n$")
 	stop()

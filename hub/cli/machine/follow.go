@@ -15,7 +15,7 @@ import (
 
 const (
 	// followPeriod is the time between two requests of who follows a log, which each cost the hub three writes. A request that took longer is
-	// followed by a pause of pauseShare times as long: agents answer one a second, whoever asks.
+	// followed by a pause of pauseShare times as long: an agent answers one a second for all who ask.
 	followPeriod = 5 * time.Second
 	pauseShare   = 3
 	// followTime is how long a log is followed by default, and longestFollow at most.

@@ -297,7 +297,7 @@ func (p *Page) Type(text string) {
 	p.call("Input.insertText", map[string]any{"text": text}, nil)
 }
 
-// TrustAnyCertificate lets the tab load addresses whose certificate nobody has signed that Chromium knows.
+// TrustAnyCertificate lets the tab load addresses whose certificate no authority has signed that Chromium knows.
 func (p *Page) TrustAnyCertificate() {
 	p.b.t.Helper()
 	p.call("Security.setIgnoreCertificateErrors", map[string]any{"ignore": true}, nil)

@@ -68,7 +68,7 @@ func eventually(ctx context.Context, what string, done func(context.Context) (bo
 		return finished && last == nil, nil // An API server may fail once.
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for %s: %w (%v)", what, err, last) //nolint:errorlint // The last error is no cause of the other.
+		return fmt.Errorf("waiting for %s: %w (%v)", what, err, last) //nolint:errorlint // The wait ended for a reason of its own.
 	}
 	return nil
 }
