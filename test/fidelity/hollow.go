@@ -79,7 +79,7 @@ func startHollow(ctx context.Context, binDir string) (side *script.Side, remove 
 func makeNodes(ctx context.Context, fleet *localfleet.Fleet) (*script.Side, error) {
 	configs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: clusterName, Name: v1alpha1.KubeletConfigMap}}
 	configs.Data = map[string]string{pressed: pressedConfiguration}
-	objects := []client.Object{configs, deployment(subject, nil), deployment(pressed, &v1alpha1.ConfigSource{Key: pressed})}
+	objects := []client.Object{configs, makeDeployment(subject, nil), makeDeployment(pressed, &v1alpha1.ConfigSource{Key: pressed})}
 	for _, object := range objects {
 		if err := fleet.HubClient.Create(ctx, object); err != nil {
 			return nil, fmt.Errorf("creating %s: %w", object.GetName(), err)
@@ -116,7 +116,7 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-func deployment(name string, source *v1alpha1.ConfigSource) *v1alpha1.MachineDeployment {
+func makeDeployment(name string, source *v1alpha1.ConfigSource) *v1alpha1.MachineDeployment {
 	labels := map[string]string{"pool": name}
 	made := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: clusterName, Name: name}}
 	made.Spec.ClusterName, made.Spec.Replicas, made.Spec.Selector.MatchLabels = clusterName, ptr.To[int32](1), labels
@@ -134,10 +134,10 @@ type hollowMachine struct {
 	made int
 }
 
-// disrupt starts a fault, and returns when it started and what ends it.
-func (m *hollowMachine) disrupt(ctx context.Context, fault disrupt.FaultType) (time.Time, func(context.Context) error, error) {
+// startFault starts a fault, and returns when it started and what ends it.
+func (m *hollowMachine) startFault(ctx context.Context, fault disrupt.FaultType) (time.Time, func(context.Context) error, error) {
 	timing := v1alpha1.DisruptionTiming{Duration: metav1.Duration{Duration: 10 * time.Minute}}
-	return m.create(ctx, fault, timing, func(run *v1alpha1.NodeDisruptionRun) *metav1.Time {
+	return m.createDisruption(ctx, fault, timing, func(run *v1alpha1.NodeDisruptionRun) *metav1.Time {
 		if len(run.Status.Nodes) == 0 {
 			return nil
 		}
@@ -145,8 +145,8 @@ func (m *hollowMachine) disrupt(ctx context.Context, fault disrupt.FaultType) (t
 	})
 }
 
-// create makes a disruption, and waits until the time is known that is asked for.
-func (m *hollowMachine) create(
+// createDisruption makes a disruption, and waits until the time is known that is asked for.
+func (m *hollowMachine) createDisruption(
 	ctx context.Context, fault disrupt.FaultType, timing v1alpha1.DisruptionTiming, timeOf func(*v1alpha1.NodeDisruptionRun) *metav1.Time,
 ) (at time.Time, mend func(context.Context) error, err error) {
 	m.made++
@@ -177,7 +177,7 @@ func (m *hollowMachine) create(
 
 // RestartKubelet has fault RestartKubelet, which is over at once.
 func (m *hollowMachine) RestartKubelet(ctx context.Context) (time.Time, error) {
-	at, mend, err := m.disrupt(ctx, disrupt.RestartKubelet)
+	at, mend, err := m.startFault(ctx, disrupt.RestartKubelet)
 	if err != nil {
 		return at, err
 	}
@@ -190,7 +190,7 @@ func (m *hollowMachine) RestartKubeletIn(ctx context.Context, after time.Duratio
 		Duration:   metav1.Duration{Duration: after + 10*time.Minute},
 		HealthyFor: metav1.Duration{Duration: after}, UnhealthyFor: metav1.Duration{Duration: 10 * time.Minute},
 	}
-	start, mend, err := m.create(ctx, disrupt.RestartKubelet, timing, func(run *v1alpha1.NodeDisruptionRun) *metav1.Time {
+	start, mend, err := m.createDisruption(ctx, disrupt.RestartKubelet, timing, func(run *v1alpha1.NodeDisruptionRun) *metav1.Time {
 		return run.Status.StartTime
 	})
 	at := start.Add(after)
@@ -204,10 +204,10 @@ func (m *hollowMachine) RestartKubeletIn(ctx context.Context, after time.Duratio
 
 // StopRuntime has fault NotReady.
 func (m *hollowMachine) StopRuntime(ctx context.Context) (time.Time, func(context.Context) error, error) {
-	return m.disrupt(ctx, disrupt.NotReady)
+	return m.startFault(ctx, disrupt.NotReady)
 }
 
 // CutOff has fault APIErrors: all requests of the kubelet fail.
 func (m *hollowMachine) CutOff(ctx context.Context) (time.Time, func(context.Context) error, error) {
-	return m.disrupt(ctx, disrupt.APIErrors)
+	return m.startFault(ctx, disrupt.APIErrors)
 }

@@ -54,8 +54,8 @@ func main() {
 	}
 }
 
-// chosen are the steps of --only.
-func (o options) chosen() ([]*script.Step, error) {
+// chooseSteps are the steps of --only.
+func (o options) chooseSteps() ([]*script.Step, error) {
 	all := script.Steps()
 	if o.only == "" {
 		return all, nil
@@ -70,7 +70,7 @@ func (o options) chosen() ([]*script.Step, error) {
 }
 
 func (o options) run(ctx context.Context) (err error) {
-	steps, err := o.chosen()
+	steps, err := o.chooseSteps()
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (o options) run(ctx context.Context) (err error) {
 	for i, side := range sides {
 		group.Go(func() error {
 			recordings[i] = script.Play(ctx, side, steps, func(line string) { fmt.Fprintln(os.Stderr, line) })
-			return o.keep(side.Name, recordings[i])
+			return o.saveRecording(side.Name, recordings[i])
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -112,8 +112,8 @@ func (o options) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// keep writes a recording to a file.
-func (o options) keep(name string, recording script.Recording) error {
+// saveRecording writes a recording to a file.
+func (o options) saveRecording(name string, recording script.Recording) error {
 	if o.out == "" {
 		return nil
 	}

@@ -47,7 +47,7 @@ func followLog(ctx context.Context, f *logFollower, first *v1alpha1.MachineLogRe
 	pause := f.period
 	for waitFor(limited, pause) {
 		started := time.Now()
-		answer, err := f.ask(limited, started.Sub(asked))
+		answer, err := f.requestLog(limited, started.Sub(asked))
 		took := time.Since(started)
 		pause = max(f.period, pauseShare*took)
 		switch {
@@ -55,7 +55,7 @@ func followLog(ctx context.Context, f *logFollower, first *v1alpha1.MachineLogRe
 		case err == nil:
 			f.noteAnswer()
 			asked = started
-			if err := f.print(answer); err != nil {
+			if err := f.printAnswer(answer); err != nil {
 				return err
 			}
 		case cmdutil.Code(err) != cmdutil.TimedOut && cmdutil.Code(err) != cmdutil.Failed:
@@ -83,9 +83,9 @@ func waitFor(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// ask asks for what was written since the last request was made, and for as long before it as an answer may take: seconds are counted from
-// when the agent reads.
-func (f *logFollower) ask(ctx context.Context, since time.Duration) (*v1alpha1.MachineLogRequestStatus, error) {
+// requestLog asks for what was written since the last request was made, and for as long before it as an answer may take: seconds are
+// counted from when the agent reads.
+func (f *logFollower) requestLog(ctx context.Context, since time.Duration) (*v1alpha1.MachineLogRequestStatus, error) {
 	query := f.query
 	query.Lines, query.Since = mostLines, min((since+query.Timeout+time.Second).Truncate(time.Second), longestSince)
 	var answer *v1alpha1.MachineLogRequestStatus
@@ -96,8 +96,8 @@ func (f *logFollower) ask(ctx context.Context, since time.Duration) (*v1alpha1.M
 	return answer, err
 }
 
-// print prints the lines of an answer that are new.
-func (f *logFollower) print(answer *v1alpha1.MachineLogRequestStatus) error {
+// printAnswer prints the lines of an answer that are new.
+func (f *logFollower) printAnswer(answer *v1alpha1.MachineLogRequestStatus) error {
 	lines := splitLines(answer.Log)
 	fresh, continues := newLines(f.printed, lines)
 	if !continues && (answer.Truncated || len(lines) >= mostLines) {

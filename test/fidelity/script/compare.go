@@ -44,7 +44,7 @@ func Compare(step *Step, realNode, hollow *Record) Comparison {
 		return c
 	}
 	if realNode.Error+hollow.Error != "" {
-		c.add("carried out", cmp.Or(realNode.Error, "yes"), cmp.Or(hollow.Error, "yes"))
+		c.addDifference("carried out", cmp.Or(realNode.Error, "yes"), cmp.Or(hollow.Error, "yes"))
 	}
 	for _, name := range namesOf(realNode.Facts, hollow.Facts) {
 		c.compareFact(name)
@@ -52,7 +52,7 @@ func Compare(step *Step, realNode, hollow *Record) Comparison {
 	for _, name := range namesOf(realNode.Sequences, hollow.Sequences) {
 		c.Compared++
 		if !areSequencesAlike(realNode.Sequences[name], hollow.Sequences[name]) {
-			c.add(name, strings.Join(realNode.Sequences[name], " > "), strings.Join(hollow.Sequences[name], " > "))
+			c.addDifference(name, strings.Join(realNode.Sequences[name], " > "), strings.Join(hollow.Sequences[name], " > "))
 		}
 	}
 	for _, name := range namesOf(realNode.Times, hollow.Times) {
@@ -61,10 +61,10 @@ func Compare(step *Step, realNode, hollow *Record) Comparison {
 	for _, name := range namesOf(realNode.Orders, hollow.Orders) {
 		c.Compared++
 		if haveConflict(realNode.Orders[name], hollow.Orders[name]) {
-			c.add(name, orderText(realNode.Orders[name]), orderText(hollow.Orders[name]))
+			c.addDifference(name, orderText(realNode.Orders[name]), orderText(hollow.Orders[name]))
 		}
 	}
-	c.judge()
+	c.judgeDifferences()
 	return c
 }
 
@@ -73,7 +73,7 @@ func (c *Comparison) compareFact(name string) {
 	a, here := c.Real.Facts[name]
 	b, there := c.Hollow.Facts[name]
 	if a != b || here != there {
-		c.add(name, a, b)
+		c.addDifference(name, a, b)
 	}
 }
 
@@ -86,13 +86,13 @@ func (c *Comparison) compareTime(name string) {
 		tolerance = defaultTolerance
 	}
 	if !here || !there {
-		c.add(name, timeText(a, here), timeText(b, there))
+		c.addDifference(name, timeText(a, here), timeText(b, there))
 	} else if !tolerance.allows(a, b) {
-		c.add(name, timeText(a, true), fmt.Sprintf("%s (tolerance %s and %d %%)", timeText(b, true), tolerance.Absolute, tolerance.Percent))
+		c.addDifference(name, timeText(a, true), fmt.Sprintf("%s (tolerance %s and %d %%)", timeText(b, true), tolerance.Absolute, tolerance.Percent))
 	}
 }
 
-func (c *Comparison) add(figure, realNode, hollow string) {
+func (c *Comparison) addDifference(figure, realNode, hollow string) {
 	d := Difference{Figure: figure, Real: cmp.Or(realNode, "-"), Hollow: cmp.Or(hollow, "-")}
 	for _, declared := range c.Step.Declared {
 		if declared.Figure == figure {
@@ -102,8 +102,8 @@ func (c *Comparison) add(figure, realNode, hollow string) {
 	c.Differences = append(c.Differences, d)
 }
 
-// judge also finds what is declared and does not show: such a line of the script is out of date.
-func (c *Comparison) judge() {
+// judgeDifferences also finds what is declared and does not show: such a line of the script is out of date.
+func (c *Comparison) judgeDifferences() {
 	for _, declared := range c.Step.Declared {
 		shows := slices.ContainsFunc(c.Differences, func(d Difference) bool { return d.Figure == declared.Figure })
 		if !shows {

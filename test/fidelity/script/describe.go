@@ -14,8 +14,8 @@ import (
 // eventsSettle is within which time the events of a pod come that belong to its state.
 const eventsSettle = 2 * time.Second
 
-// describe writes down what a pod went through: its phases, conditions, containers and events.
-func (s *scene) describe(ctx context.Context, r *Record, name string) {
+// describePod writes down what a pod went through: its phases, conditions, containers and events.
+func (s *scene) describePod(ctx context.Context, r *Record, name string) {
 	if sleep(ctx, eventsSettle) != nil {
 		return
 	}

@@ -115,7 +115,7 @@ func runDrain(ctx context.Context, s *scene, r *Record) error {
 		return err
 	}
 	r.took("free gone", after)
-	s.describe(ctx, r, "free")
+	s.describePod(ctx, r, "free")
 	return s.cordon(ctx, r)
 }
 
@@ -146,7 +146,7 @@ func (s *scene) cordon(ctx context.Context, r *Record) error {
 	if _, err := s.until(ctx, "waits", "Ready", isReady); err != nil {
 		return err
 	}
-	s.describe(ctx, r, "waits")
+	s.describePod(ctx, r, "waits")
 	delete(r.Facts, "waits messages of events") // They count the nodes of the cluster.
 	return nil
 }
@@ -296,7 +296,7 @@ func runUnknown(ctx context.Context, s *scene, r *Record) error {
 		return err
 	}
 	r.took("evicted gone after", time.Since(mended))
-	s.describe(ctx, r, "evicted")
+	s.describePod(ctx, r, "evicted")
 	stays, err := s.existing(ctx, "stays")
 	if err != nil {
 		return err

@@ -54,7 +54,7 @@ func runTerminates(ctx context.Context, s *scene, r *Record) error {
 		return err
 	}
 	r.fact("last state", s.lastState("tidy"))
-	s.describe(ctx, r, "tidy")
+	s.describePod(ctx, r, "tidy")
 	return nil
 }
 
@@ -68,7 +68,7 @@ func runKilled(ctx context.Context, s *scene, r *Record) error {
 		return err
 	}
 	r.fact("last state", s.lastState("stubborn"))
-	s.describe(ctx, r, "stubborn")
+	s.describePod(ctx, r, "stubborn")
 	return nil
 }
 
@@ -81,7 +81,7 @@ func runExits(ctx context.Context, s *scene, r *Record) error {
 		if err := s.play(ctx, r, s.side.newPod(name, b, onlyOnce), "over", isOver); err != nil {
 			return err
 		}
-		s.describe(ctx, r, name)
+		s.describePod(ctx, r, name)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func runCrashes(ctx context.Context, s *scene, r *Record) error {
 			r.took(which+" start after", starts[i+1].Sub(starts[i]))
 		}
 	}
-	s.describe(ctx, r, "crashes")
+	s.describePod(ctx, r, "crashes")
 	r.collapse("crashes container main", "crashes Ready", "crashes ContainersReady")
 	return nil
 }
@@ -118,6 +118,6 @@ func runOOM(ctx context.Context, s *scene, r *Record) error {
 	if err := s.play(ctx, r, pod, "over", isOver); err != nil {
 		return err
 	}
-	s.describe(ctx, r, "greedy")
+	s.describePod(ctx, r, "greedy")
 	return nil
 }

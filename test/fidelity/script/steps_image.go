@@ -38,8 +38,8 @@ func runPresent(ctx context.Context, s *scene, r *Record) error {
 	if err := s.play(ctx, r, s.side.newPod("present", nil), "Ready", isReady); err != nil {
 		return err
 	}
-	s.describe(ctx, r, "present")
-	s.describe(ctx, r, "never")
+	s.describePod(ctx, r, "present")
+	s.describePod(ctx, r, "never")
 	return nil
 }
 
@@ -62,7 +62,7 @@ func runMissing(ctx context.Context, s *scene, r *Record) error {
 	if err := s.untilEvent(ctx, "missing", "BackOff"); err != nil {
 		return err
 	}
-	s.describe(ctx, r, "missing")
+	s.describePod(ctx, r, "missing")
 	r.collapse("missing container main")
 	return nil
 }

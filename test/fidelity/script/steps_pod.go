@@ -107,7 +107,7 @@ func runLife(ctx context.Context, s *scene, r *Record) error {
 	if err := s.end(ctx, r, "plain"); err != nil {
 		return err
 	}
-	s.describe(ctx, r, "plain")
+	s.describePod(ctx, r, "plain")
 	return nil
 }
 
@@ -132,7 +132,7 @@ func runRefused(ctx context.Context, s *scene, r *Record) error {
 			return err
 		}
 		message := numbers.ReplaceAllString(s.normal(live.Status.Message), "N")
-		s.describe(ctx, r, pod.Name)
+		s.describePod(ctx, r, pod.Name)
 		r.fact(pod.Name+" message", message)
 		r.fact(pod.Name+" messages of events", numbers.ReplaceAllString(r.Facts[pod.Name+" messages of events"], "N"))
 	}
@@ -182,7 +182,7 @@ func runInit(ctx context.Context, s *scene, r *Record) error {
 		return err
 	}
 	r.took("init over", after)
-	s.describe(ctx, r, "init")
+	s.describePod(ctx, r, "init")
 	return nil
 }
 
@@ -212,7 +212,7 @@ func runProbes(ctx context.Context, s *scene, r *Record) error {
 	if err := s.untilEvent(ctx, "slow", "Unhealthy"); err != nil {
 		return err
 	}
-	s.describe(ctx, r, "slow")
+	s.describePod(ctx, r, "slow")
 	return nil
 }
 
@@ -230,7 +230,7 @@ func runLiveness(ctx context.Context, s *scene, r *Record) error {
 		return err
 	}
 	r.fact("last state", stateText(corev1.ContainerStatus{State: live.Status.ContainerStatuses[0].LastTerminationState}))
-	s.describe(ctx, r, "ill")
+	s.describePod(ctx, r, "ill")
 	return nil
 }
 
@@ -269,7 +269,7 @@ func runConfigMap(ctx context.Context, s *scene, r *Record) error {
 			return err
 		}
 		r.took(name+" Ready after the ConfigMap came", time.Since(created))
-		s.describe(ctx, r, name)
+		s.describePod(ctx, r, name)
 	}
 	return nil
 }
@@ -289,7 +289,7 @@ func runHooks(ctx context.Context, s *scene, r *Record) error {
 	if err := s.end(ctx, r, "sleeps"); err != nil {
 		return err
 	}
-	s.describe(ctx, r, "sleeps")
+	s.describePod(ctx, r, "sleeps")
 	fails := &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{app, "exit", "1"}}}
 	if err := s.create(ctx, s.side.newPod("fails", nil, lifecycle(corev1.Lifecycle{PostStart: fails}))); err != nil {
 		return err

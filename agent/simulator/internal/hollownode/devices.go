@@ -71,8 +71,8 @@ func (d *devices) closeDirectory() {
 	}
 }
 
-// path is a short path of the directory.
-func (d *devices) path() string { return fmt.Sprintf("/proc/self/fd/%d", d.directory.Fd()) }
+// socketDirectory is a short path of the directory.
+func (d *devices) socketDirectory() string { return fmt.Sprintf("/proc/self/fd/%d", d.directory.Fd()) }
 
 // manageDevices returns a container manager with the devices, or manager itself if there are none.
 func (d *devices) manageDevices(ctx context.Context, manager cm.ContainerManager, capacity corev1.ResourceList) (cm.ContainerManager, error) {
@@ -80,7 +80,7 @@ func (d *devices) manageDevices(ctx context.Context, manager cm.ContainerManager
 		return manager, nil
 	}
 	made, err := minor.WithDevices(klog.FromContext(ctx), manager, minor.DeviceOptions{
-		Capacity: capacity, Socket: filepath.Join(d.path(), deviceplugin.KubeletSocket), Containers: findContainers, Started: d.startPlugins,
+		Capacity: capacity, Socket: filepath.Join(d.socketDirectory(), deviceplugin.KubeletSocket), Containers: findContainers, Started: d.startPlugins,
 	})
 	d.manager = made
 	return made, err
@@ -99,7 +99,7 @@ func (d *devices) startPlugins(ctx context.Context) {
 
 func (d *devices) startPlugin(ctx context.Context, kind contract.Devices, socket string) error {
 	plugin, err := deviceplugin.Start(deviceplugin.Options{
-		Directory: d.path(), Socket: socket, Resource: kind.Resource, Devices: deviceNames(kind),
+		Directory: d.socketDirectory(), Socket: socket, Resource: kind.Resource, Devices: deviceNames(kind),
 	})
 	if err != nil {
 		return err
