@@ -11,11 +11,9 @@ const (
 	// collectPeriod is the time that there should be between two collections at rest.
 	collectPeriod = time.Minute
 	// busyPeriod is the time between two collections below which a process is busy, and busyPercent by which share its heap may grow then:
-	// with 30, a third of the processor time is the collector's while nodes join, and with 100 a fifth. sparePercent is that share where there
-	// is memory to spare.
-	busyPeriod   = 5 * time.Second
-	busyPercent  = 100
-	sparePercent = 400
+	// with 30, a third of the processor time is the collector's while nodes join.
+	busyPeriod  = 5 * time.Second
+	busyPercent = 100
 	// percentStep is the smallest change, since each stops the process for a moment.
 	percentStep = 10
 )
@@ -38,8 +36,8 @@ var (
 // FollowAllocation lets the heap grow less between collections while little is allocated, so that a process at rest is smaller, and more
 // while it is busy. It decides at each collection, of which Go makes one every two minutes without any other reason, and returns at once.
 func FollowAllocation(atRest Growth) {
-	f := &allocation{atRest: atRest, percent: mostGrowth(), last: time.Now()}
-	debug.SetGCPercent(f.percent)
+	debug.SetGCPercent(busyPercent)
+	f := &allocation{atRest: atRest, percent: busyPercent, last: time.Now()}
 	f.allocated, _ = readHeap()
 	runtime.SetFinalizer(&sentinel{f}, (*sentinel).followCollection)
 }
@@ -63,20 +61,12 @@ type allocation struct {
 
 func (a *allocation) choosePercent(now time.Time) {
 	allocated, live := readHeap()
-	wanted := a.atRest.choosePercent(float64(allocated-a.allocated)/now.Sub(a.last).Seconds(), float64(live), mostGrowth)
+	wanted := a.atRest.choosePercent(float64(allocated-a.allocated)/now.Sub(a.last).Seconds(), float64(live))
 	a.allocated, a.last = allocated, now
 	if max(wanted-a.percent, a.percent-wanted) >= percentStep {
 		a.percent = wanted
 		debug.SetGCPercent(wanted)
 	}
-}
-
-// mostGrowth is by which share the heap of a busy process may grow.
-func mostGrowth() int {
-	if mayGrow() {
-		return sparePercent
-	}
-	return busyPercent
 }
 
 // readHeap returns the bytes that were ever allocated, and those in use at the last collection.
@@ -86,14 +76,13 @@ func readHeap() (allocated, live uint64) {
 	return samples[0].Value.Uint64(), samples[1].Value.Uint64()
 }
 
-// choosePercent returns by which share a heap with so many bytes in use may grow, by the bytes that are allocated in a second. That of a
-// busy process is at most what most says.
-func (g Growth) choosePercent(allocated, live float64, most func() int) int {
+// choosePercent returns by which share a heap with so many bytes in use may grow, by the bytes that are allocated in a second.
+func (g Growth) choosePercent(allocated, live float64) int {
 	if live == 0 {
 		return busyPercent
 	}
 	if busy := allocated * busyPeriod.Seconds() * 100 / live; busy > float64(g.Most) {
-		return int(min(busy, float64(most())))
+		return int(min(busy, busyPercent))
 	}
 	return int(max(float64(g.Least), min(allocated*collectPeriod.Seconds()*100/live, float64(g.Most))))
 }
