@@ -57,10 +57,10 @@ start_shared_server() {
 		kill -0 "$shared_group" || exit 2
 		sleep 0.2
 	done
-	# Nodes that a test makes have no kubelet, whose silence the node controller would note.
+	# Nodes that a test makes have no kubelet, whose silence the node controller would note (see testenv.Start).
 	"$HOLLOWFLEET_BIN/simcluster" start --group "$HOLLOWFLEET_SHARED_GROUP" --name shared --data-dir "$HOLLOWFLEET_SHARED_SERVER" \
 		--components etcd,kube-apiserver,kube-controller-manager \
-		--controller-manager-arg node-monitor-grace-period=1h >"$logs/shared-server.log" 2>&1 || exit 2
+		--controller-manager-arg node-monitor-period=1h >"$logs/shared-server.log" 2>&1 || exit 2
 }
 
 stop_shared_server() {

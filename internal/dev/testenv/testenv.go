@@ -161,8 +161,9 @@ func Start(ctx context.Context, args ...string) (*Environment, error) {
 	environment.Cluster, err = process.StartCluster(ctx, process.ClusterOptions{
 		Name: name, Group: group, Dir: environment.dataDirectory(), Binary: binary, Components: process.HubComponents,
 		LogFile: filepath.Join(dir, "simcluster.log"), KubeconfigDir: filepath.Join(dir, "kubeconfigs"),
-		// Nodes that a test makes have no kubelet. After 50 seconds without heartbeat, the node controller would write to them.
-		Args: append([]string{"--controller-manager-arg", "node-monitor-grace-period=1h"}, args...),
+		// Nodes that a test makes have no kubelet. The node controller would note their silence, and the time before a test makes them
+		// ready: it makes pods unready on a Node that was not ready when it last looked.
+		Args: append([]string{"--controller-manager-arg", "node-monitor-period=1h"}, args...),
 	})
 	if err != nil {
 		return nil, errors.Join(err, environment.removeDirectory()) //nolint:contextcheck // What ended ctx must not keep the files.

@@ -109,8 +109,8 @@ func expectTooDeep(t *testing.T) {
 		"9,000 lists":            `{"a":` + nested(9_000, `[`, `1`, `]`) + `}`,
 		"behind much else":       `{"a":` + keys(2_000) + `,"z":` + nested(5_000, `{"a":`, `1`, `}`) + `}`,
 		"beside something each":  nested(5_000, `{"x":{},"a":`, `1`, `}`),
-		"long keys in each":      nested(5_000, `{"`+strings.Repeat("k", 100)+`":`, `1`, `}`),
-		"a list and a map, long": nested(3_000, `[{"a":`, `"`+strings.Repeat("x", 500_000)+`"`, `}]`),
+		"long keys in each":      nested(1_500, `{"`+strings.Repeat("k", 100)+`":`, `1`, `}`),
+		"a list and a map, long": nested(1_000, `[{"a":`, `"`+strings.Repeat("x", 500_000)+`"`, `}]`),
 	} {
 		if !strings.HasPrefix(config, "{") {
 			config = `{"a":` + config + `}`

@@ -126,7 +126,7 @@ func (d *Devices) ShouldResetExtendedResourceCapacity() bool {
 }
 
 // UpdateAllocatedDevices frees the devices of pods that have ended.
-func (d *Devices) UpdateAllocatedDevices(klog.Logger) { d.devices.UpdateAllocatedDevices() }
+func (d *Devices) UpdateAllocatedDevices() { d.devices.UpdateAllocatedDevices() }
 
 // UpdateAllocatedResourcesStatus adds the health of a pod's devices to its status.
 func (d *Devices) UpdateAllocatedResourcesStatus(pod *corev1.Pod, status *corev1.PodStatus) {
