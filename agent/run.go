@@ -75,7 +75,7 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	certificate, err := serving.NewCertificate(e.Serving, e.clock)
+	certificate, err := serving.NewCertificate(e.Serving, e.clock, func(err error) { e.Log.Error(err, "Keeping the previous serving certificate") })
 	if err != nil {
 		return &UsageError{Err: err}
 	}

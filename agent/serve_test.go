@@ -107,7 +107,7 @@ func TestListen(t *testing.T) {
 		}
 	})
 	t.Run("should serve with the certificate what is to have TLS, and nothing else", func(t *testing.T) {
-		certificate, err := serving.NewCertificate(serving.Options{SelfSigned: true}, clock.RealClock{})
+		certificate, err := serving.NewCertificate(serving.Options{SelfSigned: true}, clock.RealClock{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,9 @@ type endpoints struct {
 
 // newEndpoints opens the port of the health endpoint and reads the certificate.
 func newEndpoints(options Options) (*endpoints, error) {
-	certificate, err := serving.NewCertificate(options.Serving, clock.RealClock{})
+	certificate, err := serving.NewCertificate(options.Serving, clock.RealClock{}, func(err error) {
+		options.Logger.Error(err, "Keeping the previous serving certificate")
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -35,6 +35,8 @@ type issuer struct {
 	dir  string
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
+	// said is what the dashboard has written to standard error.
+	said *screenText
 }
 
 func (f *env) newIssuer() *issuer {
@@ -46,7 +48,7 @@ func (f *env) newIssuer() *issuer {
 	f.Expect(err).NotTo(HaveOccurred())
 	cert, err := x509.ParseCertificate(der)
 	f.Expect(err).NotTo(HaveOccurred())
-	return &issuer{f, f.T.TempDir(), key, cert}
+	return &issuer{f, f.T.TempDir(), key, cert, &screenText{}}
 }
 
 // project writes a certificate with another serial number as a kubelet projects a Secret: a link is turned in one step.
@@ -79,18 +81,18 @@ func (i *issuer) serveDashboard(more ...string) string {
 	authority := filepath.Join(i.T.TempDir(), "ca.crt")
 	i.Expect(os.WriteFile(authority, testenv.Server().Config.CAData, 0o600)).To(Succeed())
 	ctx, interrupt := context.WithCancel(context.WithoutCancel(i.T.Context()))
-	errOut, ended := &screenText{}, make(chan int, 1)
+	ended := make(chan int, 1)
 	line := append([]string{"dashboard", "serve", "--address", "127.0.0.1:0", "--server", testenv.Server().Config.Host, "--certificate-authority", authority,
 		"--tls-cert-file", filepath.Join(i.dir, "tls.crt"), "--tls-private-key-file", filepath.Join(i.dir, "tls.key")}, more...)
 	go func() {
-		ended <- cli.Execute(ctx, line, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: io.Discard, ErrOut: errOut})
+		ended <- cli.Execute(ctx, line, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: io.Discard, ErrOut: i.said})
 	}()
 	i.T.Cleanup(func() {
 		interrupt()
 		<-ended
 	})
-	i.Eventually(errOut.String).WithTimeout(patience).Should(MatchRegexp(servingAddress.String()))
-	return servingAddress.FindStringSubmatch(errOut.String())[1]
+	i.Eventually(i.said.String).WithTimeout(patience).Should(MatchRegexp(servingAddress.String()))
+	return servingAddress.FindStringSubmatch(i.said.String())[1]
 }
 
 // trust is the configuration of a client that knows the issuer.
@@ -111,7 +113,7 @@ func (i *issuer) newTLSVisitor(address string) *visitor {
 	}}
 }
 
-// Claim: A served dashboard speaks TLS alone on its port, its cookie is for TLS alone, and a certificate that is renewed on disk is served without a restart or another sign-in. Broken: pages without TLS; a cookie that plain HTTP would carry; the files read once.
+// Claim: A served dashboard speaks TLS alone on its port, its cookie is for TLS alone, and a certificate that is renewed on disk is served without a restart or another sign-in; one that cannot be served is told of. Broken: pages without TLS; a cookie that plain HTTP would carry; the files read once; nothing told.
 func TestAServedDashboardSpeaksTLS(t *testing.T) {
 	f := newEnv(t)
 	cluster := f.AcceptedCluster()
@@ -150,4 +152,8 @@ func TestAServedDashboardSpeaksTLS(t *testing.T) {
 	i.project(3)
 	f.Eventually(serial).WithTimeout(patience).Should(BeEquivalentTo(3))
 	f.Expect(ann.codeOf("/")()).To(Equal(http.StatusOK), "who has signed in stays so")
+
+	f.Expect(os.WriteFile(filepath.Join(i.dir, "..v3", "tls.crt"), []byte("half"), 0o600)).To(Succeed())
+	f.Eventually(i.said.String).WithTimeout(patience).Should(ContainSubstring("the previous one is served"))
+	f.Expect(serial()).To(BeEquivalentTo(3))
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 )
 
 // Options say with which certificate the endpoints for health and metrics are served. The zero value serves without TLS.
@@ -57,8 +56,9 @@ type Certificate struct {
 	start func(context.Context) error
 }
 
-// NewCertificate returns that of s; nil if there is to be none. Files that cannot be read are an error.
-func NewCertificate(s Options, clock clock.PassiveClock) (*Certificate, error) {
+// NewCertificate returns that of s; nil if there is to be none. Files that cannot be read are an error. Later, when they are renewed, such
+// files are reported once, and the previous certificate is served.
+func NewCertificate(s Options, clock clock.PassiveClock, report func(error)) (*Certificate, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
@@ -69,11 +69,11 @@ func NewCertificate(s Options, clock clock.PassiveClock) (*Certificate, error) {
 	case s.CertFile == "":
 		return nil, nil
 	}
-	watcher, err := certwatcher.New(s.CertFile, s.KeyFile)
+	renewed, err := newRenewal(s, report)
 	if err != nil {
-		return nil, fmt.Errorf("reading the serving certificate: %w", err)
+		return nil, err
 	}
-	return &Certificate{get: watcher.GetCertificate, start: watcher.Start}, nil
+	return &Certificate{get: renewed.watcher.GetCertificate, start: renewed.start}, nil
 }
 
 func untilDone(ctx context.Context) error {

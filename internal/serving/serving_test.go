@@ -16,6 +16,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,11 +60,17 @@ func project(t *testing.T, dir string, serial int64) *x509.Certificate {
 	return parsed
 }
 
-// serve serves with s until the test ends, and returns where.
-func serve(t *testing.T, s serving.Options, clock clock.PassiveClock) string {
+// serve serves with s until the test ends, and returns where, and what it has reported by the time.
+func serve(t *testing.T, s serving.Options, clock clock.PassiveClock) (address string, problems func() []string) {
 	t.Helper()
 	g := NewWithT(t)
-	certificate, err := serving.NewCertificate(s, clock)
+	var mu sync.Mutex
+	var reported []string
+	certificate, err := serving.NewCertificate(s, clock, func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		reported = append(reported, err.Error())
+	})
 	g.Expect(err).NotTo(HaveOccurred())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -76,7 +84,11 @@ func serve(t *testing.T, s serving.Options, clock clock.PassiveClock) string {
 		g.Expect(<-done).To(Succeed())
 		g.Expect(server.Close()).To(Succeed())
 	})
-	return listener.Addr().String()
+	return listener.Addr().String(), func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(reported)
+	}
 }
 
 // shown is the certificate that the server at address shows to a client that trusts only roots; all if there are none.
@@ -99,7 +111,7 @@ func TestARotatedCertificateIsServedWithoutARestart(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
 	first := project(t, dir, 1)
-	address := serve(t, serving.Options{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}, clock.RealClock{})
+	address, _ := serve(t, serving.Options{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}, clock.RealClock{})
 	found, err := shown(address, first)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found.SerialNumber.Int64()).To(BeEquivalentTo(1))
@@ -113,10 +125,36 @@ func TestARotatedCertificateIsServedWithoutARestart(t *testing.T) {
 	g.Consistently(func() error { _, err := shown(address, second); return err }).WithTimeout(time.Second).Should(Succeed())
 }
 
+// Claim: A renewed certificate that cannot be read or does not fit its key is reported once, and the previous one is served until a good one is there. Broken: not reported; reported at each reading; no certificate served meanwhile.
+func TestARenewedCertificateThatCannotBeServedIsReported(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	first := project(t, dir, 1)
+	files := serving.Options{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
+	address, problems := serve(t, files, clock.RealClock{})
+	other := t.TempDir()
+	project(t, other, 1)
+	otherKey, err := os.ReadFile(filepath.Join(other, "tls.key"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(files.KeyFile, otherKey, 0o600)).To(Succeed())
+	g.Eventually(problems).WithTimeout(time.Minute).Should(ConsistOf(And(
+		HavePrefix("reading the renewed certificate in "+files.CertFile+" and its key in "+files.KeyFile+": tls: private key does not match public key"),
+		HaveSuffix("the previous one is served and ends at "+first.NotAfter.UTC().Format(time.RFC3339)))))
+	g.Expect(os.Remove(files.CertFile)).To(Succeed())
+	g.Eventually(problems).WithTimeout(time.Minute).Should(HaveLen(2))
+	g.Expect(problems()[1]).To(ContainSubstring("no such file"))
+	g.Consistently(problems).WithTimeout(6*time.Second).Should(HaveLen(2), "once")
+	_, err = shown(address, first)
+	g.Expect(err).NotTo(HaveOccurred())
+	last := project(t, dir, 4)
+	g.Eventually(func() error { _, err := shown(address, last); return err }).WithTimeout(time.Minute).Should(Succeed())
+	g.Expect(problems()).To(HaveLen(2))
+}
+
 func TestTheOwnCertificateIsRenewedBeforeItEnds(t *testing.T) {
 	g := NewWithT(t)
 	clock := testclock.NewFakePassiveClock(time.Now())
-	address := serve(t, serving.Options{SelfSigned: true}, clock)
+	address, _ := serve(t, serving.Options{SelfSigned: true}, clock)
 	first, err := shown(address)
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = shown(address, first)
@@ -148,10 +186,10 @@ func TestServingOptions(t *testing.T) {
 		{serving.Options{CertFile: "c", KeyFile: "k", SelfSigned: true}, "--tls-self-signed, --tls-cert-file: only one"},
 		{serving.Options{CertFile: "/missing.crt", KeyFile: "/missing.key"}, "reading the serving certificate: open /missing.crt"},
 	} {
-		_, err := serving.NewCertificate(test.s, clock.RealClock{})
+		_, err := serving.NewCertificate(test.s, clock.RealClock{}, nil)
 		g.Expect(err).To(MatchError(ContainSubstring(test.want)))
 	}
-	plain, err := serving.NewCertificate(serving.Options{}, clock.RealClock{})
+	plain, err := serving.NewCertificate(serving.Options{}, clock.RealClock{}, nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	g.Expect(err).NotTo(HaveOccurred())

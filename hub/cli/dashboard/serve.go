@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
@@ -87,7 +88,7 @@ func (o *serveFlags) run(ctx context.Context, hub *cmdutil.Hub) error {
 	if err := o.complete(hub); err != nil {
 		return err
 	}
-	certificate, err := serving.NewCertificate(o.certificate, clock.RealClock{})
+	certificate, err := serving.NewCertificate(o.certificate, clock.RealClock{}, func(err error) { hub.Note("%s: %v", time.Now().UTC().Format(time.RFC3339), err) })
 	if err != nil {
 		return err
 	}
