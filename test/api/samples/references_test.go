@@ -21,6 +21,7 @@ type samples struct {
 	clusters []*v1alpha1.Cluster
 	classes  map[string]bool // By namespace and name; with an empty namespace, by name.
 	pools    map[string]bool // MachineDeployments, by namespace and name.
+	machines map[string]bool // By namespace and name.
 	configs  map[string]*corev1.ConfigMap
 	fleets   map[string]*v1alpha1.MachineFleet
 	others   []runtime.Object
@@ -30,7 +31,7 @@ func decodeSamples(t *testing.T) *samples {
 	t.Helper()
 	s := &samples{
 		WithT: NewWithT(t), classes: map[string]bool{}, pools: map[string]bool{}, configs: map[string]*corev1.ConfigMap{},
-		fleets: map[string]*v1alpha1.MachineFleet{},
+		machines: map[string]bool{}, fleets: map[string]*v1alpha1.MachineFleet{},
 	}
 	known := scheme.New()
 	for _, object := range readSamples(t) {
@@ -48,13 +49,15 @@ func decodeSamples(t *testing.T) *samples {
 			s.fleets[o.Name] = o
 		case *v1alpha1.MachineDeployment:
 			s.pools[o.Namespace+"/"+o.Name] = true
+		case *v1alpha1.Machine:
+			s.machines[o.Namespace+"/"+o.Name] = true
 		}
 		s.others = append(s.others, typed)
 	}
 	return s
 }
 
-// Claim: What a sample refers to is there, too. Broken: a class renamed; a Cluster without its label; a group that needs no approval; a key of the ConfigMap renamed; a deployment of a disruption renamed.
+// Claim: What a sample refers to is there, too. Broken: a class renamed; a Cluster without its label; a group that needs no approval; a key of the ConfigMap renamed; a deployment of a disruption renamed; a Machine whose log is asked for renamed.
 func TestSamplesReferToWhatThereIs(t *testing.T) {
 	s := decodeSamples(t)
 	for _, object := range s.others {
@@ -83,6 +86,8 @@ func TestSamplesReferToWhatThereIs(t *testing.T) {
 			s.expectSelected(o.Spec.ClusterSelector, o.Name)
 		case *v1alpha1.LoadTestRun:
 			s.expectCluster(o.Namespace)
+		case *v1alpha1.MachineLogRequest:
+			s.Expect(s.machines).To(HaveKey(o.Namespace+"/"+o.Spec.MachineName), o.Name)
 		case *v1alpha1.NodeDisruption:
 			s.expectSelected(o.Spec.ClusterSelector, o.Name)
 			s.Expect(o.Spec.Validate()).To(Succeed())
