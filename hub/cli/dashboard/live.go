@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/cli/htmlpage"
 )
 
 const (
@@ -90,8 +91,8 @@ func (s *stream) sendChanges() error {
 	target := &liveTarget{}
 	s.server.pages.ServeHTTP(discarded{}, s.page.WithContext(context.WithValue(s.page.Context(), liveKey{}, target)))
 	var text bytes.Buffer
-	if err := templates.ExecuteTemplate(&text, "banner.tmpl", s.server.newBanner()); err != nil {
-		return fmt.Errorf("making the banner: %w", err)
+	if err := htmlpage.Execute(templates, &text, "banner.tmpl", s.server.newBanner()); err != nil {
+		return err
 	}
 	var events bytes.Buffer
 	s.addEvent(&events, "banner", text.String())

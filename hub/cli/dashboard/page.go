@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"embed"
 	"errors"
-	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/cli/htmlpage"
 	"github.com/hollowfleet/hollowfleet/hub/cli/overview"
 )
 
@@ -101,7 +101,7 @@ func (s *server) servePage(w http.ResponseWriter, r *http.Request, page pageFunc
 		f.Live = s.base + "live?" + url.Values{"page": {strings.TrimPrefix(r.URL.RequestURI(), "/")}}.Encode()
 	}
 	var text bytes.Buffer
-	if err := templates.ExecuteTemplate(&text, "frame.tmpl", f); err != nil {
+	if err := htmlpage.Execute(templates, &text, "frame.tmpl", f); err != nil {
 		refuse(w, http.StatusInternalServerError, "This page cannot be shown", err.Error())
 		return
 	}
@@ -130,8 +130,8 @@ func (s *server) renderBody(r *http.Request, page pageFunc) (*view, template.HTM
 		Base string
 		Data any
 	}{s.base, v.Data}
-	if err := templates.ExecuteTemplate(&body, v.Template, data); err != nil {
-		return nil, "", fmt.Errorf("making the page: %w", err)
+	if err := htmlpage.Execute(templates, &body, v.Template, data); err != nil {
+		return nil, "", err
 	}
 	return v, template.HTML(body.String()), nil //nolint:gosec // A template of html/template has made it.
 }
@@ -155,7 +155,7 @@ func showNothing(*http.Request) (*view, error) {
 func refuse(w http.ResponseWriter, status int, title, text string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_ = templates.ExecuteTemplate(w, "refused.tmpl", message{title, text})
+	_ = htmlpage.Execute(templates, w, "refused.tmpl", message{title, text})
 }
 
 // ageText is how long ago something was, for people.

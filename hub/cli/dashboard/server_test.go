@@ -141,9 +141,9 @@ func TestOnlyItsOwnPagesAreAnswered(t *testing.T) {
 	s.Expect(s.ask(http.MethodGet, "/assets/dashboard.css", nil).Header().Get("Content-Type")).To(Equal("text/css; charset=utf-8"))
 }
 
-const injected = `<script>alert(1)</script>"'><img src=x onerror=alert(1)>`
+const injected = `<script>alert(1)</script>"'><img src=x onerror=alert(1)>` + "\u202e\x1b[31m"
 
-// Claim: Texts of objects are shown as texts: no page of the dashboard contains markup that an agent or user wrote. Broken: a message put into a page as it is.
+// Claim: Texts of objects are shown as texts: no page of the dashboard contains markup or control characters that an agent or user wrote. Broken: a message put into a page as it is; characters that turn the direction of writing left in.
 func TestTextsOfObjectsAreNoMarkup(t *testing.T) {
 	now := time.Now()
 	cluster := newCluster("c1", frozenSince(now, injected, injected))
@@ -162,7 +162,7 @@ func TestTextsOfObjectsAreNoMarkup(t *testing.T) {
 	s.store.kinds[health.MachineClass].unread = fmt.Errorf("%s", injected)
 	for _, path := range []string{"/", "/clusters/c1", "/fleets", "/timeline", "/loadtests", "/?q=" + url.QueryEscape(injected) + "&state=" + url.QueryEscape(injected), "/timeline?span=" + url.QueryEscape(injected)} {
 		text := s.show(path)
-		s.Expect(text).NotTo(Or(ContainSubstring("<script>alert"), ContainSubstring("<img")), path)
+		s.Expect(text).NotTo(Or(ContainSubstring("<script>alert"), ContainSubstring("<img"), ContainSubstring("\u202e"), ContainSubstring("\x1b")), path)
 		s.Expect(text).To(ContainSubstring("&lt;script&gt;alert(1)"), path)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/cli/htmlpage"
 	"github.com/hollowfleet/hollowfleet/hub/cli/overview"
 )
 
@@ -25,7 +26,7 @@ type signInPage struct{ Namespace, Problem string }
 func showSignIn(w http.ResponseWriter, status int, namespace, problem string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_ = templates.ExecuteTemplate(w, "signin.tmpl", signInPage{namespace, problem})
+	_ = htmlpage.Execute(templates, w, "signin.tmpl", signInPage{namespace, problem})
 }
 
 // tokenOf is the token of a request, and whose it is if that is known. One that a proxy sends along comes first.

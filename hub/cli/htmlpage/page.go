@@ -3,8 +3,12 @@ package htmlpage
 
 import (
 	_ "embed"
+	"fmt"
 	"html/template"
+	"io"
 	"strings"
+
+	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 )
 
 //go:embed style.css.tmpl
@@ -13,6 +17,16 @@ var styleText string
 // Parse makes the template of a page, whose <style> may start with {{template "style"}}.
 func Parse(name, text string, functions template.FuncMap) *template.Template {
 	return template.Must(template.Must(template.New(name).Funcs(functions).Parse(text)).Parse(styleText))
+}
+
+// Execute writes a page, or the part of its template with this name. Control characters of texts are replaced, as on a terminal: some of them
+// turn the direction of what is beside them.
+func Execute(page *template.Template, out io.Writer, part string, data any) error {
+	escaped := cmdutil.NewEscaped(out)
+	if err := page.ExecuteTemplate(escaped, part, data); err != nil {
+		return fmt.Errorf("making a page: %w", err)
+	}
+	return escaped.Close()
 }
 
 // Style is the style alone, for a page that links it.

@@ -124,7 +124,7 @@ func writePage(out io.Writer, r *report, part string) error {
 	slices.SortStableFunc(simulators, func(a, b clusterReport) int { return cmp.Compare(len(b.Invalid), len(a.Invalid)) })
 	page.SimulatorsOmitted = max(len(simulators)-mostDetailed, 0)
 	page.Simulators = simulators[:len(simulators)-page.SimulatorsOmitted]
-	return pageTemplate.ExecuteTemplate(out, part, page)
+	return htmlpage.Execute(pageTemplate, out, part, page)
 }
 
 // worstFirst has those first that have failed, are invalid or have missed thresholds, and then by their p99 of what the fleet measured

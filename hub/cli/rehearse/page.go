@@ -85,7 +85,7 @@ func writePage(out io.Writer, r *report.Report) error {
 		short.Drains = r.Drains[:mostRows]
 		shown.Report = &short
 	}
-	return pageTemplate.Execute(out, &shown)
+	return htmlpage.Execute(pageTemplate, out, pageTemplate.Name(), &shown)
 }
 
 // draw makes the bars of steps, and below them those of drains.
