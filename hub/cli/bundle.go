@@ -70,11 +70,8 @@ func newBundle(out io.Writer, now time.Time) *bundle {
 	return &bundle{files: tar.NewWriter(zipped), zipped: zipped, now: now}
 }
 
-// collectFiles adds all files. What cannot be read is noted in one of them, and keeps no other out.
-func (b *bundle) collectFiles(ctx context.Context, c client.Client, versions string) error {
-	if err := b.addFile("versions.txt", []byte(versions)); err != nil {
-		return err
-	}
+// collectFiles adds the files of objects. What cannot be read is noted, and keeps no other out.
+func (b *bundle) collectFiles(ctx context.Context, c client.Client) error {
 	for _, part := range content {
 		text, err := readObjects(ctx, c, part.list(), part.keep)
 		if err != nil {

@@ -43,8 +43,8 @@ type evidence struct {
 	problem string
 }
 
-// collectEvidence collects logs and metrics. What cannot be had keeps nothing else out.
-func collectEvidence(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch) []evidence {
+// collectEvidence collects logs and metrics, of a silent hub those on this machine. What cannot be had keeps nothing else out.
+func collectEvidence(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, silent bool) []evidence {
 	ctx, cancel := context.WithTimeout(ctx, longestEvidence)
 	defer cancel()
 	var jobs []func() []evidence
@@ -53,7 +53,9 @@ func collectEvidence(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch) 
 	} else {
 		jobs = append(jobs, func() []evidence { return collectOfHubPods(ctx, hub) })
 	}
-	jobs = append(jobs, func() []evidence { return collectMachineLogs(ctx, c) })
+	if !silent {
+		jobs = append(jobs, func() []evidence { return collectMachineLogs(ctx, c) })
+	}
 	found := make([][]evidence, len(jobs))
 	var collecting errgroup.Group
 	collecting.SetLimit(collectedAtOnce)

@@ -87,3 +87,34 @@ func TestASupportBundleHasLogsAndMetricsAndNoCredentials(t *testing.T) {
 	f.Expect(files).NotTo(HaveKey(ContainSubstring("machinelogrequests")))
 	f.Expect(f.requests()).To(BeEmpty())
 }
+
+// Claim: A support bundle of a fleet on this machine has its logs while the hub's API server does not answer, and says what is missing with exit code 1; `version` shows that of the program. Broken: nothing written; exit code 0; the silence not among the problems.
+func TestASupportBundleOfASilentAPIServerHasTheLogsOfThisMachine(t *testing.T) {
+	f := newEnv(t)
+	_, dir, path := keptFleet(t, nobodysKubeconfig, func(s *localfleet.State) {
+		hub := *s.Keeper
+		hub.Name = "hub"
+		s.Processes = []process.Identity{hub}
+	})
+	f.Expect(os.MkdirAll(filepath.Dir(localfleet.LogFile(dir, "hub")), 0o700)).To(Succeed())
+	f.Expect(os.WriteFile(localfleet.LogFile(dir, "hub"), []byte("of the hub\n"), 0o600)).To(Succeed())
+	execute := func(args ...string) (code int, out, errOut string) {
+		var first, second bytes.Buffer
+		code = cli.Execute(t.Context(), append(args, "--kubeconfig", path), genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &first, ErrOut: &second})
+		return code, first.String(), second.String()
+	}
+	archive := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	code, out, errOut := execute("support-bundle", "--output-file", archive)
+	f.Expect(code).To(Equal(1), errOut)
+	f.Expect(out).To(Equal("Wrote " + archive + "\n"))
+	f.Expect(errOut).To(And(ContainSubstring("Left out: objects"), ContainSubstring("error: ")))
+	files := f.unpack(archive)
+	f.Expect(files["hub.log"]).To(Equal("of the hub\n"))
+	f.Expect(files["versions.txt"]).To(HavePrefix("Client: "))
+	f.Expect(files["problems.txt"]).To(ContainSubstring("the hub's API server does not answer"))
+
+	code, out, errOut = execute("version")
+	f.Expect(code).To(Equal(1))
+	f.Expect(out).To(MatchRegexp(`^Client: \S+\n$`))
+	f.Expect(errOut).To(ContainSubstring("error: "))
+}

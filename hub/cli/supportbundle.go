@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/hub/cli/cmdutil"
 )
@@ -27,7 +28,8 @@ they are in their own clusters.
 
 It has no Secrets, and what looks like a token, a password or a private key is replaced by [redacted]. It has the configuration of
 MachineClasses and Machines otherwise unchanged: review it before you share the archive. What you may not read, or what does not answer
-within ten seconds, is left out and listed in problems.txt.`,
+within ten seconds, is left out and listed in problems.txt. If the hub's API server does not answer, the exit code is 1; of a fleet on
+this machine the archive then has logs and metrics.`,
 		Example: `  kubectl hollow support-bundle
   kubectl hollow support-bundle --output-file /tmp/bundle.tar.gz`,
 		Args: cmdutil.Args(cobra.NoArgs),
@@ -43,16 +45,28 @@ within ten seconds, is left out and listed in problems.txt.`,
 }
 
 // writeBundle writes the archive to path, which must not exist.
-func writeBundle(ctx context.Context, hub *cmdutil.Hub, path string) (err error) {
+func writeBundle(ctx context.Context, hub *cmdutil.Hub, path string) error {
 	c, err := hub.Client()
 	if err != nil {
 		return err
 	}
 	versions := newVersionDocument()
 	unasked := versions.addHubVersions(ctx, hub)
-	if unasked != nil && !apierrors.IsForbidden(unasked) {
+	silent := unasked != nil && !apierrors.IsForbidden(unasked)
+	if silent && hub.LocalFleet() == nil {
 		return unasked
 	}
+	if err := createBundle(ctx, hub, c, path, versions, unasked, silent); err != nil {
+		return err
+	}
+	if silent { // The archive has what is on this machine.
+		return unasked
+	}
+	return nil
+}
+
+// createBundle writes the archive, or removes it. unasked is why the versions are not known. Of a hub that is silent it has what is on this machine.
+func createBundle(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, path string, versions VersionDocument, unasked error, silent bool) (err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return cmdutil.Refusal("--output-file: %s already exists: name another file", path)
@@ -73,9 +87,14 @@ func writeBundle(ctx context.Context, hub *cmdutil.Hub, path string) (err error)
 		archive.problems = append(archive.problems, "versions.txt: the hub: "+versions.Hub.Problem)
 	}
 	collected := make(chan []evidence, 1)
-	go func() { collected <- collectEvidence(ctx, hub, c) }()
-	err = errors.Join(archive.collectFiles(ctx, c, versions.formatText()), archive.addEvidence(<-collected))
-	if err = errors.Join(err, archive.addProblems()); err != nil {
+	go func() { collected <- collectEvidence(ctx, hub, c, silent) }()
+	err = archive.addFile("versions.txt", []byte(versions.formatText()))
+	if silent {
+		archive.problems = append(archive.problems, "objects, events, Leases and logs of Machines: the hub's API server does not answer")
+	} else {
+		err = errors.Join(err, archive.collectFiles(ctx, c))
+	}
+	if err = errors.Join(err, archive.addEvidence(<-collected), archive.addProblems()); err != nil {
 		return err
 	}
 	if err := archive.closeArchive(); err != nil {

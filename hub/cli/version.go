@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,7 +21,7 @@ func NewVersion(hub *cmdutil.Hub) *cobra.Command {
 	command := &cobra.Command{
 		Use: "version", Short: "Show the versions of this program, of the hub and of its API server",
 		Long: `Show the versions of this program, of the running hub and of its API server. For the versions of agents, see
-kubectl hollow cluster list.`,
+kubectl hollow cluster list. If the hub's API server does not answer, the exit code is 1, and only the version of this program is shown.`,
 		Example: `  kubectl hollow version
 
   # Without asking the hub
@@ -31,16 +32,15 @@ kubectl hollow cluster list.`,
 				return err
 			}
 			versions := newVersionDocument()
+			var unknown error
 			if !clientOnly {
-				if err := versions.addHubVersions(command.Context(), hub); err != nil {
-					return err
-				}
+				unknown = versions.addHubVersions(command.Context(), hub)
 			}
 			if output.Format != "" {
-				return output.Print(hub.Out, versions)
+				return errors.Join(output.Print(hub.Out, versions), unknown)
 			}
 			fmt.Fprint(hub.Out, versions.formatText())
-			return nil
+			return unknown
 		},
 	}
 	command.Flags().BoolVar(&clientOnly, "client", false, "show only the version of this program")
