@@ -30,7 +30,8 @@ check() {
 	ln -s "$bin/v$minor/hollow-node" "$programs/hollow-node"
 	go test -count=1 -vet=off -modfile="$modules" -ldflags "$ldflags" -run '^(TestKubelet|TestCode.*|TestNodeLabels.*|TestANodeThatExists.*|TestBuiltIn)$' \
 		./internal/hollownode ./internal/kubeletversion
-	HOLLOWFLEET_BIN=$programs go test -count=1 -vet=off -ldflags "${SIMULATOR_LDFLAGS:-}" -run '^TestAnotherMinor$' ./cmd/hollow-node
+	HOLLOWFLEET_BIN=$programs go test -count=1 -vet=off -ldflags "${SIMULATOR_LDFLAGS:-}" \
+		-run '^(TestAnotherMinor|TestAKubeletAllocatesDevices|TestANodeShutsDownGracefully|TestStaticPodsHaveMirrorPods)$' ./cmd/hollow-node
 }
 
 case $action in

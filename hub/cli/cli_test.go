@@ -70,6 +70,10 @@ func TestAHubThatNoKubeconfigNames(t *testing.T) {
 	code := cli.Execute(t.Context(), []string{"cluster", "list"}, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})
 	g.Expect(code).To(Equal(1))
 	g.Expect(out.String()).To(And(ContainSubstring("no kubeconfig names the hub"), ContainSubstring(path), Not(ContainSubstring("8080"))))
+	out.Reset()
+	code = cli.Execute(t.Context(), []string{"version"}, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &bytes.Buffer{}})
+	g.Expect(code).To(Equal(1))
+	g.Expect(out.String()).To(MatchRegexp(`^Client: \S+\n$`), "the version of the program is known")
 }
 
 // What does not exist is named in one form, with the command that shows what there is.

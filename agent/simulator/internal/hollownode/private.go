@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 	"unsafe"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 )
 
 // private is a field of Kubernetes that no option sets. It holds still because this module pins one version of Kubernetes.
@@ -152,4 +156,20 @@ func pointerTo[T any](target any, p private) (*T, error) {
 		return nil, p.lacksError(fmt.Sprintf("field %s of %T: want a %T, got a %s", p.path, target, *new(T), field.Type()))
 	}
 	return pointer, nil
+}
+
+// newFileSource makes the kubelet's source of static pods, which sends to the channel that updates points to. The exported function also
+// starts its loops.
+//
+//go:linkname newFileSource k8s.io/kubernetes/pkg/kubelet/config.newSourceFile
+func newFileSource(path string, node types.NodeName, period time.Duration, updates unsafe.Pointer) unsafe.Pointer
+
+// readFileSource lets a source that newFileSource made read its directory, and send the pods if they have changed.
+//
+//go:linkname readFileSource k8s.io/kubernetes/pkg/kubelet/config.(*sourceFile).listConfig
+func readFileSource(source unsafe.Pointer, logger klog.Logger) error
+
+// pointerOf is a channel as the pointer that it is: its type has no exported name.
+func pointerOf[T any](channel *chan<- T) unsafe.Pointer {
+	return *(*unsafe.Pointer)(unsafe.Pointer(channel))
 }

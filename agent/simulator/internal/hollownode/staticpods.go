@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,46 +62,20 @@ func (n *node) watchStaticPods(ctx context.Context, pods *config.PodConfig) erro
 	if err := errors.Join(problems...); err != nil {
 		return fmt.Errorf("static pods: writing the manifests: %w", err)
 	}
-	logger := logr.New(endingSink{klog.FromContext(ctx).GetSink(), n.life})
-	shared.startWithoutLoop(func() {
-		config.NewSourceFile(logger, directory, types.NodeName(n.configuration.NodeName), n.settings.FileCheckFrequency.Duration,
-			pods.Channel(ctx, kubetypes.FileSource))
-	})
+	readStaticPods := n.makeStaticPodReader(ctx, pods, directory)
+	go wait.UntilWithContext(ctx, readStaticPods, n.settings.FileCheckFrequency.Duration)
 	return nil
 }
 
-// startWithoutLoop calls start, which starts one loop that asks for wait.NeverStop, and lets that loop end before its first round. The source of
-// static pods lists its directory, and also watches it with one of the few inotify instances that a user may have.
-func (p *process) startWithoutLoop(start func()) {
-	p.building.Lock()
-	defer p.building.Unlock()
-	never := wait.NeverStop
-	defer func() { wait.NeverStop = never }()
-	stop := make(chan struct{}, 1)
-	wait.NeverStop = stop
-	stop <- struct{}{}
-	start()
-	stop <- struct{}{} // There is room once the loop has taken the first.
-}
-
-// endingSink ends the goroutine that logs to it with its node: the source of static pods asks whether to log each time it reads a file, and
-// nothing else that leads out of the kubelet's code.
-type endingSink struct {
-	logr.LogSink
-	life *life
-}
-
-// Init does nothing: the sink is initialized.
-func (endingSink) Init(logr.RuntimeInfo) {}
-
-// Enabled is asked before each message.
-func (s endingSink) Enabled(level int) bool {
-	_ = s.life.endGoroutine()
-	return s.LogSink.Enabled(level)
-}
-
-// Error logs an error, for which Enabled is not asked.
-func (s endingSink) Error(err error, message string, keysAndValues ...any) {
-	_ = s.life.endGoroutine()
-	s.LogSink.Error(err, message, keysAndValues...)
+// makeStaticPodReader returns what reads the manifests in a directory once, with the kubelet's source of static pods. The source's own loop
+// would also watch the directory, with one of the few inotify instances that a user may have, and would not end with the node.
+func (n *node) makeStaticPodReader(ctx context.Context, pods *config.PodConfig, directory string) func(context.Context) {
+	updates := pods.Channel(ctx, kubetypes.FileSource)
+	source := newFileSource(directory, types.NodeName(n.configuration.NodeName), n.settings.FileCheckFrequency.Duration, pointerOf(&updates))
+	return func(ctx context.Context) {
+		logger := klog.FromContext(ctx)
+		if err := readFileSource(source, logger); err != nil {
+			logger.Error(err, "Reading the manifests of static pods failed", "directory", directory)
+		}
+	}
 }

@@ -1,0 +1,1 @@
+// This file lets private.go declare functions of Kubernetes without a body.
