@@ -245,6 +245,70 @@ type MachineDeploymentStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
+// MachineDeploymentTemplate is what the MachineDeployments of a fleet are made from.
+type MachineDeploymentTemplate struct {
+	// metadata of the MachineDeployments.
+	// +optional
+	Metadata TemplateMetadata `json:"metadata,omitzero"`
+	// spec of the MachineDeployments, without what is particular to one.
+	// +required
+	Spec MachineDeploymentTemplateSpec `json:"spec"`
+}
+
+// MachineDeploymentTemplateSpec has the fields of a MachineDeployment's spec, with the same meanings, but for clusterName,
+// replicas and paused.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.selector) || !has(self.selector.matchLabels) || self.selector.matchLabels.size() <= 15",message="spec.template.spec.selector.matchLabels: at most 15 labels, because the hub adds the template's hash to a MachineSet's 16",fieldPath=".selector.matchLabels"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.metadata) || !has(self.template.metadata.labels) || self.template.metadata.labels.size() <= 63",message="spec.template.spec.template.metadata.labels: at most 63 labels, because the hub adds the template's hash to a MachineSet's 64",fieldPath=".template.metadata.labels"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.selector) || !has(self.selector.matchLabels) || (has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k]))",message="spec.template.spec.selector.matchLabels does not match spec.template.spec.template.metadata.labels: give the template every label of the selector",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.spec) || !has(self.template.spec.configSource) || (has(self.template.spec.configSource.sha256) && !has(self.template.spec.configSource.resolved))",message="spec.template.spec.template.spec.configSource: set sha256 to the SHA-256 of the content that is meant, and not resolved, so that a new content is a new template and reaches the clusters in waves",fieldPath=".template.spec.configSource"
+// +kubebuilder:validation:XValidation:rule="!has(self.progressDeadlineSeconds) || !has(self.minReadySeconds) || self.progressDeadlineSeconds > self.minReadySeconds",message="spec.template.spec.progressDeadlineSeconds: must be more than spec.template.spec.minReadySeconds, or no rollout could ever be in time",fieldPath=".progressDeadlineSeconds"
+type MachineDeploymentTemplateSpec struct {
+	// selector chooses the MachineSets and Machines of each deployment; the template must carry its labels. Cannot be
+	// changed.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.template.spec.selector cannot be changed: create another object"
+	// +required
+	Selector MachineSelector `json:"selector"`
+
+	// template of the Machines.
+	// +required
+	Template MachineTemplate `json:"template"`
+
+	// strategy says how Machines of an older template are replaced.
+	// +kubebuilder:default={type: RollingUpdate}
+	// +optional
+	Strategy MachineDeploymentStrategy `json:"strategy,omitzero"`
+
+	// minReadySeconds is how long a Machine must have been Ready to count as available. Default 0.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
+
+	// progressDeadlineSeconds is how long the rollout in a cluster may make no progress; then the cluster has failed. Frozen
+	// and paused time does not count. Must be more than minReadySeconds. Default 1800.
+	// +kubebuilder:default=1800
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
+
+	// revisionHistoryLimit is how many MachineSets of older templates each deployment keeps at 0 replicas. Default 10.
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
+
+	// deletePolicy says which of equally good Machines a scale-down takes. Default Oldest.
+	// +kubebuilder:default=Oldest
+	// +optional
+	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
+
+	// remediation bounds the replacement of failed Machines.
+	// +kubebuilder:default={}
+	// +optional
+	Remediation Remediation `json:"remediation,omitzero"`
+}
+
 // MachineDeploymentList is a list of MachineDeployments.
 //
 // +kubebuilder:object:root=true
