@@ -49,7 +49,7 @@ func newVariedSite(t *testing.T) *site {
 	silent.Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAgentSilent, Message: strings.Repeat("averylongwordwithoutaspace", 12)}
 	frozen := newCluster("frozen", frozenSince(now.Add(-time.Hour), v1alpha1.ReasonManualFreeze, injected))
 	frozen.Status.Freezes = []v1alpha1.Freeze{{Since: metav1.NewTime(now.Add(-3 * time.Hour)), Until: metav1.NewTime(now.Add(-2 * time.Hour))}}
-	objects := []client.Object{frozen, newDeployment("frozen"), set, silent,
+	objects := []client.Object{frozen, newDeployment("frozen"), set, silent, newCluster(strings.Repeat("n", 63)),
 		&v1alpha1.MachineFleet{ObjectMeta: metav1.ObjectMeta{Name: "workers", Generation: 1}, Status: v1alpha1.MachineFleetStatus{Message: "It is paused", Waves: 3, CurrentWave: 1}},
 		&v1alpha1.NodeDisruption{ObjectMeta: metav1.ObjectMeta{Name: "outage"}, Status: v1alpha1.NodeDisruptionStatus{Phase: v1alpha1.NodeDisruptionRunning}},
 		&v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: "frozen", Name: "outage", Labels: map[string]string{v1alpha1.NodeDisruptionNameLabel: "outage"}},

@@ -159,6 +159,9 @@ func TestAnOpenPageFollowsChanges(t *testing.T) {
 	s.Eventually(read).WithTimeout(20 * time.Second).Should(And(ContainSubstring("event: body"), ContainSubstring("event: banner"), ContainSubstring("event: alive")))
 	s.Expect(seen).NotTo(ContainSubstring("storage maintenance"))
 	seen = ""
+	s.Eventually(func() int { return strings.Count(read(), "event: alive") }).WithTimeout(20 * time.Second).Should(BeNumerically(">=", 2))
+	s.Expect(seen).NotTo(ContainSubstring("event: body"), "nothing has changed")
+	seen = ""
 	s.store.update(func() bool {
 		s.store.kinds["Cluster"].objects[client.ObjectKey{Name: "c1"}] = newCluster("c1", frozenSince(time.Now(), v1alpha1.ReasonManualFreeze, "storage maintenance"))
 		return true
