@@ -92,7 +92,7 @@ func fieldsOf(page string) url.Values {
 	return form
 }
 
-// Claim: What the dashboard shows of clusters is what the API says of them, while they freeze and thaw.
+// Claim: What the dashboard shows of clusters is what the API says of them, while they freeze and thaw. Broken: a watch event not applied.
 func TestTheDashboardShowsWhatTheAPISays(t *testing.T) {
 	f := newFleetEnv(t)
 	f.settle()

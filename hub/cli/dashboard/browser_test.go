@@ -64,7 +64,7 @@ func newVariedSite(t *testing.T) *site {
 	return s
 }
 
-// Claim: Pages of the dashboard have no findings of axe-core, nothing beside the window from 360 px to 4K, and nothing that their policy stops, in light and dark.
+// Claim: Pages of the dashboard have no findings of axe-core, nothing beside the window from 360 px to 4K, and nothing that their policy stops, in light and dark. Broken: a field without a label; too little contrast, in light and in dark; a tile of 420 px; long words; a style inline.
 func TestPagesAreAccessible(t *testing.T) {
 	if testing.Short() && os.Getenv(browser.RequiredVariable) == "" {
 		t.Skip("it takes half a minute")
@@ -100,7 +100,7 @@ func TestPagesAreAccessible(t *testing.T) {
 	}
 }
 
-// Claim: A browser shows changes of the fleet as they come and keeps what the user has opened and focused; it carries out no text of an object, and says how old the page is when the dashboard has ended.
+// Claim: A browser shows changes of the fleet as they come and keeps what the user has opened and focused; it carries out no text of an object, and says how old the page is when the dashboard has ended. Broken: the focus lost; what was closed open again; the silence not told.
 func TestABrowserFollowsTheFleet(t *testing.T) {
 	if testing.Short() && os.Getenv(browser.RequiredVariable) == "" {
 		t.Skip("it needs a browser")
@@ -138,7 +138,7 @@ func TestABrowserFollowsTheFleet(t *testing.T) {
 	s.Eventually(text).WithTimeout(60 * time.Second).Should(MatchRegexp(`What you see is \d+ seconds old: kubectl hollow dashboard does not answer`))
 }
 
-// Claim: With 200 clusters of 50 Machines each, a browser has painted the first page of the dashboard within 1 s.
+// Claim: With 200 clusters of 50 Machines each, a browser has painted the first page of the dashboard within 1 s. Broken: an answer that takes 1.1 s.
 func TestTheFirstPaintIsFast(t *testing.T) {
 	if testing.Short() && os.Getenv(browser.RequiredVariable) == "" {
 		t.Skip("it needs a browser")

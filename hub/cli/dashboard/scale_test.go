@@ -74,7 +74,7 @@ func newScaledSite(t *testing.T, clusters, machines int) *site {
 	return s
 }
 
-// Claim: With 200 clusters of 50 Machines each, a page of the dashboard is made within 2 s, weighs less than 300 KiB with all that it loads, and the program takes less than 100 MB.
+// Claim: With 200 clusters of 50 Machines each, a page of the dashboard is made within 2 s, weighs less than 300 KiB with all that it loads, and the program takes less than 100 MB. Broken: a page that takes 2.1 s; 1.8 KB more for each cluster; objects kept as they come; a style inline.
 func TestAFleetOf10000Machines(t *testing.T) {
 	s := newScaledSite(t, 200, 50)
 	assetsWeight := len(s.style)
@@ -102,7 +102,7 @@ func TestAFleetOf10000Machines(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// Claim: A cluster with 10,000 Machines is shown in pages, those first that are not healthy.
+// Claim: A cluster with 10,000 Machines is shown in pages, those first that are not healthy. Broken: all Machines on one page.
 func TestAClusterOf10000MachinesIsPaged(t *testing.T) {
 	s := newSite(t, newCluster("c1"), newDeployment("c1"))
 	set, machines := newMachines("c1", 10000)
@@ -121,7 +121,7 @@ func TestAClusterOf10000MachinesIsPaged(t *testing.T) {
 	s.Expect(text).To(And(ContainSubstring("workers-1-09999"), Not(ContainSubstring("workers-1-00001"))))
 }
 
-// Claim: An open page of the dashboard gets each change, and nothing else.
+// Claim: An open page of the dashboard gets each change, and nothing else. Broken: a change not sent; parts sent again without one.
 func TestAnOpenPageFollowsChanges(t *testing.T) {
 	s := newSite(t, newCluster("c1"))
 	s.server.clock = clock.RealClock{}
