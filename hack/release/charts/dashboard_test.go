@@ -14,7 +14,7 @@ import (
 // dashboardName is the name of all that belongs to the dashboard.
 const dashboardName = "hollowfleet-dashboard"
 
-// Claim: The chart's dashboard is off by default, read-only unless told, and has no right of its own: no token in its pod, and nothing bound to its ServiceAccount. Broken: a token mounted; a role bound; changes allowed by default; a policy without its port.
+// Claim: The chart's dashboard is off by default, read-only unless told, and has no right of its own: no token in its pod, and nothing bound to its ServiceAccount. Broken: a token mounted; a role bound; changes allowed by default; a policy without its port; a certificate without the names that browsers use.
 func TestTheDashboardFits(t *testing.T) {
 	flags := []string{"certificate-authority"} // Every command has it.
 	for _, match := range flagCall.FindAllStringSubmatch(read(t, "hub/cli/dashboard/serve.go"), -1) {
@@ -61,7 +61,7 @@ func TestTheDashboardFits(t *testing.T) {
 		policy := find[*networkingv1.NetworkPolicy](t, objects, dashboardName)
 		checkSelector(g, objects, policy, pod)
 		g.Expect(policy.Spec.Ingress[0].From).To(HaveLen(1))
-		g.Expect(find[*certificate](t, objects, dashboardName).Spec.DNSNames).To(ConsistOf(dashboardName + ".hollowfleet-system.svc"))
+		g.Expect(find[*certificate](t, objects, dashboardName).Spec.DNSNames).To(ConsistOf(dashboardName+".hollowfleet-system.svc", "localhost", "fleet.example.com"))
 	}
 	_, err := hubChart.render(t, hubChart.values(t, "dashboard.enabled=true,dashboard.image.tag=v1,tls.mode=none"))
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("dashboard.enabled: users send tokens, which needs TLS")))

@@ -93,7 +93,7 @@ var sets = map[string][]string{
 
 // dashboardSet has a dashboard that changes what its users may change.
 const dashboardSet = "dashboard.enabled=true,dashboard.image.digest=sha256:" + digest + ",dashboard.allowChanges=true,dashboard.mostUsers=3,tls.mode=certManager,networkPolicy.enabled=true," +
-	"networkPolicy.dashboardFrom[0].podSelector.matchLabels.app=ingress,podLabels.c=d"
+	"networkPolicy.dashboardFrom[0].podSelector.matchLabels.app=ingress,podLabels.c=d,dashboard.dnsNames[0]=localhost,dashboard.dnsNames[1]=fleet.example.com"
 
 // tracingSet turns traces and metrics on.
 const tracingSet = "tracing.endpoint=http://collector.observability:4317,tracing.samplingRatio=0.1,tracing.metricsInterval=1m," +

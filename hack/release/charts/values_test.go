@@ -42,6 +42,7 @@ func TestRefusedValues(t *testing.T) {
 		{hubChart, "image.digest=abc", "at '/image/digest': 'abc' does not match pattern"},
 		{hubChart, "image.tag=a b", "at '/image/tag': 'a b' does not match pattern"},
 		{hubChart, "heartbeat.graceSeconds=15", "heartbeat.graceSeconds: want at least twice heartbeat.periodSeconds, 20, got 15"},
+		{hubChart, "dashboard.dnsNames[0]=https://fleet.example.com", "at '/dashboard/dnsNames/0': 'https://fleet.example.com' does not match pattern"},
 		{hubChart, "safety.down=3", "safety.down: want at most safety.up, 2, got 3"},
 		{hubChart, "podDisruptionBudget.minAvailable=2", "podDisruptionBudget.minAvailable: want less than replicas, 2, got 2"},
 		{one{name: "hub", namespace: "default"}, "", "install with --namespace hollowfleet-system --create-namespace"},

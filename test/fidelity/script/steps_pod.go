@@ -25,7 +25,8 @@ func podSteps() []*Step {
 		}},
 		{
 			Name: "refused", Row: rowAdmission, Verdict: Same, Run: inScene("refused", runRefused),
-			// One of three refusals took up to 9 seconds to be written by hollow nodes, and none on kind: why is not known.
+			// A kubelet reads a pod before it writes its status. Right after the pod was bound, the API server's node authorizer may not know yet
+			// that the node may read it. The kubelet then tries again with the next status of any pod, or within 10 seconds.
 			Tolerances: map[string]Tolerance{
 				"cpu over": {Absolute: 10 * time.Second}, "selector over": {Absolute: 10 * time.Second}, "system over": {Absolute: 10 * time.Second},
 			},
