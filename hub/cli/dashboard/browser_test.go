@@ -160,8 +160,8 @@ func TestTheFirstPaintIsFast(t *testing.T) {
 }
 
 // TestScreenshots makes the pictures of the documentation of a dashboard that runs: DASHBOARD_URL is what it has printed, DASHBOARD_PAGES are
-// pages of it, such as "fleets/workers=wave", and DASHBOARD_IMAGES is the directory for wave.png. For a dashboard that is served to many users,
-// DASHBOARD_TOKEN is what one of them signs in with.
+// pages of it, such as "fleets/workers=wave", and DASHBOARD_IMAGES is the directory for wave.png. For a dashboard that is served to many
+// users, DASHBOARD_TOKEN is what one of them signs in with.
 func TestScreenshots(t *testing.T) {
 	address, into := os.Getenv("DASHBOARD_URL"), os.Getenv("DASHBOARD_IMAGES")
 	if address == "" || into == "" {
