@@ -125,7 +125,7 @@ func (o options) saveRecording(name string, recording script.Recording) error {
 }
 
 func (o options) kindSide() (*script.Side, error) {
-	side, err := sideOf("kind", o.kubeconfig)
+	side, err := sideOf(script.RealName, o.kubeconfig)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// RealName is the name of the real node's side.
+const RealName = "kind"
+
 // Side is one of the two nodes.
 type Side struct {
 	Name string
