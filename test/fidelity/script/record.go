@@ -12,7 +12,7 @@ type Record struct {
 	// Times are compared within a tolerance.
 	Times map[string]time.Duration `json:"times,omitempty"`
 	// Sequences are the states that something went through. A kubelet writes the state that it finds, so one may miss some of those that the
-	// other has, but neither the first nor the last.
+	// other has, also the first, but not the last.
 	Sequences map[string][]string `json:"sequences,omitempty"`
 	// Orders are names in the order in which they came; names that came at once are in one group.
 	Orders map[string][][]string `json:"orders,omitempty"`
@@ -29,7 +29,7 @@ func (r *Record) took(name string, d time.Duration)  { r.Times[name] = d.Round(1
 func (r *Record) sequence(name string, s []string)   { r.Sequences[name] = s }
 func (r *Record) order(name string, came [][]string) { r.Orders[name] = came }
 
-// collapse leaves of a sequence that repeats itself each state once, in the order in which they came: how often is a matter of time.
+// collapse leaves of a sequence that repeats itself each state once, sorted: how often it comes, and which is seen first, are matters of time.
 func (r *Record) collapse(names ...string) {
 	for _, name := range names {
 		var once []string
@@ -38,11 +38,12 @@ func (r *Record) collapse(names ...string) {
 				once = append(once, state)
 			}
 		}
+		slices.Sort(once)
 		r.Sequences[name] = once
 	}
 }
 
-// areSequencesAlike tells whether one of both sequences has all states of the other in their order, and both begin and end alike.
+// areSequencesAlike tells whether one of both sequences has all states of the other in their order, and both end alike.
 func areSequencesAlike(a, b []string) bool {
 	if len(a) < len(b) {
 		a, b = b, a
@@ -50,7 +51,7 @@ func areSequencesAlike(a, b []string) bool {
 	if len(b) == 0 {
 		return len(a) == 0
 	}
-	if a[0] != b[0] || a[len(a)-1] != b[len(b)-1] {
+	if a[len(a)-1] != b[len(b)-1] {
 		return false
 	}
 	next := 0

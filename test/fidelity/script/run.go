@@ -12,8 +12,8 @@ import (
 // Recording is what one side made of each step, by name.
 type Recording map[string]*Record
 
-// atOnce is how many steps run at the same time: a kubelet on two cores is not to be late because of the script.
-const atOnce = 4
+// atOnce is how many steps run at the same time: on two cores, starts of real containers must not wait for each other.
+const atOnce = 2
 
 // Play runs the script on one side: first the steps that leave the node alone, several at once, then the others in their order. A step
 // that cannot be carried out has an error in its record, and the script continues.
