@@ -186,7 +186,7 @@ func TestEachUserOfAServedDashboardSeesTheirOwnPart(t *testing.T) {
 	f.Eventually(ben.codeOf(inside)).WithTimeout(patience).Should(Equal(http.StatusUnauthorized))
 }
 
-// Claim: A dashboard that is served for many users changes nothing unless its administrator allows it, the user may, and their own page asks for it. Broken: --allow-changes not asked; a form of another site taken.
+// Claim: A dashboard that is served for many users changes nothing unless its administrator allows it, the user may, and their own page asks for it. Broken: --allow-changes not asked; a form that a read-only dashboard did not offer taken; a form of another site taken.
 func TestAServedDashboardIsReadOnly(t *testing.T) {
 	f := newFleetEnv(t)
 	f.settle()
@@ -206,6 +206,7 @@ func TestAServedDashboardIsReadOnly(t *testing.T) {
 	f.Eventually(still.shows(page)).WithTimeout(patience).Should(And(ContainSubstring("Wave 1"), Not(ContainSubstring("Pause…"))))
 	code, text, _ := still.ask(http.MethodPost, page+"/pause", url.Values{"generation": {"1"}, "rollout": {"1"}}, nil)
 	f.Expect(code).To(Equal(http.StatusConflict), text)
+	f.Expect(text).To(ContainSubstring("read-only"))
 
 	p := f.openPortal(func(o *dashboard.ServeOptions) { o.AllowChanges = true })
 	ann, ed := p.newVisitor(), p.newVisitor()

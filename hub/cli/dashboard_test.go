@@ -125,7 +125,7 @@ func TestTheDashboardShowsWhatTheAPISays(t *testing.T) {
 	f.Expect(b.show("loadtests/nope")).To(ContainSubstring("nope does not exist"))
 }
 
-// Claim: A rollout is approved, paused and retried on the dashboard only by who may do so, once they have confirmed it, and only as they have seen it.
+// Claim: A rollout is approved, paused and retried on the dashboard only by who may do so, once they have confirmed it, and only as they have seen it. Broken: rights not asked for; a form without its confirmation; a fleet that has changed since; --read-only ignored.
 func TestActionsOfTheDashboard(t *testing.T) {
 	f := newFleetEnv(t)
 	f.Expect(config.Apply(t.Context(), f.Client, config.RBAC, "rbac/users")).To(Succeed())
@@ -172,11 +172,12 @@ func TestActionsOfTheDashboard(t *testing.T) {
 	reader := f.openDashboard("--read-only")
 	f.Eventually(func() string { return reader.show(page) }).WithTimeout(patience).Should(ContainSubstring("Wave 1"))
 	f.Expect(reader.show(page)).NotTo(ContainSubstring("Pause…"))
-	code, text = reader.submit(page+"/pause", form)
+	code, text = reader.submit(page+"/pause", fieldsOf(editor.show(page+"/pause")))
 	f.Expect(code).To(Equal(409), text)
+	f.Expect(text).To(ContainSubstring("read-only"))
 }
 
-// Claim: The dashboard shows a kind as soon as the user may read it.
+// Claim: The dashboard shows a kind as soon as the user may read it. Broken: a kind that was refused asked for once an hour.
 func TestTheDashboardOfAUserWhoGetsRights(t *testing.T) {
 	f := newEnv(t)
 	cluster := f.AcceptedCluster()
