@@ -51,10 +51,12 @@ func Start(options Options) (*Plugin, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("removing the socket of an earlier device plugin: %w", err)
 	}
-	listener, err := net.Listen("unix", path)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("listening as the device plugin of %s: %w", options.Resource, err)
 	}
+	// The path may lead through a file descriptor, whose number can be that of another node's directory when the plugin ends.
+	listener.SetUnlinkOnClose(false)
 	pluginapi.RegisterDevicePluginServer(p.server, p)
 	go func() { _ = p.server.Serve(listener) }() // It ends with Stop.
 	return p, nil
