@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -46,8 +47,8 @@ const (
 	PodStartDelay FaultType = "PodStartDelay"
 	// PodStartFail keeps pods from starting. Pods that run continue.
 	PodStartFail FaultType = "PodStartFail"
-	// DeviceFailure lets devices of the Node's MachineClass be unhealthy: allocatable falls, and pods that have them say so in their status.
-	// A Node without such devices stays as it is.
+	// DeviceFailure lets devices of the Node's MachineClass be unhealthy: allocatable falls, or for DRA devices their ResourceSlice has a
+	// taint, and pods that have them say so in their status. A Node without such devices stays as it is.
 	DeviceFailure FaultType = "DeviceFailure"
 	// NeverJoin keeps a hollow node that is about to join from it until the end of the window, also one whose Machine is created
 	// within the window. One that runs as a Node is not touched; when its process is restarted within a window, it does not come
@@ -286,9 +287,10 @@ type PodStartFailParameters struct {
 //
 // +kubebuilder:object:generate=true
 type DeviceFailureParameters struct {
-	// name is the resource of the devices that fail, such as example.com/gpu. Default: those of each resource.
+	// name is the resource of the devices that fail, such as example.com/gpu, or their DRA driver, such as gpu.example.com. Default: those of
+	// each resource and driver.
 	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="deviceFailure.name: want an extended resource such as example.com/gpu"
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)+$')",message="deviceFailure.name: want an extended resource such as example.com/gpu, or a DRA driver such as gpu.example.com"
 	// +optional
 	Name string `json:"name,omitempty"`
 	// count is how many of them fail on each Node, 1 to 128; all if there are not so many. Default all.
@@ -296,6 +298,11 @@ type DeviceFailureParameters struct {
 	// +kubebuilder:validation:Maximum=128
 	// +optional
 	Count int32 `json:"count,omitempty"`
+	// effect is that of the taint hollowfleet.io/device-failed which a device of a DRA driver has in its ResourceSlice: NoSchedule keeps it
+	// from further claims, NoExecute evicts the pods that have it as well. Default NoSchedule. Devices of device plugins have no taints.
+	// +kubebuilder:validation:Enum=NoSchedule;NoExecute
+	// +optional
+	Effect resourceapi.DeviceTaintEffect `json:"effect,omitempty"`
 }
 
 // Defaults of parameters that are not set.

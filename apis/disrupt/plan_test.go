@@ -153,6 +153,7 @@ func refusedEntries() map[string]refused {
 		"a status code of success":  {fault(disrupt.APIErrors, func(f *disrupt.Fault) { f.APIErrors.StatusCode = 200 }), []string{"apiErrors.statusCode: want 401, 403, 429, or 500 to 599"}},
 		"a delay of days":           {fault(disrupt.PodStartDelay, func(f *disrupt.Fault) { f.PodStartDelay.Delay = seconds(1e6) }), []string{"podStartDelay.delay: want a duration"}},
 		"more devices than any":     {fault(disrupt.DeviceFailure, func(f *disrupt.Fault) { f.DeviceFailure.Count = 129 }), []string{"deviceFailure.count: want a number from 1 to 128"}},
+		"another effect":            {fault(disrupt.DeviceFailure, func(f *disrupt.Fault) { f.DeviceFailure.Effect = "PreferNoSchedule" }), []string{"deviceFailure.effect: want NoSchedule or NoExecute"}},
 		"a device without a domain": {fault(disrupt.DeviceFailure, func(f *disrupt.Fault) { f.DeviceFailure.Name = "gpu" }), []string{"deviceFailure.name: want an extended resource"}},
 		"less than none":            {fault(disrupt.PodStartFail, func(f *disrupt.Fault) { f.PodStartFail.Percent = -1 }), []string{"podStartFail.percent: want"}},
 	}

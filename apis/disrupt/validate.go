@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -209,13 +210,24 @@ func (p *PodStartDelayParameters) validate() error {
 
 func (p *DeviceFailureParameters) validate() error {
 	var problems []error
-	if faults := validation.IsQualifiedName(p.Name); p.Name != "" && (len(faults) > 0 || !strings.Contains(p.Name, "/")) {
-		problems = append(problems, fmt.Errorf("name: want an extended resource such as example.com/gpu, got %q", shortenValue(p.Name)))
+	if p.Name != "" && !isResourceOrDriver(p.Name) {
+		problems = append(problems, fmt.Errorf("name: want an extended resource such as example.com/gpu, or a DRA driver such as gpu.example.com, got %q",
+			shortenValue(p.Name)))
 	}
 	if p.Count < 0 || p.Count > maxDevices {
 		problems = append(problems, fmt.Errorf("count: want a number from 1 to %d, got %d", maxDevices, p.Count))
 	}
+	if p.Effect != "" && p.Effect != resourceapi.DeviceTaintEffectNoSchedule && p.Effect != resourceapi.DeviceTaintEffectNoExecute {
+		problems = append(problems, fmt.Errorf("effect: want NoSchedule or NoExecute, got %q", shortenValue(string(p.Effect))))
+	}
 	return errors.Join(problems...)
+}
+
+func isResourceOrDriver(name string) bool {
+	if strings.Contains(name, "/") {
+		return len(validation.IsQualifiedName(name)) == 0
+	}
+	return strings.Contains(name, ".") && len(validation.IsDNS1123Subdomain(name)) == 0
 }
 
 // prefixErrors puts the path of a struct in front of each of its problems.

@@ -86,7 +86,7 @@ type Configuration struct {
 	KubeletConfiguration *KubeletConfiguration `json:"kubeletConfiguration,omitempty"`
 	// StaticPods are the manifests of the kubelet's static pods, each a Pod.
 	StaticPods []json.RawMessage `json:"staticPods,omitempty"`
-	// Devices are those that the Node gets from device plugins. Capacity has none of their resources.
+	// Devices are those that the Node gets from device plugins and DRA drivers. Capacity has none of their resources.
 	Devices []Devices `json:"devices,omitempty"`
 	// Unhealthy lets the Node be not Ready from time to time, or for good. Nil means that it does not.
 	Unhealthy *Unhealthy `json:"unhealthy,omitempty"`

@@ -25,8 +25,8 @@ type HollowNodeConfig struct {
 	// +optional
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 
-	// devices are simulated devices of the Node, such as GPUs, at most 8 kinds. A NodeDisruption with the fault DeviceFailure lets them fail.
-	// Default none.
+	// devices are simulated devices of the Node, such as GPUs, at most 8 kinds, each of a device plugin or of a DRA driver. A NodeDisruption
+	// with the fault DeviceFailure lets them fail. Default none.
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	Devices []HollowDevices `json:"devices,omitempty"`
@@ -125,14 +125,47 @@ type HollowNodeConfig struct {
 
 // HollowDevices are devices of one kind.
 type HollowDevices struct {
-	// resource is the extended resource that a device plugin offers to the Node's kubelet, such as example.com/gpu. Required. capacity
-	// must not have it, and the MachineClass's nodeTemplate.capacity has the same number or none.
-	Resource string `json:"resource"`
+	// resource is the extended resource that a device plugin offers to the Node's kubelet, such as example.com/gpu. Either it or driver is
+	// required. capacity must not have it, and the MachineClass's nodeTemplate.capacity has the same number or none.
+	// +optional
+	Resource string `json:"resource,omitempty"`
+
+	// driver is the DRA driver that publishes the devices in ResourceSlices of the Node and prepares ResourceClaims, such as
+	// gpu.example.com, at most 63 characters. The devices are called after its first label: gpu-0, gpu-1 and so on.
+	// +optional
+	Driver string `json:"driver,omitempty"`
 
 	// count is how many devices the Node has, 1 to 128. Required.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=128
 	Count int32 `json:"count"`
+
+	// attributes are those that each device of a driver has, by name, such as model. attributes and capacity have at most 32 together.
+	// +optional
+	Attributes map[string]HollowDeviceAttribute `json:"attributes,omitempty"`
+
+	// capacity is that of each device of a driver, by name, such as memory: 80Gi.
+	// +optional
+	Capacity map[string]resource.Quantity `json:"capacity,omitempty"`
+}
+
+// HollowDeviceAttribute is the value of an attribute of a device, as a ResourceSlice has it. Exactly one of its fields is set.
+type HollowDeviceAttribute struct {
+	// string is a text of at most 64 characters.
+	// +optional
+	String *string `json:"string,omitempty"`
+
+	// int is a whole number.
+	// +optional
+	Int *int64 `json:"int,omitempty"`
+
+	// bool is true or false.
+	// +optional
+	Bool *bool `json:"bool,omitempty"`
+
+	// version is a semantic version such as 1.2.3, of at most 64 characters.
+	// +optional
+	Version *string `json:"version,omitempty"`
 }
 
 // HollowTaint says when a hollow Node has the taint hollowfleet.io/hollow=true:NoSchedule.

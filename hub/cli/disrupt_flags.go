@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -54,7 +55,7 @@ func (f *disruptFlags) addFlags(command *cobra.Command) {
 	flags.StringVar(&f.maxUnavailable, "max-unavailable", "", "most Nodes of the target that may be unavailable at once: a number or a percentage")
 	flags.Int64Var(&f.seed, "seed", 0, "seed of the choice of Nodes: the same seed hits the same Nodes (default 0; a schedule uses another one for each run)")
 	flags.StringArrayVar(&f.faults, "fault", nil, "fault: NotReady, FreezeHeartbeat[:Lease|Status], Flap:NOTREADY/READY, Kill, Reboot, Shutdown, RestartKubelet, Pressure:Memory, Condition:TYPE, "+
-		"SlowAPI:LATENCY, APIErrors[:PERCENT], PodStartDelay:DELAY, PodStartFail[:PERCENT], DeviceFailure[:RESOURCE[=COUNT]], NeverJoin; can be given several times")
+		"SlowAPI:LATENCY, APIErrors[:PERCENT], PodStartDelay:DELAY, PodStartFail[:PERCENT], DeviceFailure[:RESOURCE|DRIVER[=COUNT][:EFFECT]], NeverJoin; can be given several times")
 	flags.DurationVar(&f.duration, "for", 0, "how long the disruption lasts, 1s to 720h")
 	flags.DurationVar(&f.startAfter, "start-after", 0, "when it starts")
 	flags.DurationVar(&f.healthyFor, "healthy-for", 0, "how long Nodes are healthy before each window")
@@ -180,8 +181,9 @@ var faultParameters = map[disrupt.FaultType]func(*disrupt.Fault, string) error{
 		return parsePercent(&fault.PodStartFail.Percent, text)
 	},
 	disrupt.DeviceFailure: func(fault *disrupt.Fault, text string) error {
+		text, effect, _ := strings.Cut(text, ":")
 		name, count, has := strings.Cut(text, "=")
-		fault.DeviceFailure = &disrupt.DeviceFailureParameters{Name: name}
+		fault.DeviceFailure = &disrupt.DeviceFailureParameters{Name: name, Effect: resourceapi.DeviceTaintEffect(effect)}
 		if !has {
 			return nil
 		}

@@ -57,7 +57,7 @@ func TestADisruptionIsMadeOfFlags(t *testing.T) {
 	f := newEnv(t)
 	f.succeeds("disrupt create NAME --clusters a=b -l app=x --exclude keep --machine-deployment workers --zone z1 --mode Percent --value 30 --max-unavailable 50% --seed 7" +
 		" --fault NotReady --fault FreezeHeartbeat:Lease --fault Flap:20s/30s --fault Pressure:Memory,Disk --fault Condition:KernelDeadlock --fault SlowAPI:2s --fault APIErrors:20" +
-		" --fault PodStartDelay:10s --fault PodStartFail --fault DeviceFailure:example.com/gpu=2 --for 10m --start-after 5s --healthy-for 1m --unhealthy-for 20s --jitter 5s --repeat 3" +
+		" --fault PodStartDelay:10s --fault PodStartFail --fault DeviceFailure:example.com/gpu=2 --fault DeviceFailure:gpu.example.com=1:NoExecute --for 10m --start-after 5s --healthy-for 1m --unhealthy-for 20s --jitter 5s --repeat 3" +
 		" --expect condition=Ready:False@1m --expect taint=a/b:NoExecute@2m --expect evicted@3m --expect replaced@4m")
 	made, err := f.disruption()
 	f.Expect(err).NotTo(HaveOccurred())
@@ -66,8 +66,9 @@ func TestADisruptionIsMadeOfFlags(t *testing.T) {
 	f.Expect(spec.Target).To(And(HaveField("MachineDeployment", "workers"), HaveField("Zones", ConsistOf("z1")), HaveField("Mode", disrupt.ModePercent), HaveField("Value", BeEquivalentTo(30)), HaveField("MaxUnavailable.StrVal", "50%")))
 	f.Expect(spec.Target.MachineSelector.MatchLabels).To(Equal(map[string]string{"app": "x"}))
 	f.Expect(spec.Target.Exclude.MatchExpressions).To(HaveLen(1))
-	f.Expect(spec.Faults).To(HaveLen(10))
+	f.Expect(spec.Faults).To(HaveLen(11))
 	f.Expect(spec.Faults[9].DeviceFailure).To(HaveValue(Equal(disrupt.DeviceFailureParameters{Name: "example.com/gpu", Count: 2})))
+	f.Expect(spec.Faults[10].DeviceFailure).To(HaveValue(Equal(disrupt.DeviceFailureParameters{Name: "gpu.example.com", Count: 1, Effect: "NoExecute"})))
 	f.Expect(spec.Timing).To(And(HaveField("Duration.Duration", 10*time.Minute), HaveField("Repeat", BeEquivalentTo(3)), HaveField("Jitter.Duration", 5*time.Second)))
 	f.Expect(spec.Expectations).To(HaveExactElements(
 		HaveField("Condition.Type", "Ready"), HaveField("Taint.Effect", "NoExecute"), HaveField("Type", v1alpha1.ExpectPodsEvicted), HaveField("Type", v1alpha1.ExpectMachineReplaced)))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
@@ -37,15 +38,25 @@ func readDeviceKind(value json.RawMessage, path string) (v1alpha1.HollowDevices,
 	var kind v1alpha1.HollowDevices
 	var count *int32
 	err := readObject(value, path, "devices", map[string]setter{
-		"resource": extendedResource(&kind.Resource), "count": readNumber(&count, 1, hollownode.MaxDevices),
+		"resource": extendedResource(&kind.Resource), "driver": readDriver(&kind.Driver), "count": readNumber(&count, 1, hollownode.MaxDevices),
+		"attributes": readAttributes(&kind.Attributes), "capacity": readDeviceCapacity(&kind.Capacity),
 	})
 	switch {
 	case err != nil:
 		return kind, err
-	case kind.Resource == "":
-		return kind, driver.Invalid(path+".resource", "missing: write an extended resource such as example.com/gpu")
+	case kind.Resource == "" && kind.Driver == "":
+		return kind, driver.Invalid(path+".resource", "missing: write an extended resource such as example.com/gpu, or in driver a DRA driver such as gpu.example.com")
+	case kind.Resource != "" && kind.Driver != "":
+		return kind, driver.Invalid(path+".driver", "set beside resource: write two entries, one for the device plugin and one for the DRA driver")
 	case count == nil:
 		return kind, driver.Invalid(path+".count", "missing: write how many devices there are, 1 to %d", hollownode.MaxDevices)
+	case kind.Resource != "" && kind.Attributes != nil:
+		return kind, driver.Invalid(path+".attributes", "devices of a device plugin have none: remove it, or write driver instead of resource")
+	case kind.Resource != "" && kind.Capacity != nil:
+		return kind, driver.Invalid(path+".capacity", "devices of a device plugin have none: remove it, or write driver instead of resource")
+	case len(kind.Attributes)+len(kind.Capacity) > resourceapi.ResourceSliceMaxAttributesAndCapacitiesPerDevice:
+		return kind, driver.Invalid(path+".attributes", "%d, with %d of capacity: want at most %d together", len(kind.Attributes), len(kind.Capacity),
+			resourceapi.ResourceSliceMaxAttributesAndCapacitiesPerDevice)
 	}
 	kind.Count = *count
 	return kind, nil
@@ -67,6 +78,14 @@ func devicesOf(config v1alpha1.HollowNodeConfig, class *driver.Class, capacity c
 	seen := map[string]bool{}
 	for i, kind := range config.Devices {
 		field, name := fmt.Sprintf("%s.devices[%d]", class.Path, i), corev1.ResourceName(kind.Resource)
+		if kind.Driver != "" {
+			if seen[kind.Driver] {
+				return nil, driver.Invalid(field+".driver", "%s is there twice: remove one, or give it another name", kind.Driver)
+			}
+			seen[kind.Driver] = true
+			devices = append(devices, driverDevices(kind))
+			continue
+		}
 		if seen[kind.Resource] {
 			return nil, driver.Invalid(field+".resource", "%s is there twice: remove one, and count all its devices in the other", kind.Resource)
 		}

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -36,8 +37,8 @@ func TestBadDevicesAreRefused(t *testing.T) {
 		want     string
 	}{
 		"no list":             {`"devices":{"count":8}`, nil, `c.devices: want a list of at most 8 such as {"resource": "example.com/gpu", "count": 8}, got {"count":8}`},
-		"an unknown field":    {`"devices":[{"name":"gpu"}]`, nil, "c.devices[0].name: unknown field: devices has count, resource"},
-		"no resource":         {`"devices":[{"count":8}]`, nil, "c.devices[0].resource: missing: write an extended resource such as example.com/gpu"},
+		"an unknown field":    {`"devices":[{"name":"gpu"}]`, nil, "c.devices[0].name: unknown field: devices has attributes, capacity, count, driver, resource"},
+		"no resource":         {`"devices":[{"count":8}]`, nil, "c.devices[0].resource: missing: write an extended resource such as example.com/gpu, or in driver a DRA driver such as gpu.example.com"},
 		"a resource of pods":  {`"devices":[{"resource":"cpu","count":8}]`, nil, `c.devices[0].resource: want an extended resource such as example.com/gpu, got "cpu"`},
 		"no count":            {`"devices":[{"resource":"example.com/gpu"}]`, nil, "c.devices[0].count: missing: write how many devices there are, 1 to 128"},
 		"none":                {`"devices":[{"resource":"example.com/gpu","count":0}]`, nil, "c.devices[0].count: want a whole number from 1 to 128, got 0"},
@@ -57,4 +58,37 @@ func TestBadDevicesAreRefused(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(want.configuration.Devices).To(Equal([]hollownode.Devices{{Resource: "example.com/gpu", Count: 8}}))
 	g.Expect(want.configuration.Capacity).NotTo(HaveKey(corev1.ResourceName("example.com/gpu")), "the kubelet counts devices")
+}
+
+// Claim: Devices that no ResourceSlice can have are refused by field and remedy. Broken: no check of names; an attribute with two values; the fields of a driver beside a resource.
+func TestBadDevicesOfADriverAreRefused(t *testing.T) {
+	entry := func(fields string) string { return `"devices":[{"driver":"gpu.example.com","count":8,` + fields + `}]` }
+	for name, test := range map[string]struct{ fields, want string }{
+		"a driver without a domain": {`"devices":[{"driver":"gpu","count":8}]`, `c.devices[0].driver: want a DRA driver such as gpu.example.com, of at most 63 characters and a first part of 59, got "gpu"`},
+		"beside a resource":         {entry(`"resource":"example.com/gpu"`), "c.devices[0].driver: set beside resource: write two entries, one for the device plugin and one for the DRA driver"},
+		"twice":                     {`"devices":[{"driver":"gpu.example.com","count":1},{"driver":"gpu.example.com","count":2}]`, "c.devices[1].driver: gpu.example.com is there twice: remove one, or give it another name"},
+		"a resource's attributes":   {`"devices":[{"resource":"example.com/gpu","count":8,"attributes":{}}]`, "c.devices[0].attributes: devices of a device plugin have none: remove it, or write driver instead of resource"},
+		"a resource's capacity":     {`"devices":[{"resource":"example.com/gpu","count":8,"capacity":{}}]`, "c.devices[0].capacity: devices of a device plugin have none: remove it, or write driver instead of resource"},
+		"no attribute's name":       {entry(`"attributes":{"gpu-model":{"string":"A100"}}`), "c.devices[0].attributes.gpu-model: want a name such as model or example.com/model, of letters, digits and underscores, with at most 32 characters after the slash"},
+		"an untyped attribute":      {entry(`"attributes":{"model":"A100"}`), `c.devices[0].attributes.model: want an object, got "A100"`},
+		"two values":                {entry(`"attributes":{"model":{"string":"A100","int":1}}`), `c.devices[0].attributes.model: want one value such as {"string": "A100"}, got {"string":"A100","int":1}`},
+		"no version":                {entry(`"attributes":{"driver":{"version":"v1"}}`), `c.devices[0].attributes.driver.version: want a semantic version such as 1.2.3 of at most 64 characters, got "v1"`},
+		"no quantity":               {entry(`"capacity":{"memory":"much"}`), `c.devices[0].capacity.memory: not a quantity: write it as "80Gi", got "much"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := resolveDevices(test.fields, nil)
+			NewWithT(t).Expect(err).To(MatchError(test.want))
+		})
+	}
+
+	g := NewWithT(t)
+	want, err := resolveDevices(entry(`"attributes":{"model":{"string":"A100"},"numa":{"int":1},"nvlink":{"bool":true},"driver":{"version":"1.2.3"}},"capacity":{"memory":"80Gi"}`), nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(want.configuration.Devices).To(Equal([]hollownode.Devices{{
+		Driver: "gpu.example.com", Count: 8,
+		Attributes: map[string]resourceapi.DeviceAttribute{
+			"model": {StringValue: new("A100")}, "numa": {IntValue: new(int64(1))}, "nvlink": {BoolValue: new(true)}, "driver": {VersionValue: new("1.2.3")},
+		},
+		Capacity: map[string]resource.Quantity{"memory": resource.MustParse("80Gi")},
+	}}))
 }

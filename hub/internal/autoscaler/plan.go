@@ -131,6 +131,9 @@ func resourcesOf(in Input) (resources corev1.ResourceList, podLimit int64) {
 	config := hollowConfig(in)
 	maps.Copy(resources, config.Capacity)
 	for _, kind := range config.Devices {
+		if kind.Resource == "" {
+			continue // Devices of a DRA driver are no resources of the Node.
+		}
 		resources[corev1.ResourceName(kind.Resource)] = *resource.NewQuantity(int64(kind.Count), resource.DecimalSI)
 	}
 	if config.MaxPods != nil {

@@ -34,7 +34,7 @@ const (
 )
 
 // controllers are what a cluster of hollow nodes needs. Controllers that attach
-// or make storage, and those for cloud providers and devices, are left out: each
+// or make storage, and those for cloud providers, are left out: each
 // one costs watches, memory and requests in every cluster. Those for volumes
 // bind claims to volumes that were made by hand, say of other claims what is
 // missing, and let volumes and claims be deleted.
@@ -46,6 +46,7 @@ var controllers = []string{
 	"cronjob-controller",
 	"daemonset-controller",
 	"deployment-controller",
+	"device-taint-eviction-controller",
 	"disruption-controller",
 	"endpointslice-controller",
 	"garbage-collector-controller",
@@ -58,6 +59,7 @@ var controllers = []string{
 	"persistentvolumeclaim-protection-controller",
 	"pod-garbage-collector-controller",
 	"replicaset-controller",
+	"resourceclaim-controller",
 	"resourcequota-controller",
 	"root-ca-certificate-publisher-controller",
 	"service-cidr-controller",

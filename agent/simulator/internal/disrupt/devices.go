@@ -1,14 +1,23 @@
 package disrupt
 
 import (
+	"cmp"
 	"slices"
+
+	resourceapi "k8s.io/api/resource/v1"
 
 	plan "github.com/hollowfleet/hollowfleet/apis/disrupt"
 )
 
 // UnhealthyDevices returns which devices of one kind are unhealthy, in the order of all.
 func (s *State) UnhealthyDevices(node, kind string, all []string) []string {
-	hit := map[string]bool{}
+	failed := s.FailedDevices(node, kind, all)
+	return slices.DeleteFunc(slices.Clone(all), func(device string) bool { return failed[device] == "" })
+}
+
+// FailedDevices returns which devices of one kind have failed, and the effects of the taints that they have where a device can have taints.
+func (s *State) FailedDevices(node, kind string, all []string) map[string]resourceapi.DeviceTaintEffect {
+	failed := map[string]resourceapi.DeviceTaintEffect{}
 	for i := range s.Devices {
 		e := &s.Devices[i]
 		p := e.Fault.DeviceFailure
@@ -19,8 +28,10 @@ func (s *State) UnhealthyDevices(node, kind string, all []string) []string {
 			continue
 		}
 		for _, device := range plan.Choose(int(p.Count), all, e.Seed, "device", node, e.UID, e.Index, kind) {
-			hit[device] = true
+			if failed[device] != resourceapi.DeviceTaintEffectNoExecute {
+				failed[device] = cmp.Or(p.Effect, resourceapi.DeviceTaintEffectNoSchedule)
+			}
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(device string) bool { return !hit[device] })
+	return failed
 }

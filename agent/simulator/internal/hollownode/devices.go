@@ -50,7 +50,8 @@ type devices struct {
 
 // openDevices returns the devices of a configuration.
 func openDevices(c contract.Configuration, stateDir string) (*devices, error) {
-	if len(c.Devices) == 0 {
+	kinds := c.PluginDevices()
+	if len(kinds) == 0 {
 		return nil, nil
 	}
 	path := filepath.Join(stateDir, "device-plugins")
@@ -61,7 +62,7 @@ func openDevices(c contract.Configuration, stateDir string) (*devices, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the directory of the device plugins: %w", err)
 	}
-	return &devices{node: c.NodeName, kinds: c.Devices, directory: directory, plugins: map[string]*deviceplugin.Plugin{}}, nil
+	return &devices{node: c.NodeName, kinds: kinds, directory: directory, plugins: map[string]*deviceplugin.Plugin{}}, nil
 }
 
 // closeDirectory is called when no kubelet of the node runs.
@@ -72,7 +73,10 @@ func (d *devices) closeDirectory() {
 }
 
 // socketDirectory is a short path of the directory.
-func (d *devices) socketDirectory() string { return fmt.Sprintf("/proc/self/fd/%d", d.directory.Fd()) }
+func (d *devices) socketDirectory() string { return shortPath(d.directory) }
+
+// shortPath is a path of a directory that is open, as long as it is.
+func shortPath(directory *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", directory.Fd()) }
 
 // manageDevices returns a container manager with the devices, or manager itself if there are none.
 func (d *devices) manageDevices(ctx context.Context, manager cm.ContainerManager, capacity corev1.ResourceList) (cm.ContainerManager, error) {
@@ -150,9 +154,16 @@ func (d *devices) applyState(state disrupt.State) {
 	}
 }
 
-// deviceNames are the IDs of the devices of a kind: gpu-0, gpu-1 and so on.
+// maxNamePrefix leaves room for a number in a name of at most 63 characters.
+const maxNamePrefix = 58
+
+// deviceNames are the IDs of the devices of a kind: gpu-0, gpu-1 and so on, of a resource example.com/gpu as of a driver gpu.example.com.
 func deviceNames(kind contract.Devices) []string {
-	_, name, _ := strings.Cut(kind.Resource, "/")
+	_, name, isResource := strings.Cut(kind.Resource, "/")
+	if !isResource {
+		name, _, _ = strings.Cut(kind.Driver, ".")
+		name = name[:min(len(name), maxNamePrefix)]
+	}
 	names := make([]string, kind.Count)
 	for i := range names {
 		names[i] = fmt.Sprintf("%s-%d", name, i)

@@ -38,8 +38,9 @@ type disruption struct {
 	gate *fakecri.Gate
 	api  *disrupt.API
 	life *life
-	// devices are nil without any.
+	// devices and claims are those of the machine, nil without any.
 	devices *devices
+	claims  *claims
 	// evicts: the kubelet has thresholds at which it evicts pods.
 	evicts bool
 	logind *logind
@@ -70,6 +71,7 @@ func (d *disruption) applyState(state disrupt.State) {
 	d.api.Set(state)
 	d.logind.setShutdown(state.ShuttingDown)
 	d.devices.applyState(state)
+	d.claims.applyState(state)
 
 	d.mu.Lock()
 	defer d.mu.Unlock()

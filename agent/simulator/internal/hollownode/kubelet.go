@@ -84,7 +84,7 @@ func newNodeOn(machine *hardware, c contract.Configuration, options Options) (*n
 		life:          life,
 	}
 	n.disruption = newDisruption(c.NodeName, machine.runtime.Gate(), life, evicts, func(run string) { n.endForDisruption(run, plan.Shutdown) })
-	n.disruption.devices = machine.devices
+	n.disruption.devices, n.disruption.claims = machine.devices, machine.claims
 	return n, nil
 }
 
@@ -156,9 +156,9 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	}
 	n.client = made.main
 	n.adoptPodCIDRs(ctx, config)
-	n.registration = newRegistration(made.heartbeat, n.configuration.ProviderID)
+	n.registration = newRegistration(made.heartbeat, n.configuration.ProviderID, n.claims.setNode)
 	dependencies := n.kubeletDependencies(ctx, made)
-	if dependencies.ContainerManager, err = newResources(ctx, n.configuration, n.devices); err != nil {
+	if dependencies.ContainerManager, err = newResources(ctx, n.configuration, n.hardware, made.main); err != nil {
 		return nil, nil, fmt.Errorf("building the kubelet: %w", err)
 	}
 	var built *kubelet.Kubelet

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/cadvisor"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
@@ -75,10 +76,13 @@ type resources struct {
 	reserved corev1.ResourceList
 }
 
-func newResources(ctx context.Context, c contract.Configuration, devices *devices) (*resources, error) {
+func newResources(ctx context.Context, c contract.Configuration, of *hardware, client clientset.Interface) (*resources, error) {
 	capacity := c.Capacity.DeepCopy()
-	manager, err := devices.manageDevices(ctx, minor.WithCapacity(cm.NewStubContainerManager(), capacity), capacity)
+	manager, err := of.devices.manageDevices(ctx, minor.WithCapacity(cm.NewStubContainerManager(), capacity), capacity)
 	if err != nil {
+		return nil, err
+	}
+	if manager, err = of.claims.manageClaims(ctx, manager, client); err != nil {
 		return nil, err
 	}
 	made := &resources{ContainerManager: manager}

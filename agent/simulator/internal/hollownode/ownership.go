@@ -19,7 +19,10 @@ func (r *registration) checkNode(node *corev1.Node) error {
 	if node.Spec.ProviderID == r.providerID {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.uid = node.UID
+		if r.uid != node.UID {
+			r.uid = node.UID
+			r.found(node.UID)
+		}
 		return nil
 	}
 	err := fmt.Errorf("node %q is another machine's: its spec.providerID is %q, and this hollow-node registers %q: "+

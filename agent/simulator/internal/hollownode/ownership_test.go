@@ -4,10 +4,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestAPatchOfTheStatusNamesTheNodeThatIsThisKubelets(t *testing.T) {
-	r := newRegistration(nil, "hollow://c1/n1")
+	r := newRegistration(nil, "hollow://c1/n1", func(types.UID) {})
 	if got, err := r.bindPatch([]byte(`{"status":{}}`)); err != nil || string(got) != `{"status":{}}` {
 		t.Errorf("before the Node is known: %s, %v", got, err)
 	}

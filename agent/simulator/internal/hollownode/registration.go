@@ -30,10 +30,12 @@ type registration struct {
 	node *corev1.Node
 	// uid is that of the Node that was last found to be this kubelet's.
 	uid types.UID
+	// found is called with the UID of each such Node.
+	found func(types.UID)
 }
 
-func newRegistration(client clientset.Interface, providerID string) *registration {
-	return &registration{client: client, providerID: providerID, lost: make(chan error, 1)}
+func newRegistration(client clientset.Interface, providerID string, found func(types.UID)) *registration {
+	return &registration{client: client, providerID: providerID, lost: make(chan error, 1), found: found}
 }
 
 // wrapClient returns the client for the kubelet, which lets the registration see the Node.

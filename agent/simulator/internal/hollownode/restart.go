@@ -19,8 +19,9 @@ type hardware struct {
 	pods    *podIndex
 	bootID  string
 	started time.Time
-	// devices are nil without any.
+	// devices are those of device plugins, and claims those of DRA drivers; each nil without any.
 	devices *devices
+	claims  *claims
 	// booted is set once the startup delay is over.
 	booted bool
 }
@@ -30,10 +31,15 @@ func newHardware(c contract.Configuration, options Options) (*hardware, error) {
 	if err != nil {
 		return nil, err
 	}
+	claims, err := openClaims(c, options.StateDir)
+	if err != nil {
+		devices.closeDirectory()
+		return nil, err
+	}
 	pods := &podIndex{}
 	return &hardware{
 		runtime: newRuntime(c, options, pods), images: newImages(c, options.StateDir), pods: pods,
-		bootID: uuid.NewString(), started: time.Now(), devices: devices,
+		bootID: uuid.NewString(), started: time.Now(), devices: devices, claims: claims,
 	}, nil
 }
 
@@ -48,6 +54,7 @@ func (h *hardware) bootMachine(ctx context.Context, delay time.Duration) bool {
 // runKubelets runs the node's kubelet, and after each RestartKubelet another one, with the containers and images of the one before.
 func (n *node) runKubelets(ctx context.Context) error {
 	defer n.devices.closeDirectory()
+	defer n.claims.closeDirectory()
 	for {
 		err := n.runKubelet(ctx)
 		if !errors.Is(err, ErrKilled) || !n.restarts.Load() {

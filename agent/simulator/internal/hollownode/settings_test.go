@@ -100,7 +100,7 @@ func TestTheKubeletTakesWhatTheAgentLetsThrough(t *testing.T) {
 func TestReservedResourcesAreNotAllocatable(t *testing.T) {
 	configuration := testConfiguration()
 	reservation := func() corev1.ResourceList {
-		made, err := newResources(t.Context(), configuration, nil)
+		made, err := newResources(t.Context(), configuration, &hardware{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
