@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -302,7 +302,7 @@ type DeviceFailureParameters struct {
 	// from further claims, NoExecute evicts the pods that have it as well. Default NoSchedule. Devices of device plugins have no taints.
 	// +kubebuilder:validation:Enum=NoSchedule;NoExecute
 	// +optional
-	Effect resourceapi.DeviceTaintEffect `json:"effect,omitempty"`
+	Effect resourcev1.DeviceTaintEffect `json:"effect,omitempty"`
 }
 
 // Defaults of parameters that are not set.

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -217,7 +217,7 @@ func (p *DeviceFailureParameters) validate() error {
 	if p.Count < 0 || p.Count > maxDevices {
 		problems = append(problems, fmt.Errorf("count: want a number from 1 to %d, got %d", maxDevices, p.Count))
 	}
-	if p.Effect != "" && p.Effect != resourceapi.DeviceTaintEffectNoSchedule && p.Effect != resourceapi.DeviceTaintEffectNoExecute {
+	if p.Effect != "" && p.Effect != resourcev1.DeviceTaintEffectNoSchedule && p.Effect != resourcev1.DeviceTaintEffectNoExecute {
 		problems = append(problems, fmt.Errorf("effect: want NoSchedule or NoExecute, got %q", shortenValue(string(p.Effect))))
 	}
 	return errors.Join(problems...)

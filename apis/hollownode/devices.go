@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
@@ -27,7 +27,7 @@ type Devices struct {
 	// Count is how many there are, 1 to MaxDevices.
 	Count int32 `json:"count"`
 	// Attributes and Capacity are those of each of them in its ResourceSlice. None without Driver.
-	Attributes map[string]resourceapi.DeviceAttribute `json:"attributes,omitempty"`
+	Attributes map[string]resourcev1.DeviceAttribute `json:"attributes,omitempty"`
 	Capacity   map[string]resource.Quantity           `json:"capacity,omitempty"`
 }
 

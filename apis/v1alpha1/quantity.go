@@ -122,6 +122,27 @@ func (c *HollowNodeConfig) UnmarshalJSON(data []byte) error {
 }
 
 // UnmarshalJSON implements json.Unmarshaler; it bounds what the quantities cost.
+func (d *HollowDevices) UnmarshalJSON(data []byte) error {
+	type plain HollowDevices
+	decoded := struct {
+		plain    `json:",inline"`
+		Capacity boundedResources `json:"capacity"`
+	}{}
+	if err := utiljson.Unmarshal(data, &decoded); err != nil {
+		return err
+	}
+	*d = HollowDevices(decoded.plain)
+	d.Capacity = nil
+	for name, quantity := range decoded.Capacity {
+		if d.Capacity == nil {
+			d.Capacity = map[string]resource.Quantity{}
+		}
+		d.Capacity[string(name)] = quantity
+	}
+	return nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler; it bounds what the quantities cost.
 func (c *KwokNodeConfig) UnmarshalJSON(data []byte) error {
 	type plain KwokNodeConfig
 	decoded := struct {

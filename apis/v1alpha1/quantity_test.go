@@ -29,6 +29,7 @@ func TestCostlyQuantitiesAreNotParsed(t *testing.T) {
 		`{"capacity":{"cpu":"` + strings.Repeat("1", 1<<20) + `"}}`:        &ClusterStatus{},
 		`{"capacity":{"memory":"1"},"podResources":{"cpu":"1e100000000"}}`: &HollowNodeConfig{},
 		`{"imagePull":{"bytesPerSecond":"` + costly + `"}}`:                &HollowNodeConfig{},
+		`{"devices":[{"capacity":{"memory":"` + costly + `"}}]}`:           &HollowNodeConfig{},
 	} {
 		if err := json.Unmarshal([]byte(name), target); err == nil {
 			t.Errorf("%.60s: decoded as %T", name, target)
@@ -68,8 +69,8 @@ func TestEveryStructWithQuantitiesBoundsThem(t *testing.T) {
 	for _, kind := range []any{Cluster{}, MachineClass{}, Machine{}, MachineSet{}, MachineDeployment{}, HollowNodeConfig{}, KwokNodeConfig{}, SimulatedCluster{}, SimulatedClusterSet{}} {
 		holders(reflect.TypeOf(kind), found)
 	}
-	if len(found) != 6 {
-		t.Errorf("structs with quantities: %v, want six", found)
+	if len(found) != 7 {
+		t.Errorf("structs with quantities: %v, want seven", found)
 	}
 	for name, bounded := range found {
 		if !bounded {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -183,7 +183,7 @@ var faultParameters = map[disrupt.FaultType]func(*disrupt.Fault, string) error{
 	disrupt.DeviceFailure: func(fault *disrupt.Fault, text string) error {
 		text, effect, _ := strings.Cut(text, ":")
 		name, count, has := strings.Cut(text, "=")
-		fault.DeviceFailure = &disrupt.DeviceFailureParameters{Name: name, Effect: resourceapi.DeviceTaintEffect(effect)}
+		fault.DeviceFailure = &disrupt.DeviceFailureParameters{Name: name, Effect: resourcev1.DeviceTaintEffect(effect)}
 		if !has {
 			return nil
 		}

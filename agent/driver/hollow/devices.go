@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
@@ -54,9 +54,9 @@ func readDeviceKind(value json.RawMessage, path string) (v1alpha1.HollowDevices,
 		return kind, driver.Invalid(path+".attributes", "devices of a device plugin have none: remove it, or write driver instead of resource")
 	case kind.Resource != "" && kind.Capacity != nil:
 		return kind, driver.Invalid(path+".capacity", "devices of a device plugin have none: remove it, or write driver instead of resource")
-	case len(kind.Attributes)+len(kind.Capacity) > resourceapi.ResourceSliceMaxAttributesAndCapacitiesPerDevice:
+	case len(kind.Attributes)+len(kind.Capacity) > resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice:
 		return kind, driver.Invalid(path+".attributes", "%d, with %d of capacity: want at most %d together", len(kind.Attributes), len(kind.Capacity),
-			resourceapi.ResourceSliceMaxAttributesAndCapacitiesPerDevice)
+			resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice)
 	}
 	kind.Count = *count
 	return kind, nil

@@ -5,7 +5,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -86,7 +86,7 @@ func TestBadDevicesOfADriverAreRefused(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(want.configuration.Devices).To(Equal([]hollownode.Devices{{
 		Driver: "gpu.example.com", Count: 8,
-		Attributes: map[string]resourceapi.DeviceAttribute{
+		Attributes: map[string]resourcev1.DeviceAttribute{
 			"model": {StringValue: new("A100")}, "numa": {IntValue: new(int64(1))}, "nvlink": {BoolValue: new(true)}, "driver": {VersionValue: new("1.2.3")},
 		},
 		Capacity: map[string]resource.Quantity{"memory": resource.MustParse("80Gi")},

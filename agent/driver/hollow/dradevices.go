@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	resourceapi "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -25,9 +25,9 @@ func readDriver(target *string) setter {
 	return func(value json.RawMessage, path string) error {
 		err := json.Unmarshal(value, target)
 		prefix, _, hasDomain := strings.Cut(*target, ".")
-		if err != nil || !hasDomain || len(validation.IsDNS1123Subdomain(*target)) > 0 || len(*target) > resourceapi.DriverNameMaxLength || len(prefix) > maxNamePrefix {
+		if err != nil || !hasDomain || len(validation.IsDNS1123Subdomain(*target)) > 0 || len(*target) > resourcev1.DriverNameMaxLength || len(prefix) > maxNamePrefix {
 			return driver.Invalid(path, "want a DRA driver such as gpu.example.com, of at most %d characters and a first part of %d, got %s",
-				resourceapi.DriverNameMaxLength, maxNamePrefix, formatValue(value))
+				resourcev1.DriverNameMaxLength, maxNamePrefix, formatValue(value))
 		}
 		return nil
 	}
@@ -77,8 +77,8 @@ func readAttribute(value json.RawMessage, path string) (v1alpha1.HollowDeviceAtt
 func readAttributeText(target **string, isValid func(string) bool, want string) setter {
 	return func(value json.RawMessage, path string) error {
 		var text *string
-		if err := json.Unmarshal(value, &text); err != nil || text == nil || len(*text) > resourceapi.DeviceAttributeMaxValueLength || !isValid(*text) {
-			return driver.Invalid(path, "want %s of at most %d characters, got %s", want, resourceapi.DeviceAttributeMaxValueLength, formatValue(value))
+		if err := json.Unmarshal(value, &text); err != nil || text == nil || len(*text) > resourcev1.DeviceAttributeMaxValueLength || !isValid(*text) {
+			return driver.Invalid(path, "want %s of at most %d characters, got %s", want, resourcev1.DeviceAttributeMaxValueLength, formatValue(value))
 		}
 		*target = text
 		return nil
@@ -120,10 +120,10 @@ func deviceFieldProblem(name string) string {
 	if !qualified {
 		domain, id = "", name
 	}
-	if qualified && (len(domain) > resourceapi.DeviceMaxDomainLength || len(validation.IsDNS1123Subdomain(domain)) > 0) ||
-		len(id) > resourceapi.DeviceMaxIDLength || len(validation.IsCIdentifier(id)) > 0 {
+	if qualified && (len(domain) > resourcev1.DeviceMaxDomainLength || len(validation.IsDNS1123Subdomain(domain)) > 0) ||
+		len(id) > resourcev1.DeviceMaxIDLength || len(validation.IsCIdentifier(id)) > 0 {
 		return fmt.Sprintf("want a name such as model or example.com/model, of letters, digits and underscores, with at most %d characters after the slash",
-			resourceapi.DeviceMaxIDLength)
+			resourcev1.DeviceMaxIDLength)
 	}
 	return ""
 }
@@ -133,9 +133,9 @@ func driverDevices(kind v1alpha1.HollowDevices) hollownode.Devices {
 	devices := hollownode.Devices{Driver: kind.Driver, Count: kind.Count, Capacity: kind.Capacity}
 	for name, value := range kind.Attributes {
 		if devices.Attributes == nil {
-			devices.Attributes = map[string]resourceapi.DeviceAttribute{}
+			devices.Attributes = map[string]resourcev1.DeviceAttribute{}
 		}
-		devices.Attributes[name] = resourceapi.DeviceAttribute{
+		devices.Attributes[name] = resourcev1.DeviceAttribute{
 			StringValue: value.String, IntValue: value.Int, BoolValue: value.Bool, VersionValue: value.Version,
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +35,7 @@ func withClaims(name string, count int32) contract.Configuration {
 	configuration.Fidelity = &fidelity
 	configuration.Devices = []contract.Devices{{
 		Driver: gpuDriver, Count: count,
-		Attributes: map[string]resourceapi.DeviceAttribute{"model": {StringValue: ptr.To("A100")}},
+		Attributes: map[string]resourcev1.DeviceAttribute{"model": {StringValue: ptr.To("A100")}},
 		Capacity:   map[string]resource.Quantity{"memory": resource.MustParse("80Gi")},
 	}}
 	return configuration
@@ -45,18 +45,18 @@ func withClaims(name string, count int32) contract.Configuration {
 func (c *cluster) offerGPUs(t *testing.T) {
 	t.Helper()
 	api := c.client.ResourceV1()
-	_, err := api.DeviceClasses().Create(t.Context(), &resourceapi.DeviceClass{
+	_, err := api.DeviceClasses().Create(t.Context(), &resourcev1.DeviceClass{
 		ObjectMeta: metav1.ObjectMeta{Name: gpuDriver},
-		Spec:       resourceapi.DeviceClassSpec{Selectors: selectDevices(`device.driver == "gpu.example.com"`)},
+		Spec:       resourcev1.DeviceClassSpec{Selectors: selectDevices(`device.driver == "gpu.example.com"`)},
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	selectors := selectDevices(`device.attributes["gpu.example.com"].model == "A100" && device.capacity["gpu.example.com"].memory == quantity("80Gi")`)
-	_, err = api.ResourceClaimTemplates("default").Create(t.Context(), &resourceapi.ResourceClaimTemplate{
+	_, err = api.ResourceClaimTemplates("default").Create(t.Context(), &resourcev1.ResourceClaimTemplate{
 		ObjectMeta: metav1.ObjectMeta{Name: "gpu"},
-		Spec: resourceapi.ResourceClaimTemplateSpec{Spec: resourceapi.ResourceClaimSpec{Devices: resourceapi.DeviceClaim{
-			Requests: []resourceapi.DeviceRequest{{Name: "gpu", Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: gpuDriver, Selectors: selectors}}},
+		Spec: resourcev1.ResourceClaimTemplateSpec{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
+			Requests: []resourcev1.DeviceRequest{{Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: gpuDriver, Selectors: selectors}}},
 		}}},
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -64,8 +64,8 @@ func (c *cluster) offerGPUs(t *testing.T) {
 	}
 }
 
-func selectDevices(expression string) []resourceapi.DeviceSelector {
-	return []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: expression}}}
+func selectDevices(expression string) []resourcev1.DeviceSelector {
+	return []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: expression}}}
 }
 
 func claimsGPU(pod *corev1.Pod) {
@@ -80,7 +80,7 @@ func (p *process) publishes(devices, tainted int) func(context.Context) error {
 		if err != nil {
 			return err
 		}
-		list, err := p.client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{FieldSelector: resourceapi.ResourceSliceSelectorNodeName + "=" + p.name})
+		list, err := p.client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{FieldSelector: resourcev1.ResourceSliceSelectorNodeName + "=" + p.name})
 		if err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func TestDRADevicesFail(t *testing.T) {
 	})
 	waits := p.create(t, p.scheduled("waits", claimsGPU), isUnschedulable)
 
-	fault.DeviceFailure.Effect = resourceapi.DeviceTaintEffectNoExecute
+	fault.DeviceFailure.Effect = resourcev1.DeviceTaintEffectNoExecute
 	p.disrupt(t, lasting(20*time.Second, fault))
 	eventually(t, "the pod is evicted", 20*time.Second, func(ctx context.Context) error {
 		if _, err := p.client.CoreV1().Pods("default").Get(ctx, pod.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {

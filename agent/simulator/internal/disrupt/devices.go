@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	resourceapi "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 
 	plan "github.com/hollowfleet/hollowfleet/apis/disrupt"
 )
@@ -16,8 +16,8 @@ func (s *State) UnhealthyDevices(node, kind string, all []string) []string {
 }
 
 // FailedDevices returns which devices of one kind have failed, and the effects of the taints that they have where a device can have taints.
-func (s *State) FailedDevices(node, kind string, all []string) map[string]resourceapi.DeviceTaintEffect {
-	failed := map[string]resourceapi.DeviceTaintEffect{}
+func (s *State) FailedDevices(node, kind string, all []string) map[string]resourcev1.DeviceTaintEffect {
+	failed := map[string]resourcev1.DeviceTaintEffect{}
 	for i := range s.Devices {
 		e := &s.Devices[i]
 		p := e.Fault.DeviceFailure
@@ -28,8 +28,8 @@ func (s *State) FailedDevices(node, kind string, all []string) map[string]resour
 			continue
 		}
 		for _, device := range plan.Choose(int(p.Count), all, e.Seed, "device", node, e.UID, e.Index, kind) {
-			if failed[device] != resourceapi.DeviceTaintEffectNoExecute {
-				failed[device] = cmp.Or(p.Effect, resourceapi.DeviceTaintEffectNoSchedule)
+			if failed[device] != resourcev1.DeviceTaintEffectNoExecute {
+				failed[device] = cmp.Or(p.Effect, resourcev1.DeviceTaintEffectNoSchedule)
 			}
 		}
 	}

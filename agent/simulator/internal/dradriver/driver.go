@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	resourceapi "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
@@ -28,7 +28,7 @@ import (
 
 const (
 	// devicesPerSlice is how many devices a ResourceSlice can have if some have taints.
-	devicesPerSlice = resourceapi.ResourceSliceMaxDevicesWithAdvancedFeatures
+	devicesPerSlice = resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures
 	// syncDelay is how long slices may be missing that were deleted: a kubelet that starts deletes those of its Node.
 	syncDelay = time.Second
 )
@@ -44,7 +44,7 @@ type Options struct {
 	// Directory gets the driver's socket, of this name. The path of a socket has at most 107 bytes.
 	Directory, Socket string
 	// Devices are all devices.
-	Devices []resourceapi.Device
+	Devices []resourcev1.Device
 }
 
 // Driver serves a kubelet until the context that it was started with ends.
@@ -53,7 +53,7 @@ type Driver struct {
 
 	mu sync.Mutex
 	// failed are the effects of the taints of failed devices, by name.
-	failed map[string]resourceapi.DeviceTaintEffect
+	failed map[string]resourcev1.DeviceTaintEffect
 	// changed is closed when failed changes.
 	changed chan struct{}
 	// stop ends the publication for an earlier Node.
@@ -131,7 +131,7 @@ func (d *Driver) listResources() (*resourceslice.DriverResources, <-chan struct{
 		devices := slices.Clone(chunk)
 		for i := range devices {
 			if effect := d.failed[devices[i].Name]; effect != "" {
-				devices[i].Taints = []resourceapi.DeviceTaint{{Key: contract.DeviceTaint, Effect: effect}}
+				devices[i].Taints = []resourcev1.DeviceTaint{{Key: contract.DeviceTaint, Effect: effect}}
 			}
 		}
 		pool.Slices = append(pool.Slices, resourceslice.Slice{Devices: devices})
@@ -140,7 +140,7 @@ func (d *Driver) listResources() (*resourceslice.DriverResources, <-chan struct{
 }
 
 // SetFailed says which devices have failed, and the effects of their taints. All others are healthy and have no taint.
-func (d *Driver) SetFailed(failed map[string]resourceapi.DeviceTaintEffect) {
+func (d *Driver) SetFailed(failed map[string]resourcev1.DeviceTaintEffect) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if maps.Equal(d.failed, failed) {
@@ -164,7 +164,7 @@ func (d *Driver) ListHealth() (pool string, healthy map[string]bool, changed <-c
 }
 
 // PrepareResourceClaims says which devices claims have. Containers see nothing of them, because nothing runs.
-func (d *Driver) PrepareResourceClaims(_ context.Context, claims []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
+func (d *Driver) PrepareResourceClaims(_ context.Context, claims []*resourcev1.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
 	results := make(map[types.UID]kubeletplugin.PrepareResult, len(claims))
 	for _, claim := range claims {
 		results[claim.UID] = d.prepareClaim(claim)
@@ -172,12 +172,12 @@ func (d *Driver) PrepareResourceClaims(_ context.Context, claims []*resourceapi.
 	return results, nil
 }
 
-func (d *Driver) prepareClaim(claim *resourceapi.ResourceClaim) (prepared kubeletplugin.PrepareResult) {
+func (d *Driver) prepareClaim(claim *resourcev1.ResourceClaim) (prepared kubeletplugin.PrepareResult) {
 	for _, result := range claim.Status.Allocation.Devices.Results {
 		if result.Driver != d.options.Driver {
 			continue
 		}
-		known := slices.ContainsFunc(d.options.Devices, func(device resourceapi.Device) bool { return device.Name == result.Device })
+		known := slices.ContainsFunc(d.options.Devices, func(device resourcev1.Device) bool { return device.Name == result.Device })
 		if result.Pool != d.options.Node || !known {
 			prepared.Err = fmt.Errorf("node %s has no device %s of pool %s", d.options.Node, result.Device, result.Pool)
 			return prepared

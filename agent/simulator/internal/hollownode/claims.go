@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	resourceapi "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -148,19 +148,19 @@ func (c *claims) setFailed() {
 }
 
 // publishedDevices are the devices of a kind as ResourceSlices have them.
-func publishedDevices(kind contract.Devices) []resourceapi.Device {
+func publishedDevices(kind contract.Devices) []resourcev1.Device {
 	names := deviceNames(kind)
-	devices := make([]resourceapi.Device, len(names))
+	devices := make([]resourcev1.Device, len(names))
 	for i, name := range names {
-		devices[i] = resourceapi.Device{Name: name, Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{}}
+		devices[i] = resourcev1.Device{Name: name, Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{}}
 		for key, value := range kind.Attributes {
-			devices[i].Attributes[resourceapi.QualifiedName(key)] = value
+			devices[i].Attributes[resourcev1.QualifiedName(key)] = value
 		}
 		for key, value := range kind.Capacity {
 			if devices[i].Capacity == nil {
-				devices[i].Capacity = map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{}
+				devices[i].Capacity = map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{}
 			}
-			devices[i].Capacity[resourceapi.QualifiedName(key)] = resourceapi.DeviceCapacity{Value: value}
+			devices[i].Capacity[resourcev1.QualifiedName(key)] = resourcev1.DeviceCapacity{Value: value}
 		}
 	}
 	return devices

@@ -64,12 +64,12 @@ func (c *Claims) Start(ctx context.Context, node *corev1.Node, pods cm.ActivePod
 }
 
 // RegisterDriver does what the kubelet does when it finds the registration socket of a driver.
-func (c *Claims) RegisterDriver(ctx context.Context, driver, socket string, services []string) error {
+func (c *Claims) RegisterDriver(_ context.Context, driver, socket string, services []string) error {
 	handler := c.claims.GetWatcherHandler()
-	if err := handler.ValidatePlugin(ctx, driver, socket, services); err != nil {
+	if err := handler.ValidatePlugin(driver, socket, services); err != nil {
 		return err
 	}
-	return handler.RegisterPlugin(ctx, driver, socket, services, nil)
+	return handler.RegisterPlugin(driver, socket, services, nil)
 }
 
 // PrepareDynamicResources prepares the claims of a pod.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	resourceapi "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	drahealth "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
@@ -17,7 +17,7 @@ const healthTimeout = 10 * time.Minute
 // DRADriver is a DRA driver of one node.
 type DRADriver interface {
 	// PrepareResourceClaims, UnprepareResourceClaims and HandleError are those of a kubeletplugin.DRAPlugin.
-	PrepareResourceClaims(context.Context, []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error)
+	PrepareResourceClaims(context.Context, []*resourcev1.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error)
 	UnprepareResourceClaims(context.Context, []kubeletplugin.NamespacedObject) (map[types.UID]error, error)
 	HandleError(ctx context.Context, err error, msg string)
 	// ListHealth returns whether each device of the pool is healthy, and a channel that is closed when that changes.
