@@ -204,7 +204,7 @@ type ProviderConfig struct {
 	Provider string `json:"provider,omitempty"`
 
 	// value is the provider's own configuration with its apiVersion and kind, for provider hollow a
-	// HollowNodeConfig. At most 64 fields, 2048 keys and items, 16384 characters and 4 levels.
+	// HollowNodeConfig. At most 64 fields, 2048 keys and items, 16384 characters and 5 levels.
 	// +mapType=atomic
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless

@@ -39,7 +39,7 @@ type MachineClassSpec struct {
 	Provider string `json:"provider"`
 
 	// providerConfig is the provider's own configuration with its apiVersion and kind; for provider hollow a
-	// HollowNodeConfig. At most 64 fields, 2048 keys and items, 16384 characters and 4
+	// HollowNodeConfig. At most 64 fields, 2048 keys and items, 16384 characters and 5
 	// levels. Default: the provider's defaults.
 	// +mapType=atomic
 	// +kubebuilder:pruning:PreserveUnknownFields

@@ -60,7 +60,7 @@ func TestConfigurationsOfProvidersAreBounded(t *testing.T) {
 		}), client.DryRunAll)
 	}).WithTimeout(time.Minute).Should(MatchError(ContainSubstring("characters of keys and texts: write at most")), "the policy counts")
 	for what, value := range map[string]string{
-		"many fields": keys(65), "many fields in one": `{"capacity":` + keys(3_000) + `}`, "a long text": `{"a":"` + long + `"}`, "depth": `{"a":{"b":{"c":{"d":{"e":1}}}}}`,
+		"many fields": keys(65), "many fields in one": `{"capacity":` + keys(3_000) + `}`, "a long text": `{"a":"` + long + `"}`, "depth": `{"a":{"b":{"c":{"d":{"e":{"f":1}}}}}}`,
 	} {
 		for field, object := range configured(value) {
 			expectTooMuch(t, what, strings.TrimSpace(field), object)
@@ -70,13 +70,13 @@ func TestConfigurationsOfProvidersAreBounded(t *testing.T) {
 		"30,000 fields": keys(30_000), "many fields in a list": `{"a":[` + keys(3_000) + `]}`, "a long key": `{"` + long + `":1}`,
 		"many numbers": `{"a":[` + strings.Repeat("1,", 20_000) + `1]}`, "many empty lists": `{"a":[` + strings.Repeat("[],", 20_000) + `[]]}`,
 		"much in many parts": `{"a":` + keys(600) + `,"b":` + keys(600) + `,"c":` + keys(600) + `}`, "much in depth": `{"a":[[` + keys(3_000) + `]]}`,
-		"deep lists": `{"a":[[[[1]]]]}`, "a megabyte": `{"a":"` + strings.Repeat("x", 1<<20) + `"}`,
+		"deep lists": `{"a":[[[[[1]]]]]}`, "much at the fifth level": `{"a":[[[` + keys(3_000) + `]]]}`, "a megabyte": `{"a":"` + strings.Repeat("x", 1<<20) + `"}`,
 	} {
 		expectTooMuch(t, what, "spec.providerConfig.value", configured(value)["spec.providerConfig.value"])
 	}
 	for what, value := range map[string]string{
 		"nothing": `{}`, "64 fields": keys(64), "1,000 characters": `{"a":"` + strings.Repeat("x", 1000) + `"}`,
-		"four levels": `{"a":[{"b":{"c":1,"d":true,"e":null,"f":1.5}}]}`, "empty lists": `{"a":[],"b":{},"c":[{},[]]}`,
+		"five levels": `{"a":[{"b":{"c":{"g":1,"d":true,"e":null,"f":1.5}}}]}`, "1,100 keys at the fifth level": `{"a":[[[` + keys(1_100) + `]]]}`, "empty lists": `{"a":[],"b":{},"c":[{},[]]}`,
 	} {
 		for field, object := range configured(value) {
 			g.Expect(c.Create(t.Context(), object, client.DryRunAll)).To(Succeed(), "%s in %s", what, field)

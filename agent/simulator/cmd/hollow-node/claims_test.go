@@ -153,7 +153,7 @@ func (p *process) preparedDevices(t *testing.T) map[string][]string {
 	return found
 }
 
-// Claim: A Node's DRA driver publishes devices, the scheduler allocates claims to them, the kubelet prepares these, and a restarted one has them prepared. Broken: nothing is published; the kubelet prepares nothing; the checkpoint is lost with the kubelet.
+// Claim: A Node's DRA driver publishes devices, the scheduler allocates claims to them, the kubelet prepares these, and a restarted one has them prepared. Broken: the checkpoint is lost with the kubelet.
 func TestAKubeletPreparesClaims(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, realCluster(t), withClaims("claims", 2), goodToken)
@@ -202,7 +202,7 @@ func TestANodeThatIsRegisteredAgainHasItsSlices(t *testing.T) {
 	throughout(t, "they stay", 5*time.Second, p.publishes(70, 0))
 }
 
-// Claim: A failed DRA device has a taint and is unhealthy in the status of its pod, with NoExecute the pod is evicted, and it heals. Broken: no taint; no health; the effect is left out; the taint stays.
+// Claim: A failed DRA device has a taint and is unhealthy in the status of its pod, with NoExecute the pod is evicted, and it heals. Broken: the taint is not published.
 func TestDRADevicesFail(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, realCluster(t), withClaims("claims-fail", 2), goodToken)
@@ -234,7 +234,7 @@ func TestDRADevicesFail(t *testing.T) {
 	p.await(t, waits.Name, isReady)
 }
 
-// Claim: Nodes of a pack publish devices of their own, and one without any has nothing of it. Broken: one pool for all nodes; a failure reaches the others; a directory is made for a node without devices.
+// Claim: Nodes of a pack publish devices of their own, and one without any has nothing of it. Broken: a pool has the name of another node.
 func TestNodesOfAPackPublishDevices(t *testing.T) {
 	t.Parallel()
 	c, in := realCluster(t), startPack(t)
