@@ -182,7 +182,7 @@ func TestAKubeletPreparesClaims(t *testing.T) {
 	}
 }
 
-// Claim: A Node that was deleted and is registered again has its ResourceSlices again. Broken: they stay those of the Node that was deleted.
+// Claim: A Node that was deleted and is registered again has its ResourceSlices again. Broken: the first Node's alone are published.
 func TestANodeThatIsRegisteredAgainHasItsSlices(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, realCluster(t), withClaims("claims-again", 70), goodToken)
