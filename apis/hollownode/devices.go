@@ -28,7 +28,7 @@ type Devices struct {
 	Count int32 `json:"count"`
 	// Attributes and Capacity are those of each of them in its ResourceSlice. None without Driver.
 	Attributes map[string]resourcev1.DeviceAttribute `json:"attributes,omitempty"`
-	Capacity   map[string]resource.Quantity           `json:"capacity,omitempty"`
+	Capacity   map[string]resource.Quantity          `json:"capacity,omitempty"`
 }
 
 // PluginDevices are those of device plugins.
