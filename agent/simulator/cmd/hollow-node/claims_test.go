@@ -156,7 +156,7 @@ func (p *process) preparedDevices(t *testing.T) map[string][]string {
 // Claim: A Node's DRA driver publishes devices, the scheduler allocates claims to them, the kubelet prepares these, and a restarted one has them prepared. Broken: the checkpoint is lost with the kubelet.
 func TestAKubeletPreparesClaims(t *testing.T) {
 	t.Parallel()
-	p := newProcess(t, realCluster(t), withClaims("claims", 2), goodToken)
+	p := newProcess(t, realCluster(t), withClaims("prepared-claims", 2), goodToken)
 	p.offerGPUs(t)
 	p.join(t)
 	eventually(t, "the driver publishes its devices", 30*time.Second, p.publishes(2, 0))
