@@ -227,6 +227,26 @@ func age(t *testing.T, authority *pki.Authority, base string, after time.Duratio
 	return aged.Certificate.Raw
 }
 
+// startAged starts a control plane whose certificates are due after that time, or after a longer one if the start takes longer, and returns
+// the certificate that it serves.
+func startAged(t *testing.T, dir string, after time.Duration, ageAll func(time.Duration) []byte, start func() *cluster) (*cluster, []byte, time.Duration) {
+	t.Helper()
+	for {
+		served, begun := ageAll(after), time.Now()
+		c := start()
+		err := presented(c.ready(t).Server, served)()
+		if err == nil {
+			return c, served, after
+		}
+		took := time.Since(begun)
+		if took < after {
+			t.Fatalf("the certificate of %s was renewed before its time: %v", dir, err)
+		}
+		c.stop(t)
+		after = 3 * took
+	}
+}
+
 // The certificates that the cluster has made itself are renewed while it runs: at the API server, in the administrator's kubeconfig,
 // and beside that of a client. No component starts again.
 // Claim: A cluster's own certificates are renewed without restarts. Broken: never renewed while it runs; the time of what is there not looked at; a kubeconfig that holds the certificate. Also: agent/simulator/internal/pki TestEnsurePairKeepsWhatIsStillRight.
@@ -246,18 +266,14 @@ func TestOwnCertificatesAreRenewedWhileTheClusterRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Long enough for another start.
-	after := 3*started + 5*time.Second
-	served := age(t, authority, filepath.Join(dir, "pki", controlplane.APIServer), after)
 	aged := map[string][]byte{}
-	for _, base := range []string{file, filepath.Join(dir, "pki", "admin-client"), filepath.Join(dir, "pki", "kube-apiserver-kubelet-client")} {
-		aged[base] = age(t, authority, base, after)
-	}
-	c = startCluster(t, dir, components, args...)
+	c, served, after := startAged(t, dir, 3*started+5*time.Second, func(after time.Duration) []byte {
+		for _, base := range []string{file, filepath.Join(dir, "pki", "admin-client"), filepath.Join(dir, "pki", "kube-apiserver-kubelet-client")} {
+			aged[base] = age(t, authority, base, after)
+		}
+		return age(t, authority, filepath.Join(dir, "pki", controlplane.APIServer), after)
+	}, func() *cluster { return startCluster(t, dir, components, args...) })
 	before, server := c.pids(t), c.ready(t).Server
-	if err := presented(server, served)(); err != nil {
-		t.Fatalf("the certificate was renewed before its time, or the start took longer than %s: %v", after, err)
-	}
 	admin, err := os.ReadFile(c.ready(t).AdminKubeconfig)
 	if err != nil {
 		t.Fatal(err)
