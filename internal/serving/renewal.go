@@ -33,8 +33,8 @@ func newRenewal(files Options, report func(error)) (*renewal, error) {
 	return &renewal{files: files, watcher: watcher.WithWatchInterval(neverReread), report: report}, nil
 }
 
-// start follows the files until ctx is done.
-func (r *renewal) start(ctx context.Context) error {
+// followFiles follows the files until ctx is done.
+func (r *renewal) followFiles(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- r.watcher.Start(ctx) }()
 	ticker := time.NewTicker(rereadPeriod)
@@ -60,11 +60,11 @@ func (r *renewal) noteReading(err error) {
 		return
 	}
 	r.reported = r.found
-	r.report(fmt.Errorf("reading the renewed certificate in %s and its key in %s: %w; the previous one is served%s", r.files.CertFile, r.files.KeyFile, err, r.remaining()))
+	r.report(fmt.Errorf("reading the renewed certificate in %s and its key in %s: %w; the previous one is served%s", r.files.CertFile, r.files.KeyFile, err, r.formatValidity()))
 }
 
-// remaining says until when the served certificate is valid.
-func (r *renewal) remaining() string {
+// formatValidity says until when the served certificate is valid.
+func (r *renewal) formatValidity() string {
 	served, err := r.watcher.GetCertificate(nil)
 	if err != nil || served == nil || served.Leaf == nil {
 		return ""

@@ -73,7 +73,7 @@ func NewCertificate(s Options, clock clock.PassiveClock, report func(error)) (*C
 	if err != nil {
 		return nil, err
 	}
-	return &Certificate{get: renewed.watcher.GetCertificate, start: renewed.start}, nil
+	return &Certificate{get: renewed.watcher.GetCertificate, start: renewed.followFiles}, nil
 }
 
 func untilDone(ctx context.Context) error {

@@ -37,6 +37,8 @@ type Plugin struct {
 	pluginapi.UnimplementedDevicePluginServer
 	options Options
 	server  *grpc.Server
+	// served is closed when the server has ended.
+	served chan struct{}
 
 	mu        sync.Mutex
 	unhealthy []string
@@ -46,7 +48,7 @@ type Plugin struct {
 
 // Start serves a plugin. The kubelet learns of it by Register.
 func Start(options Options) (*Plugin, error) {
-	p := &Plugin{options: options, server: grpc.NewServer(), changed: make(chan struct{})}
+	p := &Plugin{options: options, server: grpc.NewServer(), served: make(chan struct{}), changed: make(chan struct{})}
 	path := filepath.Join(options.Directory, options.Socket)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("removing the socket of an earlier device plugin: %w", err)
@@ -58,12 +60,18 @@ func Start(options Options) (*Plugin, error) {
 	// The path may lead through a file descriptor, whose number can be that of another node's directory when the plugin ends.
 	listener.SetUnlinkOnClose(false)
 	pluginapi.RegisterDevicePluginServer(p.server, p)
-	go func() { _ = p.server.Serve(listener) }() // It ends with Stop.
+	go func() {
+		defer close(p.served)
+		_ = p.server.Serve(listener) // It ends with Stop.
+	}()
 	return p, nil
 }
 
-// Stop ends the plugin, whose devices are gone then.
-func (p *Plugin) Stop() { p.server.Stop() }
+// Stop ends the plugin, whose devices and connections are gone then.
+func (p *Plugin) Stop() {
+	p.server.Stop()
+	<-p.served
+}
 
 // Register tells the kubelet of the plugin. The kubelet connects to it before Register returns, and learns of the devices soon after.
 func (p *Plugin) Register(ctx context.Context) error {
