@@ -63,7 +63,6 @@ func awaitWholeKinds(ctx context.Context) error {
 // Edge case: One missing CRD broke every command.
 func TestCommandsBearKindsThatAreMissing(t *testing.T) {
 	f := newEnv(t)
-	f.renewHub(time.Now())
 	f.restoreKinds()
 	f.newCluster()
 	f.deployment(1)
@@ -123,7 +122,7 @@ func TestAHalfRemovedHubIsNamedAndItsFinalizersAreRemoved(t *testing.T) {
 	f.Eventually(func() string { return f.all("cluster join NAME-new") }).WithTimeout(patience).Should(And(HavePrefix("4:"),
 		ContainSubstring("this kind is being deleted with all its objects")))
 
-	f.renewHub(time.Now())
+	f.letHubWork()
 	f.stops(5, "still being deleted with their kinds", "cluster remove-finalizers NAME --yes --timeout 2s") // A hub that works removes its own.
 	f.ExpectExists(cluster)
 

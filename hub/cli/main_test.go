@@ -43,7 +43,7 @@ type env struct {
 func newEnv(t *testing.T) *env {
 	t.Helper()
 	f := &env{Env: testenv.NewEnv(t), name: testenv.Name()}
-	f.writeLease(time.Now(), 24*60*60)
+	f.letHubWork()
 	return f
 }
 

@@ -38,7 +38,7 @@ func TestARolloutThatWaitsForAStoppedHubSaysSo(t *testing.T) {
 	r := f.hollow("rollout status machinedeployment workers -n NAME --timeout 1s")
 	f.Expect(r.code).To(Equal(5), r.errOut)
 	f.Expect(r.errOut).To(ContainSubstring("Nothing happens for now: the hub does not work: the hub hub-1 has not renewed its Lease for 1h0m"))
-	f.renewHub(time.Now())
+	f.letHubWork()
 	f.Expect(f.hollow("rollout status machinedeployment workers -n NAME --timeout 1s").errOut).NotTo(ContainSubstring("does not work"))
 }
 

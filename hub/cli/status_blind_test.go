@@ -70,7 +70,6 @@ func TestStatusOfAnAPIServerThatDoesNotAnswerIsNotKnown(t *testing.T) {
 // One right that is missing is named, and what it would show does not count as healthy.
 func TestStatusWithoutTheRightToOneKind(t *testing.T) {
 	f := newEnv(t)
-	f.renewHub(time.Now())
 	f.emptyHub()
 	var kinds []string
 	for _, kind := range health.Kinds {
@@ -96,7 +95,6 @@ func TestStatusWithoutTheRightToOneKind(t *testing.T) {
 // A hub without any object is said to be so.
 func TestStatusOfAnEmptyHubSaysThatNothingWasJudged(t *testing.T) {
 	f := newEnv(t)
-	f.renewHub(time.Now())
 	f.emptyHub()
 	r := f.hollow("status")
 	f.Expect(r.code).To(Equal(0), r.errOut)

@@ -36,7 +36,6 @@ func (f *env) bindIn(role string) {
 func newNamespaceUser(t *testing.T) *env {
 	t.Helper()
 	f := newEnv(t)
-	f.renewHub(time.Now())
 	f.deployment(1)
 	f.bindIn("hollowfleet-viewer")
 	return f

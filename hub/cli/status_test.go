@@ -54,6 +54,12 @@ func (f *env) status(code int, more ...string) statusJSON {
 	return found
 }
 
+// letHubWork writes the Lease of a hub that works, for longer than any test takes.
+func (f *env) letHubWork() {
+	f.T.Helper()
+	f.writeLease(time.Now(), 24*60*60)
+}
+
 // renewHub renews the Lease as a hub does that was there at that time.
 func (f *env) renewHub(renewed time.Time) {
 	f.T.Helper()
@@ -73,7 +79,6 @@ func (f *env) writeLease(renewed time.Time, seconds int32) {
 
 func TestStatusNamesWhatIsNotHealthyOfEveryKind(t *testing.T) {
 	f := newEnv(t)
-	f.renewHub(time.Now())
 	f.newCluster()
 	f.deployment(1)
 	f.ExpectApplied(&v1alpha1.Machine{

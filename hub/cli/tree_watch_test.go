@@ -71,7 +71,7 @@ func (n *nodeJSON) find(kind string) *nodeJSON {
 func TestATreeAsADocument(t *testing.T) {
 	f := newFleetEnv(t)
 	f.settle()
-	f.renewHub(time.Now())
+	f.letHubWork()
 	var found treeJSON
 	f.Expect(json.Unmarshal([]byte(f.succeeds("fleet tree NAME -o json")), &found)).To(Succeed())
 	f.Expect(found.Root.find("Cluster")).To(HaveValue(HaveField("Ready", "True")))
