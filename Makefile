@@ -100,6 +100,7 @@ ROWS ?=
 MODES ?=
 SCALE_TO ?= 200
 PODS ?= 100
+KWOK_MACHINES ?= 1000
 OUTPUT ?= text
 SURGE ?= 10%
 FOR ?= 2m
@@ -127,7 +128,7 @@ help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: MINORS="1.36" (build*, images, demo), KEEP=1 (demo, e2e, fidelity), VERBOSE=1 (demo), KIND_NODE_IMAGE= (e2e, fidelity), CERT_MANAGER_SOURCE= HOSTED= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), NODES=20 ROWS= MODES= SCALE_TO=200 PODS=100 OUTPUT=json PEERS=1 (bench-scale), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts, release), SNAPSHOT=1 PARTS="plugin charts" ARCHES="amd64 arm64" PLATFORMS= RELEASE_DIR= RELEASE_URL= (release), KIND=kind ONLY= (images-load), ONLY= (fidelity), FROM=HEAD~1 (test-upgrade), TESTFLAGS= for go test (test*).\n'
+	@printf '\nSettings: MINORS="1.36" (build*, images, demo), KEEP=1 (demo, e2e, fidelity), VERBOSE=1 (demo), KIND_NODE_IMAGE= (e2e, fidelity), CERT_MANAGER_SOURCE= HOSTED= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), NODES=20 ROWS= MODES= SCALE_TO=200 PODS=100 KWOK_MACHINES=1000 OUTPUT=json PEERS=1 (bench-scale), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts, release), SNAPSHOT=1 PARTS="plugin charts" ARCHES="amd64 arm64" PLATFORMS= RELEASE_DIR= RELEASE_URL= (release), KIND=kind ONLY= (images-load), ONLY= (fidelity), FROM=HEAD~1 (test-upgrade), TESTFLAGS= for go test (test*).\n'
 
 .PHONY: demo
 demo: build ## Build everything, start a fleet on this machine, show five promises. KEEP=1 leaves it running, VERBOSE=1 shows each check.
@@ -150,7 +151,7 @@ bench-load: build ## Measure a load test and what it costs: 10 clusters with 20 
 
 .PHONY: bench-scale
 bench-scale: build $(filter $(BIN)/peers/%,$(KWOK) $(KUBEMARK)) ## Measure control planes, nodes, whole fleets of CLUSTERS × NODES and load tests in each way to run them, in one table. ROWS= and MODES= choose, PEERS=1 adds kwok and kubemark.
-	@go run ./test/bench scale --clusters=$(CLUSTERS) --machines=$(NODES) --rows=$(ROWS) --modes=$(MODES) --scale-to=$(SCALE_TO) --pods=$(PODS) \
+	@go run ./test/bench scale --clusters=$(CLUSTERS) --machines=$(NODES) --rows=$(ROWS) --modes=$(MODES) --scale-to=$(SCALE_TO) --pods=$(PODS) --kwok-machines=$(KWOK_MACHINES) \
 		--kwok='$(KWOK)' --kubemark='$(KUBEMARK)' --rest=2m --timeout=3h -o $(OUTPUT)
 
 .PHONY: chaos

@@ -35,6 +35,9 @@ type options struct {
 	rest, settle       time.Duration
 	roll               bool
 	surge, profile     string
+	// provider is that of the Machines, empty for hollow nodes. serves is that these have the kubelet's port.
+	provider string
+	serves   bool
 	// programs are how a fleet runs that this process starts; by default each component and each hollow node has a process of its own.
 	programs      localfleet.Programs
 	timeout       time.Duration

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -169,7 +170,7 @@ func createEmpty(ctx context.Context, hub client.Client, cluster string, opts op
 	}); err != nil {
 		return fmt.Errorf("waiting for Cluster %s to be Ready: %w", cluster, err)
 	}
-	config, err := opts.hollowNodeConfig()
+	config, err := opts.nodeConfig()
 	if err != nil {
 		return err
 	}
@@ -177,7 +178,7 @@ func createEmpty(ctx context.Context, hub client.Client, cluster string, opts op
 		&v1alpha1.MachineClass{
 			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: className},
 			Spec: v1alpha1.MachineClassSpec{
-				Provider: v1alpha1.ProviderHollow,
+				Provider: cmp.Or(opts.provider, v1alpha1.ProviderHollow),
 				// The host of a simulated cluster has the processors of this machine, and a hollow node needs little.
 				ProviderConfig: &runtime.RawExtension{Raw: config},
 			},
@@ -191,8 +192,11 @@ func createEmpty(ctx context.Context, hub client.Client, cluster string, opts op
 	return nil
 }
 
-// hollowNodeConfig is that of the class, in JSON.
-func (o options) hollowNodeConfig() ([]byte, error) {
+// nodeConfig is that of the class, in JSON: of another provider, the least that it takes.
+func (o options) nodeConfig() ([]byte, error) {
+	if o.provider == v1alpha1.ProviderKwok {
+		return json.Marshal(map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.KwokNodeConfigKind})
+	}
 	class := &v1alpha1.MachineClass{}
 	o.programs.Heartbeats.Configure(class)
 	config := map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.HollowNodeConfigKind}
@@ -202,6 +206,14 @@ func (o options) hollowNodeConfig() ([]byte, error) {
 		}
 	}
 	config["profile"], config["podResources"] = o.profile, map[string]string{"cpu": "2m", "memory": "16Mi"}
+	if o.serves {
+		kubelet, _ := config["kubelet"].(map[string]any)
+		if kubelet == nil {
+			kubelet = map[string]any{}
+		}
+		kubelet["enableServer"] = true
+		config["kubelet"] = kubelet
+	}
 	return json.Marshal(config)
 }
 

@@ -76,6 +76,8 @@ func scaleLines(opts scaleOptions) []scaleLine {
 		lines = append(lines, scaleLine{rowScale, fmt.Sprintf("one cluster: from 1 to %d Ready", machines), func(f scaleFigures) string { return f.scaledTo(machines) }})
 	}
 	lines = append(lines, setLines(opts)...)
+	lines = append(lines, nodeLines()...)
+	lines = append(lines, kwokMachineLines(opts)...)
 	load := fmt.Sprintf("load test, %d pods: ", int(opts.load.pods)*opts.clusters)
 	for _, line := range []struct {
 		title string

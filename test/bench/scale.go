@@ -42,9 +42,12 @@ const (
 	rowSets     = "sets"
 	rowKwok     = "kwok"
 	rowKubemark = "kubemark"
+	// These are measured only if --rows names them: they take long, or need another program.
+	rowNodes        = "nodes"
+	rowKwokMachines = "kwok-machines"
 )
 
-var scaleRows = []string{rowPlane, rowFleet, rowScale, rowLoad, rowSets, rowKwok, rowKubemark}
+var scaleRows = []string{rowPlane, rowFleet, rowScale, rowLoad, rowSets, rowKwok, rowKubemark, rowNodes, rowKwokMachines}
 
 // scaleOptions are what "bench scale" takes beside options.
 type scaleOptions struct {
@@ -57,6 +60,8 @@ type scaleOptions struct {
 	// kwok and kubemark are the paths of these programs, kwokNodes and kubemarkNodes how many nodes they are to simulate.
 	kwok, kubemark           string
 	kwokNodes, kubemarkNodes int
+	// kwokMachines is how many Machines of provider kwok one cluster gets.
+	kwokMachines int
 	// atOnce is how many control planes of a set are upgraded at a time.
 	atOnce int
 }
@@ -86,6 +91,9 @@ type scaleFigures struct {
 	Scales []scaledCluster `json:"scales,omitempty"`
 	Load   *loadFigures    `json:"load,omitempty"`
 	Set    *setFigures     `json:"set,omitempty"`
+	// Nodes are hollow nodes of each kind, KwokMachines those without kubelets.
+	Nodes        []nodeFigures       `json:"nodes,omitempty"`
+	KwokMachines *kwokMachineFigures `json:"kwokMachines,omitempty"`
 	// NotMeasured says what was not measured, and why.
 	NotMeasured []string `json:"notMeasured,omitempty"`
 }
@@ -131,6 +139,12 @@ memory (smaps_rollup) and processor time (/proc/PID/stat). Each mode is a column
   kwok      kwok's controller with --kwok-nodes nodes
   kubemark  --kubemark-nodes processes of kubemark, in a network of their own: they serve without authentication
 
+These are measured only if named:
+
+  nodes          MACHINES hollow nodes of one cluster at rest, Fast and Realistic, each without and with the kubelet's port,
+                 and with 10 pods each
+  kwok-machines  one cluster, scaled to --kwok-machines Machines of provider kwok, which "make build-kwok" builds
+
 Exit status: 0 measured, 1 could not measure. A mode that this machine does not hold is left out and named.`,
 		Example: `  bench scale --clusters 3 --machines 20
   bench scale --rows=plane --clusters 5 --modes=processes,shared
@@ -138,6 +152,8 @@ Exit status: 0 measured, 1 could not measure. A mode that this machine does not 
   bench scale --rows=scale --scale-to 200,1000 --modes=packs
   bench scale --rows=sets --clusters 20 --machines 5 --modes=processes,shared
   bench scale --rows=load --clusters 10 --machines 20 --modes=shared
+  bench scale --rows=nodes --machines 20 --modes=shared
+  bench scale --rows=kwok-machines --kwok-machines 10000 --modes=shared
   bench scale --rows=kwok,kubemark --kwok bin/peers/kwok --kubemark bin/peers/kubemark`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -158,6 +174,7 @@ Exit status: 0 measured, 1 could not measure. A mode that this machine does not 
 	cmd.Flags().StringVar(&scale.kwok, "kwok", "", "path of kwok's controller")
 	cmd.Flags().StringVar(&scale.kubemark, "kubemark", "", "path of kubemark")
 	cmd.Flags().IntVar(&scale.kwokNodes, "kwok-nodes", 500, "number of nodes of kwok")
+	cmd.Flags().IntVar(&scale.kwokMachines, "kwok-machines", 1000, "number of Machines of provider kwok")
 	cmd.Flags().IntVar(&scale.kubemarkNodes, "kubemark-nodes", 5, "number of processes of kubemark, one node each")
 	return cmd
 }
@@ -179,6 +196,8 @@ func (o scaleOptions) hasRow(name string) bool {
 	switch {
 	case len(o.rows) > 0:
 		return slices.Contains(o.rows, name)
+	case name == rowNodes, name == rowKwokMachines:
+		return false
 	case name == rowKwok:
 		return o.kwok != ""
 	case name == rowKubemark:
@@ -189,8 +208,8 @@ func (o scaleOptions) hasRow(name string) bool {
 
 func (o scaleOptions) validate() error {
 	switch {
-	case o.clusters < 1 || o.machines < 1 || o.kwokNodes < 1 || o.kubemarkNodes < 1 || o.atOnce < 1:
-		return errors.New("--clusters, --machines, --kwok-nodes, --kubemark-nodes, --at-once: want at least 1 each")
+	case o.clusters < 1 || o.machines < 1 || o.kwokNodes < 1 || o.kubemarkNodes < 1 || o.kwokMachines < 1 || o.atOnce < 1:
+		return errors.New("--clusters, --machines, --kwok-nodes, --kwok-machines, --kubemark-nodes, --at-once: want at least 1 each")
 	case slices.ContainsFunc(o.scaleTo, func(n int) bool { return n < 2 }):
 		return fmt.Errorf("--scale-to: want 2 or more, got %d", slices.Min(o.scaleTo))
 	case o.output != "text" && o.output != "json":
@@ -226,7 +245,7 @@ func runScale(ctx context.Context, opts scaleOptions) error {
 	defer cancel()
 	report := scaleReport{Clusters: opts.clusters, Machines: opts.machines}
 	for _, mode := range scaleModes {
-		if opts.hasMode(mode.name) && (opts.hasRow(rowPlane) || opts.hasRow(rowFleet) || opts.hasRow(rowScale) || opts.hasRow(rowLoad) || opts.hasRow(rowSets)) {
+		if opts.hasMode(mode.name) && slices.ContainsFunc(scaleRows, func(row string) bool { return opts.hasRow(row) && row != rowKwok && row != rowKubemark }) {
 			figures := scaleFigures{Mode: mode.name}
 			figures.measureMode(ctx, opts, mode)
 			report.Modes = append(report.Modes, figures)
@@ -299,6 +318,15 @@ func (f *scaleFigures) listParts(opts scaleOptions, mode scaleMode) []part {
 	parts = append(parts, part{rowSets, "the set", func(ctx context.Context) error {
 		return withFleet(ctx, opts, mode, 0, 0, func(ctx context.Context, fleet *upFleet) (err error) {
 			f.Set, err = measureSet(ctx, opts, fleet)
+			return err
+		})
+	}})
+	parts = append(parts, part{rowNodes, "nodes", func(ctx context.Context) (err error) {
+		f.Nodes, err = measureNodes(ctx, opts, mode)
+		return err
+	}}, part{rowKwokMachines, "Machines of provider kwok", func(ctx context.Context) error {
+		return withFleet(ctx, opts, mode, 1, 0, func(ctx context.Context, fleet *upFleet) (err error) {
+			f.KwokMachines, err = measureKwokMachines(ctx, opts, fleet)
 			return err
 		})
 	}})

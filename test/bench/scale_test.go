@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 func scaleOptionsFor(change func(*scaleOptions)) scaleOptions {
 	opts := scaleOptions{
 		options: options{clusters: 50, machines: 20, output: "text"}, scaleTo: []int{200, 1000},
-		load: loadOptions{pods: 100, qps: 1, portion: 4, every: time.Second, readyWithin: readyWithin}, kwokNodes: 500, kubemarkNodes: 5, atOnce: 4,
+		load: loadOptions{pods: 100, qps: 1, portion: 4, every: time.Second, readyWithin: readyWithin}, kwokNodes: 500, kubemarkNodes: 5, kwokMachines: 1000, atOnce: 4,
 	}
 	change(&opts)
 	return opts
@@ -61,6 +62,27 @@ func TestATableOfModesSaysWhatWasNotMeasured(t *testing.T) {
 	))
 }
 
+// Claim: `make bench-scale ROWS=nodes,kwok-machines` shows what nodes of each kind take, and whether thousands of kwok keep their heartbeats. Broken: new.
+func TestNodesOfEachKindHaveLines(t *testing.T) {
+	g := NewWithT(t)
+	out := &bytes.Buffer{}
+	report := scaleReport{Modes: []scaleFigures{{
+		Mode:         "shared",
+		Nodes:        []nodeFigures{{Kind: "Realistic with a port", AtRest: cost{AnonymousMiB: 1.5, PrivateMiB: 1.6, CPUSecondsPerMinute: 0.02}, WithPods: cost{AnonymousMiB: 2.5, PrivateMiB: 2.6, CPUSecondsPerMinute: 0.03}}},
+		KwokMachines: &kwokMachineFigures{Machines: 10000, Seconds: 300, LateHeartbeats: 3, NotReady: 1},
+	}}}
+	g.Expect(report.printTable(scaleOptionsFor(func(o *scaleOptions) {
+		o.out, o.rows, o.kwokMachines = out, []string{rowNodes, rowKwokMachines}, 10000
+	}))).To(Succeed())
+	g.Expect(out.String()).To(And(
+		MatchRegexp(`node, Fast: memory \(private\) +-\n`),
+		MatchRegexp(`node, Realistic with a port: memory \(private\) +1\.5 \(1\.6\) MiB\n`),
+		MatchRegexp(`node, Realistic with a port, with 10 pods: CPU +0\.03 s/min\n`),
+		MatchRegexp(`10000 Machines of kwok: from 1 to all Ready +300 s\n`),
+		MatchRegexp(`10000 Machines of kwok: heartbeats late, Nodes not Ready +3, 1\n`),
+	))
+}
+
 func TestRowsAndModesAreChosen(t *testing.T) {
 	g := NewWithT(t)
 	rowsOf := func(change func(*scaleOptions)) (rows []string) {
@@ -73,7 +95,8 @@ func TestRowsAndModesAreChosen(t *testing.T) {
 		return rows
 	}
 	g.Expect(rowsOf(func(*scaleOptions) {})).To(Equal([]string{rowPlane, rowFleet, rowScale, rowLoad, rowSets}), "peers need their programs")
-	g.Expect(rowsOf(func(o *scaleOptions) { o.kwok, o.kubemark = "/kwok", "/kubemark" })).To(Equal(scaleRows))
+	g.Expect(rowsOf(func(o *scaleOptions) { o.kwok, o.kubemark = "/kwok", "/kubemark" })).To(Equal(slices.Concat(scaleRows[:5], []string{rowKwok, rowKubemark})))
+	g.Expect(rowsOf(func(o *scaleOptions) { o.rows = []string{rowNodes, rowKwokMachines} })).To(Equal([]string{rowNodes, rowKwokMachines}), "only if named")
 	g.Expect(rowsOf(func(o *scaleOptions) { o.rows, o.kwok = []string{rowPlane}, "/kwok" })).To(Equal([]string{rowPlane}))
 	out := &bytes.Buffer{}
 	g.Expect(scaleReport{Modes: []scaleFigures{{Mode: "shared"}}}.printTable(scaleOptionsFor(func(o *scaleOptions) { o.out, o.rows = out, []string{rowLoad} }))).To(Succeed())
@@ -84,6 +107,7 @@ func TestScaleRefusesWhatItCannotMeasure(t *testing.T) {
 	for says, change := range map[string]func(*scaleOptions){
 		"--clusters":                      func(o *scaleOptions) { o.clusters = 0 },
 		"--kwok-nodes":                    func(o *scaleOptions) { o.kwokNodes = 0 },
+		"--kwok-machines":                 func(o *scaleOptions) { o.kwokMachines = 0 },
 		"--scale-to: want 2 or more":      func(o *scaleOptions) { o.scaleTo = []int{200, 1} },
 		"--output":                        func(o *scaleOptions) { o.output = "xml" },
 		"--modes: want some of processes": func(o *scaleOptions) { o.modes = []string{"fast"} },
@@ -107,13 +131,19 @@ func TestAProgramThatIsNoPeerIsRefused(t *testing.T) {
 func TestHollowNodesOfALoadTestReportAsTheModeSays(t *testing.T) {
 	g := NewWithT(t)
 	for _, mode := range scaleModes {
-		raw, err := options{profile: "Realistic", programs: mode.programs}.hollowNodeConfig()
+		raw, err := options{profile: "Realistic", programs: mode.programs}.nodeConfig()
 		g.Expect(err).NotTo(HaveOccurred())
 		config := v1alpha1.HollowNodeConfig{}
 		g.Expect(json.Unmarshal(raw, &config)).To(Succeed())
 		g.Expect(config.Profile).To(BeEquivalentTo("Realistic"))
 		g.Expect(config.PodResources).NotTo(BeEmpty())
 		g.Expect(config.Kubelet != nil).To(Equal(mode.name == "shared-slow"), mode.name)
+		raw, err = options{profile: "Fast", programs: mode.programs, serves: true}.nodeConfig()
+		g.Expect(err).NotTo(HaveOccurred())
+		serves := v1alpha1.HollowNodeConfig{}
+		g.Expect(json.Unmarshal(raw, &serves)).To(Succeed())
+		g.Expect(serves.Kubelet.EnableServer).To(HaveValue(BeTrue()))
+		g.Expect(serves.Kubelet.NodeLeaseDurationSeconds != nil).To(Equal(mode.name == "shared-slow"), mode.name)
 	}
 }
 

@@ -17,13 +17,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
-	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
 // upFleet is a fleet that "local up" has started.
@@ -153,22 +151,23 @@ func measureRest(ctx context.Context, opts options, read func() map[int]usage) (
 
 // scaleTo scales the only cluster, and returns how long it takes until all Machines are Ready.
 func (f *upFleet) scaleTo(ctx context.Context, machines int) (float64, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", f.report.Hub.Kubeconfig)
+	hub, err := clientOf(f.report.Hub.Kubeconfig)
 	if err != nil {
-		return 0, fmt.Errorf("reading the hub's kubeconfig: %w", err)
+		return 0, err
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme.New()})
-	if err != nil {
-		return 0, fmt.Errorf("making a client of the hub: %w", err)
-	}
+	return scaleDeployment(ctx, hub, f.report.Clusters[0].Name, localfleet.WorkersName, machines)
+}
+
+// scaleDeployment scales a MachineDeployment, and returns how long it takes until all its Machines are Ready.
+func scaleDeployment(ctx context.Context, hub client.Client, cluster, name string, machines int) (float64, error) {
 	deployment := &v1alpha1.MachineDeployment{}
-	deployment.Namespace, deployment.Name = f.report.Clusters[0].Name, localfleet.WorkersName
+	deployment.Namespace, deployment.Name = cluster, name
 	begin := time.Now()
-	if err := c.Patch(ctx, deployment, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, machines))); err != nil {
+	if err := hub.Patch(ctx, deployment, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, machines))); err != nil {
 		return 0, fmt.Errorf("scaling: %w", err)
 	}
-	err = waitFor(ctx, func(ctx context.Context) bool {
-		return c.Get(ctx, client.ObjectKeyFromObject(deployment), deployment) == nil && int(deployment.Status.ReadyReplicas) == machines
+	err := waitFor(ctx, func(ctx context.Context) bool {
+		return hub.Get(ctx, client.ObjectKeyFromObject(deployment), deployment) == nil && int(deployment.Status.ReadyReplicas) == machines
 	})
 	if err != nil {
 		return 0, fmt.Errorf("waiting for %d Machines, of which %d are Ready: %w", machines, deployment.Status.ReadyReplicas, err)
