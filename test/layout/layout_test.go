@@ -77,7 +77,7 @@ func TestLicenceAndIgnoredFiles(t *testing.T) {
 }
 
 // The real make and git are left out: what matters is what is called, and what happens to a failure.
-// Claim: `.ci/run` runs tests, verify and, with Chromium and Docker, test-browser and e2e, says what it leaves out, and fails if one fails. Broken: verify left out; a failure ignored; `make e2e` left out; `make test-browser` left out without a word.
+// Claim: `.ci/run` runs tests, verify, an older kubelet and, with Chromium and Docker, test-browser and e2e, says what it leaves out, and fails if one fails. Broken: verify left out; a failure ignored; `make e2e` left out; `make test-minors` left out; `make test-browser` left out without a word.
 // Claim: Go's own closing lines are printed. Broken: the output of go test goes to the log alone; that of make to a file. Also: TestGosClosingLinesAreShown.
 func TestContinuousIntegrationTestsAndVerifies(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -85,13 +85,14 @@ func TestContinuousIntegrationTestsAndVerifies(t *testing.T) {
 		docker, browser bool
 		want            string
 	}{
-		"all well":               {"", false, false, "test\nverify\n"},
-		"a test fails":           {"test", false, false, "test\nverify\n"},
-		"verify fails":           {"verify", false, false, "test\nverify\n"},
-		"there is Docker":        {"", true, false, "test\nverify\ne2e\n"},
-		"it fails where that is": {"e2e", true, false, "test\nverify\ne2e\n"},
-		"there is Chromium":      {"", false, true, "test\nverify\ntest-browser\n"},
-		"a page is broken":       {"test-browser", true, true, "test\nverify\ntest-browser\ne2e\n"},
+		"all well":               {"", false, false, "test\nverify\ntest-minors\n"},
+		"a test fails":           {"test", false, false, "test\nverify\ntest-minors\n"},
+		"verify fails":           {"verify", false, false, "test\nverify\ntest-minors\n"},
+		"an older kubelet fails": {"test-minors", false, false, "test\nverify\ntest-minors\n"},
+		"there is Docker":        {"", true, false, "test\nverify\ntest-minors\ne2e\n"},
+		"it fails where that is": {"e2e", true, false, "test\nverify\ntest-minors\ne2e\n"},
+		"there is Chromium":      {"", false, true, "test\nverify\ntest-browser\ntest-minors\n"},
+		"a page is broken":       {"test-browser", true, true, "test\nverify\ntest-browser\ntest-minors\ne2e\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
