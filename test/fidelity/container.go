@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os/exec"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // container is the container that a kind node is. It is a script.Machine.
@@ -15,6 +19,22 @@ func (c *container) run(ctx context.Context, args ...string) error {
 	output, err := exec.CommandContext(ctx, c.docker, append([]string{"exec", c.name}, args...)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s in %s: %w: %s", strings.Join(args, " "), c.name, err, output)
+	}
+	return nil
+}
+
+// putStaticPod writes a manifest to where the kubelet looks for static pods.
+func (c *container) putStaticPod(ctx context.Context, pod *corev1.Pod) error {
+	manifest, err := json.Marshal(pod)
+	if err != nil {
+		return err
+	}
+	file := "/etc/kubernetes/manifests/" + pod.Name + ".yaml"
+	// Written beside it and renamed, so that the kubelet never reads a part.
+	command := exec.CommandContext(ctx, c.docker, "exec", "-i", c.name, "sh", "-c", "cat >/etc/kubernetes/static-pod && mv /etc/kubernetes/static-pod "+file)
+	command.Stdin = bytes.NewReader(manifest)
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("writing %s in %s: %w: %s", file, c.name, err, output)
 	}
 	return nil
 }

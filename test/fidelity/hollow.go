@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -30,6 +31,16 @@ const (
 // hollowNode is the configuration with which a hollow node does what a kubelet with defaults does. Its size is any.
 const hollowNode = `{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","profile":"Realistic","registration":"Once",
 "terminationPercent":0,"hollowTaint":"Never","kubelet":{"enableServer":true}}`
+
+// withStaticPod is the configuration of the node of the script, which has the static pod too.
+func withStaticPod() ([]byte, error) {
+	config := map[string]any{}
+	if err := json.Unmarshal([]byte(hollowNode), &config); err != nil {
+		return nil, err
+	}
+	config["staticPods"] = []any{script.StaticPod()}
+	return json.Marshal(config)
+}
 
 // pressedConfiguration is the kubelet's of the node that always has too little memory. test/fidelity/run.sh gives it to the worker of kind.
 const pressedConfiguration = `apiVersion: kubelet.config.k8s.io/v1beta1
@@ -79,7 +90,13 @@ func startHollow(ctx context.Context, binDir string) (side *script.Side, remove 
 func makeNodes(ctx context.Context, fleet *localfleet.Fleet) (*script.Side, error) {
 	configs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: clusterName, Name: v1alpha1.KubeletConfigMap}}
 	configs.Data = map[string]string{pressed: pressedConfiguration}
-	objects := []client.Object{configs, makeDeployment(subject, nil), makeDeployment(pressed, &v1alpha1.ConfigSource{Key: pressed})}
+	configuration, err := withStaticPod()
+	if err != nil {
+		return nil, err
+	}
+	objects := []client.Object{
+		configs, makeDeployment(subject, nil, configuration), makeDeployment(pressed, &v1alpha1.ConfigSource{Key: pressed}, []byte(hollowNode)),
+	}
 	for _, object := range objects {
 		if err := fleet.HubClient.Create(ctx, object); err != nil {
 			return nil, fmt.Errorf("creating %s: %w", object.GetName(), err)
@@ -116,14 +133,14 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-func makeDeployment(name string, source *v1alpha1.ConfigSource) *v1alpha1.MachineDeployment {
+func makeDeployment(name string, source *v1alpha1.ConfigSource, configuration []byte) *v1alpha1.MachineDeployment {
 	labels := map[string]string{"pool": name}
 	made := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: clusterName, Name: name}}
 	made.Spec.ClusterName, made.Spec.Replicas, made.Spec.Selector.MatchLabels = clusterName, ptr.To[int32](1), labels
 	made.Spec.Template.Metadata.Labels = labels
 	made.Spec.Template.Spec = v1alpha1.MachineTemplateBody{
 		NodeMetadata: v1alpha1.NodeMetadata{Labels: labels}, ConfigSource: source,
-		ProviderConfig: v1alpha1.ProviderConfig{Value: &runtime.RawExtension{Raw: []byte(hollowNode)}},
+		ProviderConfig: v1alpha1.ProviderConfig{Value: &runtime.RawExtension{Raw: configuration}},
 	}
 	return made
 }

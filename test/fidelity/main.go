@@ -82,7 +82,7 @@ func (o options) run(ctx context.Context) (err error) {
 	hollow.Kubectl = o.kubectl
 	sides := []*script.Side{hollow}
 	if o.kubeconfig != "" {
-		kind, err := o.kindSide()
+		kind, err := o.kindSide(ctx)
 		if err != nil {
 			return err
 		}
@@ -124,13 +124,14 @@ func (o options) saveRecording(name string, recording script.Recording) error {
 	return os.WriteFile(filepath.Join(o.out, name+".json"), text, 0o600)
 }
 
-func (o options) kindSide() (*script.Side, error) {
+func (o options) kindSide(ctx context.Context) (*script.Side, error) {
 	side, err := sideOf(script.RealName, o.kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	side.Kubectl, side.Node, side.Pressed, side.Machine = o.kubectl, o.node, o.pressed, &container{docker: o.docker, name: o.node}
-	return side, nil
+	node := &container{docker: o.docker, name: o.node}
+	side.Kubectl, side.Node, side.Pressed, side.Machine = o.kubectl, o.node, o.pressed, node
+	return side, node.putStaticPod(ctx, script.StaticPod())
 }
 
 func sideOf(name, kubeconfig string) (*script.Side, error) {

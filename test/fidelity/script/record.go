@@ -12,7 +12,7 @@ type Record struct {
 	// Times are compared within a tolerance.
 	Times map[string]time.Duration `json:"times,omitempty"`
 	// Sequences are the states that something went through. A kubelet writes the state that it finds, so one may miss some of those that the
-	// other has, also the first, but not the last.
+	// other has, but not the last. If the hollow node misses the first, that is a declared difference.
 	Sequences map[string][]string `json:"sequences,omitempty"`
 	// Orders are names in the order in which they came; names that came at once are in one group.
 	Orders map[string][][]string `json:"orders,omitempty"`
@@ -29,18 +29,10 @@ func (r *Record) took(name string, d time.Duration)  { r.Times[name] = d.Round(1
 func (r *Record) sequence(name string, s []string)   { r.Sequences[name] = s }
 func (r *Record) order(name string, came [][]string) { r.Orders[name] = came }
 
-// collapse leaves of a sequence that repeats itself each state once, sorted: how often it comes, and which is seen first, are matters of time.
-func (r *Record) collapse(names ...string) {
-	for _, name := range names {
-		var once []string
-		for _, state := range r.Sequences[name] {
-			if !slices.Contains(once, state) {
-				once = append(once, state)
-			}
-		}
-		slices.Sort(once)
-		r.Sequences[name] = once
-	}
+// listStates returns each state of a sequence once, sorted.
+func listStates(sequence []string) []string {
+	sorted := slices.Sorted(slices.Values(sequence))
+	return slices.Compact(sorted)
 }
 
 // areSequencesAlike tells whether one of both sequences has all states of the other in their order, and both end alike.

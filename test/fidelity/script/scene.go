@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -109,7 +110,8 @@ func (s *scene) seeEvent(event watch.Event) {
 	}
 }
 
-// until waits until a pod is as wanted, and says how long that took since its creation.
+// until waits until a pod is as wanted, and says how long that took since its main container started: how long a runtime takes to start one
+// is not the kubelet's. Of a container that never started, the time counts from the pod's creation.
 func (s *scene) until(ctx context.Context, name, what string, wanted func(*corev1.Pod) bool) (after time.Duration, err error) {
 	err = eventually(ctx, "pod "+name+" to be "+what, func(context.Context) (bool, error) {
 		s.lock.Lock()
@@ -120,13 +122,28 @@ func (s *scene) until(ctx context.Context, name, what string, wanted func(*corev
 		}
 		for _, one := range h.seen {
 			if wanted(one.pod) {
-				after = one.at.Sub(h.since)
+				after = max(0, one.at.Sub(cmp.Or(firstStart(one.pod), h.since)))
 				return true, nil
 			}
 		}
 		return false, nil
 	})
 	return after, err
+}
+
+// firstStart is when the main container of a pod started first, so far as its status says that.
+func firstStart(pod *corev1.Pod) (started time.Time) {
+	for _, status := range pod.Status.ContainerStatuses {
+		for _, state := range []corev1.ContainerState{status.State, status.LastTerminationState} {
+			switch {
+			case state.Terminated != nil:
+				started = state.Terminated.StartedAt.Time
+			case state.Running != nil:
+				started = state.Running.StartedAt.Time
+			}
+		}
+	}
+	return started
 }
 
 // untilGone waits until a pod is gone, and says how long that took since it was told to end.

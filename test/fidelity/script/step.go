@@ -32,19 +32,30 @@ type Step struct {
 	Run   func(context.Context, *Side, *Record) error
 	// Declared are the differences that are known. One that does not show is a difference too.
 	Declared []Declared
+	// Repeats are sequences that go through the same states again and again. Of these, which states come is compared, and not how often or
+	// which is seen first: that is a matter of time.
+	Repeats []string
 	// Tolerances are by the names of times. Default: defaultTolerance.
 	Tolerances map[string]Tolerance
 }
 
 // Declared is a difference that is known.
 type Declared struct {
-	// Figure is the name of a fact, a time or an order.
+	// Figure is the name of a fact, a sequence, a time or an order.
 	Figure string
 	// Because is the reason.
 	Because string
 	// NotOfNode: not the hollow node makes the difference, but what breaks both nodes, or how their clusters are configured.
 	NotOfNode bool
+	// Sometimes: what the machine does meanwhile decides whether the difference shows. If it does not, that is no difference.
+	Sometimes bool
 }
+
+// firstState is the figure that a hollow node has not shown the first state of a sequence.
+func firstState(sequence string) string { return sequence + ", first state" }
+
+// becauseFast is why a hollow node may not show a first state. It is declared for all steps.
+const becauseFast = "a kubelet writes the status that it has when it comes to that, and a container of a hollow node may run by then"
 
 // Tolerance is by how much a time may differ: Absolute, plus Percent of the longer one.
 type Tolerance struct {

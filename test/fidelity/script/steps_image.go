@@ -20,6 +20,7 @@ func imageSteps() []*Step {
 				"second try after": {Absolute: 4 * time.Second},
 				"third try after":  {Absolute: 6 * time.Second},
 			},
+			Repeats: []string{"missing container main"},
 		},
 	}
 }
@@ -63,7 +64,6 @@ func runMissing(ctx context.Context, s *scene, r *Record) error {
 		return err
 	}
 	s.describePod(ctx, r, "missing")
-	r.collapse("missing container main")
 	return nil
 }
 
