@@ -72,7 +72,8 @@ func expectOwnNumbers(run *v1alpha1.LoadTestRun, load *sharedLoad) {
 	Expect(run.Status.Progress).To(And(HaveField("PodsCreated", BeEquivalentTo(seen)), HaveField("PodsReady", BeEquivalentTo(ready))), run.Namespace)
 	got := measuredBy(run, v1alpha1.LoadPodReady, "")
 	Expect(got.Count).To(BeEquivalentTo(seen), run.Namespace)
-	Expect(got.Max.Duration).To(BeNumerically("~", longest, 1500*time.Millisecond), run.Namespace)
+	// Both see it through a watch, which on a busy machine is late.
+	Expect(got.Max.Duration).To(BeNumerically("~", longest, 1500*time.Millisecond+longest/4), run.Namespace)
 	measured, err := loadtest.Decode(run.Status.Histograms)
 	Expect(err).NotTo(HaveOccurred())
 	for resource, asked := range map[string]int32{"configmaps": load.configMaps, corev1.ResourcePods.String(): load.pods} {

@@ -11,7 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/util/compatibility"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/process"
@@ -95,7 +97,7 @@ func (s *supervisor) handleUpgrade(writer http.ResponseWriter, request *http.Req
 	writeResponse(writer, http.StatusOK, s.clusterStatus(request.Context()))
 }
 
-// upgrade brings the components to a later minor, one after the other. Each is ended and started by itself, when all are healthy; the data
+// upgrade brings the components to a later minor, one after the other. Each is ended and started by itself, once all are healthy; the data
 // store and the podhost are not touched. One that does not get healthy is the last: it is started again with the new minor, and the later
 // ones keep the old one, which a later API server supports.
 func (s *supervisor) upgrade(ctx context.Context, minor string) error {
@@ -106,14 +108,16 @@ func (s *supervisor) upgrade(ctx context.Context, minor string) error {
 		return errors.New("an upgrade is under way: ask again when it has ended")
 	}
 	defer s.minors.upgrading.Unlock()
+	patience := refusalPatience
 	for _, component := range upgradeOrder {
 		unit, ok := s.units[component]
 		if !ok || minorNumber(s.minors.get(component)) == minorNumber(minor) {
 			continue
 		}
-		if err := s.checkHealthy(ctx); err != nil {
+		if err := s.awaitHealthy(ctx, patience); err != nil {
 			return fmt.Errorf("%s stays at %s, because the control plane is not healthy: %w", component, s.emulatedMinor(component), err)
 		}
+		patience = actionTimeout // What has just started may be slow to answer, and half an upgrade helps no user.
 		if err := s.restartWith(ctx, unit, minor); err != nil {
 			return fmt.Errorf("upgrading %s to %s: %w", component, writtenMinor(minor), err)
 		}
@@ -157,6 +161,23 @@ func (s *supervisor) checkUpgrade(minor string) error {
 		return fmt.Errorf("%w: %s runs %s, and an upgrade may not skip a minor: upgrade to 1.%d first", ErrInvalid, last, s.emulatedMinor(last), oldest+1)
 	}
 	return nil
+}
+
+const (
+	// refusalPatience is how long an upgrade that has not begun waits for a control plane that is not healthy, which may only be slow.
+	refusalPatience = 5 * time.Second
+	healthPoll      = 200 * time.Millisecond
+)
+
+// awaitHealthy waits until all components are healthy, and returns what the last look found otherwise.
+func (s *supervisor) awaitHealthy(ctx context.Context, patience time.Duration) (found error) {
+	_ = wait.PollUntilContextTimeout(ctx, healthPoll, patience, true, func(ctx context.Context) (bool, error) {
+		if err := s.checkHealthy(ctx); err == nil || ctx.Err() == nil || found == nil {
+			found = err // A look that the end of the wait has cut short says nothing.
+		}
+		return found == nil, nil
+	})
+	return found
 }
 
 // checkHealthy asks the components whose versions matter, and the data store.
