@@ -13,8 +13,7 @@ logs=$root/bin/test-logs
 mkdir -p "$logs"
 # Control planes collect garbage less often than they do elsewhere. Above 200, fresh pages cost as much as that saves.
 export GOGC=200
-# How many packages of the root module, and how many tests of one of the simulator's, run at a time: most wait for a part of their time.
-at_once=$(($(nproc 2>/dev/null || sysctl -n hw.ncpu) + 1))
+processors=$(nproc 2>/dev/null || sysctl -n hw.ncpu)
 # What a test waits for without a time of its own may take long on a busy machine.
 export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT=30s
 . hack/goenv.sh
@@ -110,9 +109,9 @@ root() {
 		mapfile -t -O "${#packages[@]}" packages < <(grep "/$name\$" <<<"$found")
 	done
 	mapfile -t -O "${#packages[@]}" packages < <(grep -vxF "$(printf '%s\n' "${packages[@]}")" <<<"$found")
-	# Beside one of the modules. With twice as many nothing was done sooner: an API server took half a minute to start, and hubs were too
-	# slow to renew their leases.
-	go_test root . 40m -p "$at_once" -ldflags '-s -w' "${packages[@]}"
+	# As many packages at a time as there are processors, beside one of the modules. With twice as many nothing was done sooner: an API
+	# server took half a minute to start, and hubs were too slow to renew their leases.
+	go_test root . 40m -p "$processors" -ldflags '-s -w' "${packages[@]}"
 }
 
 # modules runs the tests of all modules but the root module, and at the end the plain packages of that and of the simulator.
@@ -124,7 +123,7 @@ modules() {
 	go_test release hack/release 5m ./...
 	# The Kubernetes version is linked in, as it is into the programs.
 	mapfile -t packages < <(cd agent/simulator && go list ./... | grep -vxF "$simulator_plain")
-	go_test simulator agent/simulator 20m -p 1 -parallel "$at_once" -ldflags "${SIMULATOR_LDFLAGS:-}" "${packages[@]}"
+	go_test simulator agent/simulator 20m -p 1 -parallel $((processors + 1)) -ldflags "${SIMULATOR_LDFLAGS:-}" "${packages[@]}"
 	plain sim-plain agent/simulator "$simulator_plain" "${SIMULATOR_LDFLAGS:-}"
 	plain plain . "$plain" '-s -w'
 }

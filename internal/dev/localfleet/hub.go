@@ -21,7 +21,8 @@ func (f *Fleet) startHub(ctx context.Context) error {
 	if f.HubConfig, err = f.Hub.RESTConfig(); err != nil {
 		return err
 	}
-	install := exec.CommandContext(ctx, f.binaryPath("hub"), "install", "--kubeconfig", f.Hub.AdminKubeconfig())
+	// On a laptop that starts fifty clusters, an API server may need minutes for the kinds. ctx ends this too.
+	install := exec.CommandContext(ctx, f.binaryPath("hub"), "install", "--kubeconfig", f.Hub.AdminKubeconfig(), "--timeout", "10m")
 	if output, err := install.CombinedOutput(); err != nil {
 		return fmt.Errorf("running hub install: %w: %s", err, output)
 	}
