@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
@@ -173,10 +174,15 @@ Exit status: 0 measured, 1 could not measure. A mode that this machine does not 
 	cmd.Flags().DurationVar(&scale.settle, "settle", settled, "time between the start of a fleet and its measurement")
 	cmd.Flags().StringVar(&scale.kwok, "kwok", "", "path of kwok's controller")
 	cmd.Flags().StringVar(&scale.kubemark, "kubemark", "", "path of kubemark")
-	cmd.Flags().IntVar(&scale.kwokNodes, "kwok-nodes", 500, "number of nodes of kwok")
-	cmd.Flags().IntVar(&scale.kwokMachines, "kwok-machines", 1000, "number of Machines of provider kwok")
-	cmd.Flags().IntVar(&scale.kubemarkNodes, "kubemark-nodes", 5, "number of processes of kubemark, one node each")
+	registerSizes(cmd.Flags(), &scale)
 	return cmd
+}
+
+// registerSizes registers how many nodes of other kinds there are.
+func registerSizes(flags *pflag.FlagSet, o *scaleOptions) {
+	flags.IntVar(&o.kwokMachines, "kwok-machines", 1000, "number of Machines of provider kwok")
+	flags.IntVar(&o.kwokNodes, "kwok-nodes", 500, "number of nodes of kwok")
+	flags.IntVar(&o.kubemarkNodes, "kubemark-nodes", 5, "number of processes of kubemark, one node each")
 }
 
 func modeNames() []string {
@@ -208,7 +214,7 @@ func (o scaleOptions) hasRow(name string) bool {
 
 func (o scaleOptions) validate() error {
 	switch {
-	case o.clusters < 1 || o.machines < 1 || o.kwokNodes < 1 || o.kubemarkNodes < 1 || o.kwokMachines < 1 || o.atOnce < 1:
+	case min(o.clusters, o.machines, o.kwokNodes, o.kubemarkNodes, o.kwokMachines, o.atOnce) < 1:
 		return errors.New("--clusters, --machines, --kwok-nodes, --kwok-machines, --kubemark-nodes, --at-once: want at least 1 each")
 	case slices.ContainsFunc(o.scaleTo, func(n int) bool { return n < 2 }):
 		return fmt.Errorf("--scale-to: want 2 or more, got %d", slices.Min(o.scaleTo))

@@ -108,16 +108,16 @@ func (s *supervisor) upgrade(ctx context.Context, minor string) error {
 		return errors.New("an upgrade is under way: ask again when it has ended")
 	}
 	defer s.minors.upgrading.Unlock()
-	patience := refusalPatience
+	timeout := upgradeStartTimeout
 	for _, component := range upgradeOrder {
 		unit, ok := s.units[component]
 		if !ok || minorNumber(s.minors.get(component)) == minorNumber(minor) {
 			continue
 		}
-		if err := s.awaitHealthy(ctx, patience); err != nil {
+		if err := s.awaitHealthy(ctx, timeout); err != nil {
 			return fmt.Errorf("%s stays at %s, because the control plane is not healthy: %w", component, s.emulatedMinor(component), err)
 		}
-		patience = actionTimeout // What has just started may be slow to answer, and half an upgrade helps no user.
+		timeout = actionTimeout // What has just started may be slow to answer, and half an upgrade helps no user.
 		if err := s.restartWith(ctx, unit, minor); err != nil {
 			return fmt.Errorf("upgrading %s to %s: %w", component, writtenMinor(minor), err)
 		}
@@ -164,14 +164,14 @@ func (s *supervisor) checkUpgrade(minor string) error {
 }
 
 const (
-	// refusalPatience is how long an upgrade that has not begun waits for a control plane that is not healthy, which may only be slow.
-	refusalPatience = 5 * time.Second
+	// upgradeStartTimeout bounds how long an upgrade waits, before it changes anything, for a control plane that is slow to answer.
+	upgradeStartTimeout = 5 * time.Second
 	healthPoll      = 200 * time.Millisecond
 )
 
 // awaitHealthy waits until all components are healthy, and returns what the last look found otherwise.
-func (s *supervisor) awaitHealthy(ctx context.Context, patience time.Duration) (found error) {
-	_ = wait.PollUntilContextTimeout(ctx, healthPoll, patience, true, func(ctx context.Context) (bool, error) {
+func (s *supervisor) awaitHealthy(ctx context.Context, timeout time.Duration) (found error) {
+	_ = wait.PollUntilContextTimeout(ctx, healthPoll, timeout, true, func(ctx context.Context) (bool, error) {
 		if err := s.checkHealthy(ctx); err == nil || ctx.Err() == nil || found == nil {
 			found = err // A look that the end of the wait has cut short says nothing.
 		}
