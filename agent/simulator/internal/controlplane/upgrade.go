@@ -166,7 +166,7 @@ func (s *supervisor) checkUpgrade(minor string) error {
 const (
 	// upgradeStartTimeout bounds how long an upgrade waits, before it changes anything, for a control plane that is slow to answer.
 	upgradeStartTimeout = 5 * time.Second
-	healthPoll      = 200 * time.Millisecond
+	healthPoll          = 200 * time.Millisecond
 )
 
 // awaitHealthy waits until all components are healthy, and returns what the last look found otherwise.
