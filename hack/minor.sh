@@ -31,7 +31,7 @@ check() {
 	go test -count=1 -vet=off -modfile="$modules" -ldflags "$ldflags" -run '^(TestKubelet|TestCode.*|TestNodeLabels.*|TestANodeThatExists.*|TestBuiltIn)$' \
 		./internal/hollownode ./internal/kubeletversion
 	HOLLOWFLEET_BIN=$programs go test -count=1 -vet=off -ldflags "${SIMULATOR_LDFLAGS:-}" \
-		-run '^(TestAnotherMinor|TestAKubeletAllocatesDevices|TestAKubeletPreparesClaims|TestANodeShutsDownGracefully|TestStaticPodsHaveMirrorPods)$' ./cmd/hollow-node
+		-run '^(TestAnotherMinor|TestAKubeletAllocatesDevices|TestAKubeletPreparesClaims|TestAKubeletHasVolumesOfACSIDriver|TestANodeShutsDownGracefully|TestStaticPodsHaveMirrorPods)$' ./cmd/hollow-node
 }
 
 case $action in

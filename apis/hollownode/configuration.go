@@ -88,6 +88,8 @@ type Configuration struct {
 	StaticPods []json.RawMessage `json:"staticPods,omitempty"`
 	// Devices are those that the Node gets from device plugins and DRA drivers. Capacity has none of their resources.
 	Devices []Devices `json:"devices,omitempty"`
+	// CSIDrivers are the simulated CSI drivers that register with the Node's kubelet.
+	CSIDrivers []CSIDriver `json:"csiDrivers,omitempty"`
 	// Unhealthy lets the Node be not Ready from time to time, or for good. Nil means that it does not.
 	Unhealthy *Unhealthy `json:"unhealthy,omitempty"`
 }
@@ -167,7 +169,7 @@ func (c Configuration) Validate() error {
 			problems = append(problems, fmt.Errorf("fidelity: %w", err))
 		}
 	}
-	problems = append(problems, c.validateDevices())
+	problems = append(problems, c.validateDevices(), c.validateCSIDrivers())
 	if c.Unhealthy != nil {
 		if err := c.Unhealthy.Validate(); err != nil {
 			problems = append(problems, fmt.Errorf("unhealthy: %w", err))

@@ -48,12 +48,16 @@ func TestWhatTheAgentWritesTheHollowNodeReads(t *testing.T) {
 
 func TestMarshalRefusesWhatDescribesNoNode(t *testing.T) {
 	for field, spoil := range map[string]func(*hollownode.Configuration){
-		"nodeName":        func(c *hollownode.Configuration) { c.NodeName = "" },
-		"providerID":      func(c *hollownode.Configuration) { c.ProviderID = "" },
-		"capacity.cpu":    func(c *hollownode.Configuration) { delete(c.Capacity, corev1.ResourceCPU) },
-		"capacity.memory": func(c *hollownode.Configuration) { c.Capacity[corev1.ResourceMemory] = resource.MustParse("0") },
-		"maxPods":         func(c *hollownode.Configuration) { c.MaxPods = 0 },
-		"startupDelay":    func(c *hollownode.Configuration) { c.StartupDelay.Duration = -time.Second },
+		"nodeName":           func(c *hollownode.Configuration) { c.NodeName = "" },
+		"providerID":         func(c *hollownode.Configuration) { c.ProviderID = "" },
+		"capacity.cpu":       func(c *hollownode.Configuration) { delete(c.Capacity, corev1.ResourceCPU) },
+		"capacity.memory":    func(c *hollownode.Configuration) { c.Capacity[corev1.ResourceMemory] = resource.MustParse("0") },
+		"maxPods":            func(c *hollownode.Configuration) { c.MaxPods = 0 },
+		"startupDelay":       func(c *hollownode.Configuration) { c.StartupDelay.Duration = -time.Second },
+		"csiDrivers[0].name": func(c *hollownode.Configuration) { c.CSIDrivers = []hollownode.CSIDriver{{}} },
+		"csiDrivers[0].maxVolumesPerNode": func(c *hollownode.Configuration) {
+			c.CSIDrivers = []hollownode.CSIDriver{{Name: "csi.example.com", MaxVolumesPerNode: -1}}
+		},
 		"unhealthy: healthyFor": func(c *hollownode.Configuration) {
 			c.Unhealthy = &hollownode.Unhealthy{HealthyFor: metav1.Duration{Duration: -1}}
 		},

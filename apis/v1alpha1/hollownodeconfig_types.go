@@ -31,6 +31,12 @@ type HollowNodeConfig struct {
 	// +optional
 	Devices []HollowDevices `json:"devices,omitempty"`
 
+	// csiDrivers are simulated CSI drivers that register with the Node's kubelet, at most 8. Pods can have their volumes, which are empty and
+	// mount nothing. The agent's option --csi-drivers (value hollowNode.csiDrivers of its chart) provisions them. Default none.
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	CSIDrivers []HollowCSIDriver `json:"csiDrivers,omitempty"`
+
 	// maxPods is how many pods the Node takes, 1 to 1000. Default 110.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
@@ -121,6 +127,27 @@ type HollowNodeConfig struct {
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 	// +optional
 	UnhealthyDuration *metav1.Duration `json:"unhealthyDuration,omitempty"`
+}
+
+// HollowCSIDriver is a simulated CSI driver.
+type HollowCSIDriver struct {
+	// name of the driver, such as csi.example.com, at most 63 characters. Required.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// maxVolumesPerNode is how many volumes of the driver the scheduler lets the Node have, 1 to 1000. Default any number.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	MaxVolumesPerNode *int32 `json:"maxVolumesPerNode,omitempty"`
+
+	// topologyKeys are labels of the Node, at most 8, by which volumes are bound to a place: a volume can be used on Nodes with the same
+	// values. Each is kubernetes.io/hostname, kubernetes.io/os, kubernetes.io/arch, or in the Machine's nodeMetadata.labels. Default none:
+	// volumes can be used on each Node with the driver.
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	TopologyKeys []string `json:"topologyKeys,omitempty"`
 }
 
 // HollowDevices are devices of one kind.

@@ -45,6 +45,7 @@ func decodeConfig(raw *runtime.RawExtension, path string) (v1alpha1.HollowNodeCo
 		"kind":               requireString(&config.Kind, v1alpha1.HollowNodeConfigKind),
 		"capacity":           readResources(&config.Capacity, capacityName),
 		"devices":            readDevices(&config.Devices),
+		"csiDrivers":         readCSIDrivers(&config.CSIDrivers),
 		"maxPods":            readNumber(&config.MaxPods, minPods, maxPods),
 		"osImage":            osImage(&config.OSImage),
 		"startupDelay":       readDuration(&config.StartupDelay, 0, maxStartupDelay),

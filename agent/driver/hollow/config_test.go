@@ -29,7 +29,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"no kind":                     {`{"apiVersion":"hollowfleet.io/v1alpha1"}`, `c.kind: missing: write apiVersion: hollowfleet.io/v1alpha1 and kind: HollowNodeConfig`},
 		"another version":             {`{"apiVersion":"hollowfleet.io/v2","kind":"HollowNodeConfig"}`, `c.apiVersion: want "hollowfleet.io/v1alpha1", got "hollowfleet.io/v2"`},
 		"another kind":                {`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"Machine"}`, `c.kind: want "HollowNodeConfig", got "Machine"`},
-		"an unknown field":            {`{` + head + `,"maxpods":5}`, "c.maxpods: unknown field: HollowNodeConfig has apiVersion, capacity, devices, healthyDuration, hollowTaint, imagePull, kind, kubelet, maxPods, osImage, podResources, probes, profile, registration, startupDelay, staticPods, terminationPercent, turnUnhealthyAfter, turnUnhealthyPeriodically, unhealthyDuration"},
+		"an unknown field":            {`{` + head + `,"maxpods":5}`, "c.maxpods: unknown field: HollowNodeConfig has apiVersion, capacity, csiDrivers, devices, healthyDuration, hollowTaint, imagePull, kind, kubelet, maxPods, osImage, podResources, probes, profile, registration, startupDelay, staticPods, terminationPercent, turnUnhealthyAfter, turnUnhealthyPeriodically, unhealthyDuration"},
 		"maxPods as text":             {`{` + head + `,"maxPods":"5"}`, `c.maxPods: want a whole number from 1 to 1000, got "5"`},
 		"maxPods with a fraction":     {`{` + head + `,"maxPods":5.5}`, "c.maxPods: want a whole number from 1 to 1000, got 5.5"},
 		"maxPods 0":                   {`{` + head + `,"maxPods":0}`, "c.maxPods: want a whole number from 1 to 1000, got 0"},

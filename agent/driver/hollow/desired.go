@@ -129,13 +129,10 @@ func resolveDesired(cluster string, request driver.Request) (desired, error) {
 	if d.configuration.Fidelity, err = fidelityOf(config, fidelityPath); err != nil {
 		return desired{}, err
 	}
-	if d.configuration.Unhealthy, err = unhealthyOf(config, class.Path); err != nil {
-		return desired{}, err
-	}
 	if d.staticPods, d.configuration.StaticPods, err = staticPodsOf(config, machine.Name, class.Path); err != nil {
 		return desired{}, err
 	}
-	if d.configuration.StartupDelay, err = startupDelayOf(config, request); err != nil {
+	if err := d.setBehavior(config, request); err != nil {
 		return desired{}, err
 	}
 	if err := setVersions(&d.configuration, machine.Spec.Versions); err != nil {
@@ -143,6 +140,19 @@ func resolveDesired(cluster string, request driver.Request) (desired, error) {
 	}
 	d.configuration.RequireVersionCode = machine.Spec.RequireVersionCode
 	return d.withRegistration(machine)
+}
+
+// setBehavior takes over when the Node starts and fails, and its CSI drivers.
+func (d *desired) setBehavior(config v1alpha1.HollowNodeConfig, request driver.Request) error {
+	var err error
+	if d.configuration.Unhealthy, err = unhealthyOf(config, request.Class.Path); err != nil {
+		return err
+	}
+	if d.configuration.CSIDrivers, err = csiDriversOf(config, request.Class.Path, request.Machine.Spec.NodeMetadata.Labels); err != nil {
+		return err
+	}
+	d.configuration.StartupDelay, err = startupDelayOf(config, request)
+	return err
 }
 
 // startupDelayOf is what a class says of the delay, or 0.

@@ -4,6 +4,7 @@ module github.com/hollowfleet/hollowfleet/agent/simulator
 go 1.26.6
 
 require (
+	github.com/container-storage-interface/spec v1.9.0
 	github.com/google/uuid v1.6.0
 	github.com/hollowfleet/hollowfleet/agent/simulator/minor v0.0.0
 	github.com/hollowfleet/hollowfleet/apis v0.0.0
@@ -36,7 +37,6 @@ require (
 	github.com/blang/semver/v4 v4.0.0 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/container-storage-interface/spec v1.9.0 // indirect
 	github.com/containerd/containerd/api v1.10.0 // indirect
 	github.com/containerd/errdefs v1.0.0 // indirect
 	github.com/containerd/errdefs/pkg v0.3.0 // indirect

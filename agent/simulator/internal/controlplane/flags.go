@@ -36,8 +36,8 @@ const (
 // controllers are what a cluster of hollow nodes needs. Controllers that attach
 // or make storage, and those for cloud providers, are left out: each
 // one costs watches, memory and requests in every cluster. Those for volumes
-// bind claims to volumes that were made by hand, say of other claims what is
-// missing, and let volumes and claims be deleted.
+// bind claims to volumes that were made by hand or by the agent, say of other
+// claims what is missing, and let volumes and claims be deleted.
 var controllers = []string{
 	"certificatesigningrequest-approving-controller",
 	"certificatesigningrequest-cleaner-controller",

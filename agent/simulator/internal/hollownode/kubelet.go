@@ -156,7 +156,7 @@ func (n *node) buildKubelet(ctx context.Context, config *rest.Config) (*kubelet.
 	}
 	n.client = made.main
 	n.adoptPodCIDRs(ctx, config)
-	n.registration = newRegistration(made.heartbeat, n.configuration.ProviderID, n.claims.setNode)
+	n.registration = newRegistration(made.heartbeat, n.configuration.ProviderID, n.setNode)
 	dependencies := n.kubeletDependencies(ctx, made)
 	if dependencies.ContainerManager, err = newResources(ctx, n.configuration, n.hardware, made.main); err != nil {
 		return nil, nil, fmt.Errorf("building the kubelet: %w", err)
@@ -260,7 +260,7 @@ func (n *node) kubeletDependencies(ctx context.Context, made clients) *kubelet.D
 		Mounter:                   mounter{},
 		Subpather:                 &subpath.FakeSubpath{},
 		HostUtil:                  newHost(),
-		VolumePlugins:             volumePlugins(),
+		VolumePlugins:             append(volumePlugins(), n.storage.plugins(n.life.ended)...),
 		PodStartupLatencyTracker:  kubeletutil.NewPodStartupLatencyTracker(),
 		NodeStartupLatencyTracker: minor.NewNodeStartupLatencyTracker(klog.FromContext(ctx)),
 	}
@@ -295,7 +295,7 @@ func (n *node) newKubelet(ctx context.Context, dependencies *kubelet.Dependencie
 	err := shared.buildAlone(n.life, func() (err error) {
 		built, err = kubelet.NewMainKubelet(ctx, s, dependencies, &kubeletconfig.ContainerRuntimeOptions{},
 			n.configuration.NodeName, types.NodeName(n.configuration.NodeName), []net.IP{n.internalAddress()},
-			s.ProviderID, noCloudProvider, certificateDir(n.options.StateDir), filepath.Join(n.options.StateDir, "kubelet"), s.PodLogsDir,
+			s.ProviderID, noCloudProvider, certificateDir(n.options.StateDir), kubeletDir(n.options.StateDir), s.PodLogsDir,
 			"", "", s.RegisterNode, s.RegisterWithTaints, nil, noMounterPath, noKernelNotification, ignoreEvictionThreshold,
 			metav1.Duration{Duration: minimumGCAge}, deadContainersPerPod, deadContainersTotal,
 			nodeLabels(n.configuration), imagesInStatus, seccompDefault)
@@ -323,6 +323,9 @@ func (n *node) startKubelet(ctx context.Context, k *kubelet.Kubelet, dependencie
 	k.StartGarbageCollection(ctx)
 	shared.startAlone(ctx, n.life, func() { k.Run(ctx, dependencies.PodConfig.Updates()) })
 }
+
+// kubeletDir is the kubelet's directory.
+func kubeletDir(stateDir string) string { return filepath.Join(stateDir, "kubelet") }
 
 // certificateDir is where the node's key and certificate are kept.
 func certificateDir(stateDir string) string { return filepath.Join(stateDir, "pki") }

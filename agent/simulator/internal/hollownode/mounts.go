@@ -52,7 +52,7 @@ func (host) GetMode(string) (os.FileMode, error)         { return os.ModeDir | 0
 func (host) GetOwner(string) (uid, gid int64, err error) { return 0, 0, nil }
 
 // volumePlugins are the kinds of volume that a hollow pod can have: those that need nothing but files. Of
-// a hostPath or NFS volume nothing but the path is used. CSI is left out: there is no driver to register.
+// a hostPath or NFS volume nothing but the path is used. A node with CSI drivers has volumes of these too, see storage.
 func volumePlugins() []volume.VolumePlugin {
 	var plugins []volume.VolumePlugin
 	for _, probed := range [][]volume.VolumePlugin{

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/volume/csi"
 )
 
 // private is a field of Kubernetes that no option sets. It holds still because this module pins one version of Kubernetes.
@@ -81,6 +82,18 @@ var (
 		"the logs of a hollow node are made up when they are read, and the kubelet reads files"}
 	resourceAnalyzer = private{"resourceAnalyzer",
 		"the kubelet's server reports the use of resources with it, and the kubelet's own way to start that server ends the process when it fails"}
+	csiHost = private{"host",
+		"the CSI plugin's own way to start keeps its node-info manager in a variable of its package, and a process has several kubelets"}
+	csiDriverLister = private{"csiDriverLister",
+		"the CSI plugin's own way to start is not used, see csiHost"}
+	csiTokens = private{"serviceAccountTokenGetter",
+		"the CSI plugin's own way to start is not used, see csiHost"}
+	csiMounterDriver = private{"driverName",
+		"it tells which driver a CSI volume is of"}
+	csiMounterClient = private{"csiClientGetter.driverName",
+		"the sockets of CSI drivers are in a variable by the driver's name, and each kubelet of a process has its own"}
+	csiSocket = private{"endpoint",
+		"the kubelet finds a CSI driver by it"}
 	enabledFeatures = private{"enabled",
 		"the feature gates refuse to turn off user namespaces, for which a kubelet reads /etc/passwd, which an image from scratch does not have"}
 )
@@ -168,6 +181,21 @@ func newFileSource(path string, node types.NodeName, period time.Duration, updat
 //
 //go:linkname readFileSource k8s.io/kubernetes/pkg/kubelet/config.(*sourceFile).listConfig
 func readFileSource(source unsafe.Pointer, logger klog.Logger) error
+
+// csiSockets has the sockets of the CSI drivers of all kubelets of the process, by the names that storage.clientName makes.
+//
+//go:linkname csiSockets k8s.io/kubernetes/pkg/volume/csi.csiDrivers
+var csiSockets *csi.DriversStore
+
+// addCSISocket lets kubelets find the socket of a CSI driver.
+func addCSISocket(name, path string) error {
+	driver := &csi.Driver{}
+	if err := setField(driver, csiSocket, path); err != nil {
+		return err
+	}
+	csiSockets.Set(name, *driver)
+	return nil
+}
 
 // pointerOf is a channel as the pointer that it is: its type has no exported name.
 func pointerOf[T any](channel *chan<- T) unsafe.Pointer {

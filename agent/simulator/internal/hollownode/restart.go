@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/types"
 
 	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 
@@ -19,9 +20,10 @@ type hardware struct {
 	pods    *podIndex
 	bootID  string
 	started time.Time
-	// devices are those of device plugins, and claims those of DRA drivers; each nil without any.
+	// devices are those of device plugins, claims those of DRA drivers, and storage has the CSI drivers; each nil without any.
 	devices *devices
 	claims  *claims
+	storage *storage
 	// booted is set once the startup delay is over.
 	booted bool
 }
@@ -36,11 +38,23 @@ func newHardware(c contract.Configuration, options Options) (*hardware, error) {
 		devices.closeDirectory()
 		return nil, err
 	}
+	storage, err := openStorage(c, options.StateDir)
+	if err != nil {
+		devices.closeDirectory()
+		claims.closeDirectory()
+		return nil, err
+	}
 	pods := &podIndex{}
 	return &hardware{
 		runtime: newRuntime(c, options, pods), images: newImages(c, options.StateDir), pods: pods,
-		bootID: uuid.NewString(), started: time.Now(), devices: devices, claims: claims,
+		bootID: uuid.NewString(), started: time.Now(), devices: devices, claims: claims, storage: storage,
 	}, nil
+}
+
+// setNode is called with the UID of each Node of the kubelet.
+func (h *hardware) setNode(uid types.UID) {
+	h.claims.setNode(uid)
+	h.storage.setNode(uid)
 }
 
 // bootMachine waits for the startup delay, once, and returns false if ctx ends before.
@@ -55,6 +69,7 @@ func (h *hardware) bootMachine(ctx context.Context, delay time.Duration) bool {
 func (n *node) runKubelets(ctx context.Context) error {
 	defer n.devices.closeDirectory()
 	defer n.claims.closeDirectory()
+	defer n.storage.closeStorage()
 	for {
 		err := n.runKubelet(ctx)
 		if !errors.Is(err, ErrKilled) || !n.restarts.Load() {
