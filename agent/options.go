@@ -133,6 +133,9 @@ type NodeOptions struct {
 	// StaticPodNamespaces are the namespaces of the target in which the static pods of hollow nodes may be, or "*" for all. Default: none,
 	// which refuses static pods.
 	StaticPodNamespaces []string
+	// CSIDrivers are the names of simulated CSI drivers whose volumes the agent provisions in the target, for which it needs the rights of
+	// config/rbac/agent-csi. Default: none.
+	CSIDrivers []string
 	// Kwok is the built-in provider "kwok".
 	Kwok KwokOptions
 	// Drivers are providers beside the built-in "hollow" and "kwok", by name.
@@ -224,7 +227,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.CredentialSecretCluster = cmp.Or(o.CredentialSecretCluster, CredentialInTarget)
 	o.SimulatedPods = o.SimulatedPods.withDefaults()
-	problems = append(problems, o.checkHollowTaint(), o.checkStaticPods(), o.checkMinorImages(), o.checkThaw(), o.checkSimulated(), o.checkSecretCluster(), o.ServeOptions.Validate())
+	problems = append(problems, o.checkHollowTaint(), o.checkStaticPods(), o.checkCSIDrivers(), o.checkMinorImages(), o.checkThaw(), o.checkSimulated(), o.checkSecretCluster(), o.ServeOptions.Validate())
 	if _, err := o.LoadTests.limits().Complete(); err != nil {
 		problems = append(problems, err)
 	}
@@ -254,6 +257,15 @@ func (o Options) checkStaticPods() error {
 	for _, namespace := range o.StaticPodNamespaces {
 		if message := validation.IsDNS1123Label(namespace); len(message) > 0 && namespace != hollow.AnyNamespace {
 			return fmt.Errorf("--static-pod-namespaces: want namespaces or %s, got %q: %s", hollow.AnyNamespace, namespace, message[0])
+		}
+	}
+	return nil
+}
+
+func (o Options) checkCSIDrivers() error {
+	for _, name := range o.CSIDrivers {
+		if !hollow.IsCSIDriverName(name) {
+			return fmt.Errorf("--csi-drivers: want names of CSI drivers such as csi.example.com, got %q", name)
 		}
 	}
 	return nil

@@ -276,6 +276,7 @@ func (w *worker) addControllers(ctx context.Context, c clusters) error {
 		w.addLoadTests(c, clientset),
 		w.addSimulatedClusters(c),
 		w.addMachineLogs(c),
+		w.addVolumes(ctx, c),
 		c.hub.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			return w.parts.undecodable.Run(ctx, c.hub.GetCache(), w.Log.WithName("undecodable"), recorder, &v1alpha1.Machine{}, &v1alpha1.MachineClass{})
 		})),

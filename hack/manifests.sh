@@ -77,6 +77,7 @@ done
 for chart in agent simcluster; do
 	copy_to charts/$chart/files/load-tests config/rbac/agent-load-tests/role.yaml=load-tests.yaml
 done
+copy_to charts/agent/files/csi config/rbac/agent-csi/{role,policy}.yaml
 copy_to charts/agent/files/kwok config/rbac/agent-kwok/{role,policy}.yaml
 copy_to charts/agent/files/kwok-stages agent/driver/kwok/stages/{kwok,node,pod}.yaml
 copy_to charts/agent/files/simulated-clusters config/rbac/agent-simulated-clusters/{role,policy}.yaml

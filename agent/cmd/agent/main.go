@@ -136,6 +136,7 @@ func addFlags(command *cobra.Command, options *agent.Options) {
 	flags.StringSliceVar(&options.StaticPodNamespaces, "static-pod-namespaces", nil, "namespaces of the target in which the static pods of hollow nodes may be, or * for all (default: none, which refuses static pods)")
 	flags.StringVar((*string)(&options.HollowTaint), "hollow-taint", string(v1alpha1.HollowTaintAuto), "when hollow Nodes have the taint hollowfleet.io/hollow=true:NoSchedule, unless their class sets it: Auto (in a cluster that has other Nodes too), Always or Never")
 	flags.StringVar(&options.TargetServerURL, "target-server-url", "", "URL of the target's API server for hollow-node pods (default: that of the target's kubeconfig)")
+	flags.StringSliceVar(&options.CSIDrivers, "csi-drivers", nil, "simulated CSI drivers whose volumes the agent provisions in the target; it needs the rights of config/rbac/agent-csi (default: none)")
 	flags.StringVar(&options.Kwok.Program, "kwok-program", "", "path of kwok's controller, which the agent starts for Machines of provider kwok; it needs the rights of config/rbac/agent-kwok (default: no such provider)")
 	flags.StringVar(&options.Kwok.Dir, "kwok-dir", "", "directory for configuration, credential and log of that controller")
 	flags.DurationVar(&options.Kwok.LeaseDuration, "kwok-lease-duration", kwok.DefaultLeaseDuration, "how long the Leases of its Nodes are valid; they are renewed four times as often")

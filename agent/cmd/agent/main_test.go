@@ -62,6 +62,7 @@ func TestFlagsReachTheOptions(t *testing.T) {
 		"--simulated-clusters-socket=/s", "--credential-secret-cluster=host", "--simulated-clusters=pods", "--simulated-clusters-max=3", "--simulated-clusters-image=si",
 		"--simulated-clusters-agent-image=sa", "--simulated-clusters-pki=self-signed", "--simulated-clusters-storage-size=3Gi", "--simulated-clusters-storage-class=sc",
 		"--simulated-clusters-quota=pods=3,requests.memory=1Gi", "--kwok-program=kp", "--kwok-dir=kd", "--kwok-lease-duration=80s", "--kwok",
+		"--csi-drivers=csi.example.com,b",
 	})
 	if err := command.Execute(); !errors.Is(err, failure) {
 		t.Fatalf("Execute = %v", err)
@@ -76,6 +77,7 @@ func TestFlagsReachTheOptions(t *testing.T) {
 		"health-address": {got.HealthAddress, "a"}, "metrics-address": {got.MetricsAddress, "b"}, "pprof-address": {got.PprofAddress, "c"}, "bootstrap-kubeconfig": {got.BootstrapKubeconfig, "k"},
 		"credential-dir": {got.CredentialDir, "d"}, "credential-secret": {got.CredentialSecret, "s"},
 		"kwok-program": {got.Kwok.Program, "kp"}, "kwok-dir": {got.Kwok.Dir, "kd"}, "kwok-lease-duration": {got.Kwok.LeaseDuration, 80 * time.Second}, "kwok": {got.Kwok.Beside, true},
+		"csi-drivers":            {strings.Join(got.CSIDrivers, "+"), "csi.example.com+b"},
 		"certificate-lifetime":   {got.CertificateLifetime, 2 * time.Hour},
 		"load-test-pod-security": {got.LoadTests.PodSecurity, "restricted"}, "load-test-nodes": {got.LoadTests.Nodes, "any"},
 		"load-test-kinds": {strings.Join(got.LoadTests.Kinds, "+"), "A+B.example.com"}, "load-test-max-stored": {got.LoadTests.MaxStored, "2Gi"},

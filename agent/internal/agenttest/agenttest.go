@@ -20,7 +20,7 @@ import (
 const Wait = 2 * time.Minute
 
 var roles = sync.OnceValue(func() error {
-	for _, dir := range []string{"rbac/agent-hub", "rbac/agent-workload", "rbac/agent-load-tests", "rbac/agent-kwok"} {
+	for _, dir := range []string{"rbac/agent-hub", "rbac/agent-workload", "rbac/agent-load-tests", "rbac/agent-csi", "rbac/agent-kwok"} {
 		if err := config.Apply(context.Background(), testenv.Server().Client, config.RBAC, dir); err != nil {
 			return err
 		}

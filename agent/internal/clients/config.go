@@ -14,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -67,7 +68,7 @@ func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	builder := runtime.SchemeBuilder{
 		corev1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme,
-		authenticationv1.AddToScheme, eventsv1.AddToScheme, v1alpha1.AddToScheme,
+		authenticationv1.AddToScheme, eventsv1.AddToScheme, storagev1.AddToScheme, v1alpha1.AddToScheme,
 	}
 	if err := builder.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -85,12 +86,13 @@ func Mapper() meta.RESTMapper {
 			mapper.Add(version.WithKind(kind+"List"), scope)
 		}
 	}
-	add(corev1.SchemeGroupVersion, meta.RESTScopeRoot, "Node", "Namespace")
-	add(corev1.SchemeGroupVersion, meta.RESTScopeNamespace, "Pod", "Secret", "ConfigMap", "ServiceAccount", "ResourceQuota")
+	add(corev1.SchemeGroupVersion, meta.RESTScopeRoot, "Node", "Namespace", "PersistentVolume")
+	add(corev1.SchemeGroupVersion, meta.RESTScopeNamespace, "Pod", "Secret", "ConfigMap", "ServiceAccount", "ResourceQuota", "PersistentVolumeClaim")
 	add(authenticationv1.SchemeGroupVersion, meta.RESTScopeRoot, "SelfSubjectReview")
 	add(certificatesv1.SchemeGroupVersion, meta.RESTScopeRoot, "CertificateSigningRequest")
 	add(coordinationv1.SchemeGroupVersion, meta.RESTScopeNamespace, "Lease")
 	add(eventsv1.SchemeGroupVersion, meta.RESTScopeNamespace, "Event")
+	add(storagev1.SchemeGroupVersion, meta.RESTScopeRoot, "StorageClass", "CSIDriver", "CSINode")
 	add(v1alpha1.GroupVersion, meta.RESTScopeRoot, "Cluster")
 	add(v1alpha1.GroupVersion, meta.RESTScopeNamespace, "Machine", "MachineClass", "NodeDisruptionRun", "LoadTestRun", "SimulatedCluster", "MachineLogRequest")
 	return mapper

@@ -62,6 +62,10 @@ func TestAgentsClusters(t *testing.T) {
 				"ServiceAccount n1/hollowfleet-kwok", "ClusterRole /hollowfleet-kwok", "ClusterRoleBinding /hollowfleet-kwok", "Role kube-node-lease/hollowfleet-kwok", "RoleBinding kube-node-lease/hollowfleet-kwok",
 				"Role kube-node-lease/hollowfleet-agent-kwok", "RoleBinding kube-node-lease/hollowfleet-agent-kwok"),
 		},
+		"with volumes": {
+			"hollowNode.csiDrivers={csi.example.com}", []string{"--csi-drivers=csi.example.com"}, nil,
+			append(slices.Clone(target), "ClusterRole /hollowfleet-agent-csi", "ClusterRoleBinding /hollowfleet-agent-csi"),
+		},
 		"a target elsewhere, with load tests": {
 			"target.kubeconfigSecret=t,loadTests.enabled=true", nil, nil, here[:1],
 		},

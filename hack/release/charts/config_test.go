@@ -112,4 +112,7 @@ func TestAgentHasWhatConfigHas(t *testing.T) {
 	withKwok := configured(t, "rbac/agent-workload/*.yaml")
 	maps.Copy(withKwok, configured(t, "rbac/agent-kwok/*.yaml"))
 	g.Expect(chosen(agentChart.objects(t, "kwok.enabled=true"))).To(Equal(withKwok), stale)
+	withVolumes := configured(t, "rbac/agent-workload/*.yaml")
+	maps.Copy(withVolumes, configured(t, "rbac/agent-csi/*.yaml"))
+	g.Expect(chosen(agentChart.objects(t, "hollowNode.csiDrivers={csi.example.com}"))).To(Equal(withVolumes), stale)
 }

@@ -87,7 +87,7 @@ func (f *Fleet) awaitHub(ctx context.Context, cluster *v1alpha1.Cluster) error {
 
 // grantAgent gives an agent its rights in the cluster that c is of.
 func grantAgent(ctx context.Context, c client.Client) error {
-	for _, dir := range []string{"rbac/agent-workload", "rbac/agent-load-tests"} {
+	for _, dir := range []string{"rbac/agent-workload", "rbac/agent-load-tests", "rbac/agent-csi"} {
 		if err := config.Apply(ctx, c, config.RBAC, dir); err != nil {
 			return err
 		}

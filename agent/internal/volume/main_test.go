@@ -1,0 +1,9 @@
+package volume
+
+import (
+	"testing"
+
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
