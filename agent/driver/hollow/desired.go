@@ -132,7 +132,7 @@ func resolveDesired(cluster string, request driver.Request) (desired, error) {
 	if d.staticPods, d.configuration.StaticPods, err = staticPodsOf(config, machine.Name, class.Path); err != nil {
 		return desired{}, err
 	}
-	if err := d.setBehavior(config, request); err != nil {
+	if err := setBehavior(&d.configuration, config, request); err != nil {
 		return desired{}, err
 	}
 	if err := setVersions(&d.configuration, machine.Spec.Versions); err != nil {
@@ -143,15 +143,15 @@ func resolveDesired(cluster string, request driver.Request) (desired, error) {
 }
 
 // setBehavior takes over when the Node starts and fails, and its CSI drivers.
-func (d *desired) setBehavior(config v1alpha1.HollowNodeConfig, request driver.Request) error {
+func setBehavior(c *hollownode.Configuration, config v1alpha1.HollowNodeConfig, request driver.Request) error {
 	var err error
-	if d.configuration.Unhealthy, err = unhealthyOf(config, request.Class.Path); err != nil {
+	if c.Unhealthy, err = unhealthyOf(config, request.Class.Path); err != nil {
 		return err
 	}
-	if d.configuration.CSIDrivers, err = csiDriversOf(config, request.Class.Path, request.Machine.Spec.NodeMetadata.Labels); err != nil {
+	if c.CSIDrivers, err = csiDriversOf(config, request.Class.Path, request.Machine.Spec.NodeMetadata.Labels); err != nil {
 		return err
 	}
-	d.configuration.StartupDelay, err = startupDelayOf(config, request)
+	c.StartupDelay, err = startupDelayOf(config, request)
 	return err
 }
 

@@ -54,7 +54,8 @@ var sets = map[string][]string{
 		"target.kubeconfigSecret=target,host.kubeconfigSecret=host,host.secretKey=config,host.namespace=pods",
 		"host.kubeconfigSecret=host,loadTests.enabled=true,loadTests.podSecurity=restricted,loadTests.nodes=any,loadTests.kinds[0]=PersistentVolumeClaim,loadTests.maxStored=4Gi",
 		"hollowNode.quota.enabled=true,hollowNode.quota.hard.pods=101,hollowNode.quota.hard.requests\\.memory=10Gi",
-		"metrics.enabled=false,pprof.enabled=true,networkPolicy.enabled=true,hollowNode.nodeMonitorGracePeriod=2m,hollowNode.staticPodNamespaces[0]=kube-system",
+		"metrics.enabled=false,pprof.enabled=true,networkPolicy.enabled=true,hollowNode.nodeMonitorGracePeriod=2m," +
+			"hollowNode.csiDrivers[0]=csi.example.com,hollowNode.staticPodNamespaces[0]=kube-system",
 		"metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboard.enabled=true," +
 			"metrics.serviceMonitor.labels.release=p,metrics.prometheusRule.labels.release=p",
 		"image.registry=registry.example.com,image.tag=v1,hollowNode.image.registry=registry.example.com,hollowNode.image.digest=sha256:" + digest,
