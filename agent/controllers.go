@@ -7,11 +7,13 @@ import (
 	"github.com/go-logr/logr"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -27,12 +29,17 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
+// newQueue is the default queue without metrics of its own: with those it wakes up twice a second, as often as all else that an agent does at rest.
+func newQueue(_ string, retries workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	return priorityqueue.New("", func(o *priorityqueue.Opts[reconcile.Request]) { o.RateLimiter = retries })
+}
+
 // addMachineController looks at a Machine when it, its MachineClass, its Node or its instance changes, and at the thaw.
 func addMachineController(c clusters, monitor *freeze.Monitor, machines *machine.Controller, waker *machine.Waker, preThawSync *machine.PreThawSync) error {
 	made, err := controller.New("machine", c.hub, controller.Options{
 		Reconciler: guardDecisions(monitor, preThawSync.Wrap(machines.Reconciler())), MaxConcurrentReconciles: workers,
 		ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false), RateLimiter: reconciler.Retries(),
-		LogConstructor: newLogConstructor(c, "machine", machineLog),
+		NewQueue: newQueue, LogConstructor: newLogConstructor(c, "machine", machineLog),
 	})
 	if err != nil {
 		return fmt.Errorf("making the machine controller: %w", err)
@@ -113,7 +120,7 @@ func addRequestController(c clusters, monitor *freeze.Monitor, requests *csrappr
 	made, err := controller.New("csrapprover", c.hub, controller.Options{
 		Reconciler: guardDecisions(monitor, requests), MaxConcurrentReconciles: workers,
 		ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false),
-		RateLimiter: reconciler.Retries(), LogConstructor: newLogConstructor(c, "csrapprover", requestLog),
+		RateLimiter: reconciler.Retries(), NewQueue: newQueue, LogConstructor: newLogConstructor(c, "csrapprover", requestLog),
 	})
 	if err != nil {
 		return fmt.Errorf("making the approver: %w", err)

@@ -67,7 +67,7 @@ func addVolumeController[T any, P interface {
 	made, err := controller.New(name, c.hub, controller.Options{
 		Reconciler: guardDecisions(w.monitor, reconcile.Func(reconcileObject)), MaxConcurrentReconciles: workers,
 		ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false), RateLimiter: reconciler.Retries(),
-		LogConstructor: newLogConstructor(c, name, func(log logr.Logger, object klog.ObjectRef) logr.Logger { return log.WithValues("object", object) }),
+		NewQueue: newQueue, LogConstructor: newLogConstructor(c, name, func(log logr.Logger, object klog.ObjectRef) logr.Logger { return log.WithValues("object", object) }),
 	})
 	if err != nil {
 		return fmt.Errorf("making the %s controller: %w", name, err)

@@ -39,6 +39,16 @@ func (c *container) putStaticPod(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
+// startDevicePlugin starts a program beside the kubelet, which registers with it. It ends with the container.
+func (c *container) startDevicePlugin(ctx context.Context, program string) error {
+	const inside = "/usr/local/bin/fidelity-device-plugin"
+	if output, err := exec.CommandContext(ctx, c.docker, "cp", program, c.name+":"+inside).CombinedOutput(); err != nil {
+		return fmt.Errorf("copying %s into %s: %w: %s", program, c.name, err, output)
+	}
+	const unit = "fidelity-device-plugin" // That of an earlier run may be there.
+	return c.run(ctx, "sh", "-c", "systemctl stop "+unit+" 2>/dev/null; exec systemd-run --collect --unit="+unit+" --property=Restart=always "+inside)
+}
+
 // RestartKubelet restarts the kubelet's unit.
 func (c *container) RestartKubelet(ctx context.Context) (time.Time, error) {
 	return time.Now(), c.run(ctx, "systemctl", "restart", "kubelet")

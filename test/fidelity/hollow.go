@@ -32,13 +32,14 @@ const (
 const hollowNode = `{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","profile":"Realistic","registration":"Once",
 "terminationPercent":0,"hollowTaint":"Never","kubelet":{"enableServer":true}}`
 
-// withStaticPod is the configuration of the node of the script, which has the static pod too.
-func withStaticPod() ([]byte, error) {
+// subjectNode is the configuration of the node of the script, which has the static pod and the devices too.
+func subjectNode() ([]byte, error) {
 	config := map[string]any{}
 	if err := json.Unmarshal([]byte(hollowNode), &config); err != nil {
 		return nil, err
 	}
 	config["staticPods"] = []any{script.StaticPod()}
+	config["devices"] = []any{map[string]any{"resource": script.DeviceResource, "count": script.DeviceCount}}
 	return json.Marshal(config)
 }
 
@@ -90,7 +91,7 @@ func startHollow(ctx context.Context, binDir string) (side *script.Side, remove 
 func makeNodes(ctx context.Context, fleet *localfleet.Fleet) (*script.Side, error) {
 	configs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: clusterName, Name: v1alpha1.KubeletConfigMap}}
 	configs.Data = map[string]string{pressed: pressedConfiguration}
-	configuration, err := withStaticPod()
+	configuration, err := subjectNode()
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ import (
 var errDiffers = errors.New("the nodes differ in what the script does not declare")
 
 type options struct {
-	kubeconfig, node, pressed, docker, kubectl, binDir, out, only string
+	kubeconfig, node, pressed, docker, devicePlugin, kubectl, binDir, out, only string
 }
 
 func main() {
@@ -40,6 +40,7 @@ func main() {
 	flag.StringVar(&o.node, "node", "", "worker of the kind cluster, also the name of its container")
 	flag.StringVar(&o.pressed, "pressed", "", "another worker, whose kubelet has MemoryPressure by its configuration")
 	flag.StringVar(&o.docker, "docker", "docker", "program with which the worker's container is reached")
+	flag.StringVar(&o.devicePlugin, "device-plugin", "", "program of the device plugin of the kind node")
 	flag.StringVar(&o.kubectl, "kubectl", "kubectl", "kubectl")
 	flag.StringVar(&o.binDir, "bin-dir", defaultBin, "directory with the built programs")
 	flag.StringVar(&o.out, "out", "", "directory for the recordings of both sides; default none")
@@ -131,7 +132,10 @@ func (o options) kindSide(ctx context.Context) (*script.Side, error) {
 	}
 	node := &container{docker: o.docker, name: o.node}
 	side.Kubectl, side.Node, side.Pressed, side.Machine = o.kubectl, o.node, o.pressed, node
-	return side, node.putStaticPod(ctx, script.StaticPod())
+	if err := node.putStaticPod(ctx, script.StaticPod()); err != nil {
+		return nil, err
+	}
+	return side, node.startDevicePlugin(ctx, o.devicePlugin)
 }
 
 func sideOf(name, kubeconfig string) (*script.Side, error) {

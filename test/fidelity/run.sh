@@ -24,6 +24,9 @@ version=$(cd test/e2e && go list -m -f '{{.Version}}' sigs.k8s.io/kind)
 [[ -x $out/kind-$version ]] || { GOBIN=$out go install "sigs.k8s.io/kind@$version" && mv "$out/kind" "$out/kind-$version"; }
 kind=$out/kind-$version
 
+# The device plugin of the kind node: Kubernetes' own sample, with the compile flags of the simulator.
+(cd agent/simulator && go build -trimpath -o "$out/device-plugin" k8s.io/kubernetes/test/images/sample-device-plugin)
+
 # The program of the pods, in an image that has nothing else.
 go build -buildvcs=false -ldflags '-s -w' -o "$out/workload" ./test/fidelity/workload
 image_name=hollowfleet.io/fidelity-workload:v1
@@ -78,4 +81,4 @@ for _ in 1 2 3; do
 	sleep 2
 done
 
-go run ./test/fidelity --kubeconfig "$KUBECONFIG" --node "$name-worker" --pressed "$name-worker2" --kubectl "$out/kubectl" --out "$out" --only "${ONLY:-}"
+go run ./test/fidelity --kubeconfig "$KUBECONFIG" --node "$name-worker" --pressed "$name-worker2" --device-plugin "$out/device-plugin" --kubectl "$out/kubectl" --out "$out" --only "${ONLY:-}"

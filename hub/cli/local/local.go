@@ -138,7 +138,7 @@ func addPrograms(command *cobra.Command, programs *localfleet.Programs) {
 	flags.StringVar(&programs.BinDir, "bin-dir", besideMe(), "directory of the programs hub, agent, simcluster and hollow-node")
 	flags.IntVar(&programs.NodesPerPack, "nodes-per-pack", defaultNodesPerPack,
 		"how many nodes of a cluster share a process, which saves memory and processor time; with 1 a node that crashes ends no other")
-	cmdutil.Choice(command, &programs.Heartbeats, "heartbeats", "how often Nodes report: every 10 s (normal, the default) or 30 s (slow), which saves processor time; slow Nodes have labels that say so",
+	cmdutil.Choice(command, &programs.Heartbeats, "heartbeats", "how often Nodes report: every 10 s (normal) or 30 s (slow), which saves processor time; slow Nodes have labels that say so (default: normal, or slow for a fleet that would need more than 75 % of the processors at rest)",
 		localfleet.HeartbeatsNormal, localfleet.HeartbeatsSlow)
 	cmdutil.Choice(command, &programs.Isolation, isolationFlag, isolationUsage(), localfleet.IsolationProcess, localfleet.IsolationShared)
 	flags.StringArrayVar(&programs.HubArgs, "hub-arg", nil, "extra argument for the hub, such as --hub-arg=--metrics-address=127.0.0.1:8080; can be given several times")

@@ -23,7 +23,12 @@ func (o *upOptions) checkNeeds() error {
 		Clusters: o.clusters, Machines: o.workers.machines, NodesPerPack: o.NodesPerPack, ClustersPerGroup: localfleet.ClustersPerGroup,
 		Shared: o.Isolation == localfleet.IsolationShared, SlowHeartbeats: o.Heartbeats == localfleet.HeartbeatsSlow, Host: true,
 	}
-	report := preflight.Check(fleet, preflight.ThisMachine.Available(o.dir), o.ignored...)
+	available := preflight.ThisMachine.Available(o.dir)
+	if o.Heartbeats == "" && fleet.SavesWithSlowHeartbeats(available) {
+		o.Heartbeats, fleet.SlowHeartbeats = localfleet.HeartbeatsSlow, true
+		fmt.Fprintln(o.progress, "Nodes report every 30 s, because with 10 s the fleet would take most of the processors at rest: --heartbeats normal or slow decides it")
+	}
+	report := preflight.Check(fleet, available, o.ignored...)
 	if o.dryRun && o.output.isStructured() {
 		if err := printStructured(o.hub.Out, report, o.output); err != nil {
 			return err

@@ -71,9 +71,12 @@ func (f *Fleet) ensureGroup(ctx context.Context, key, minor string) (*process.Gr
 	if group := f.groups.started[key]; group != nil && !isDone(group.Process) {
 		return group, nil
 	}
-	name := groupPrefix + key
+	name, niceness := groupPrefix+key, workloadNiceness
+	if f.options.HubInGroup {
+		niceness = 0
+	}
 	group, err := process.StartGroup(ctx, process.GroupOptions{
-		Name: name, Binary: f.binaryPath("simcluster"), Dir: groupDir(f.options.Dir, key), LogFile: LogFile(f.options.Dir, name), EmulatedVersion: minor,
+		Name: name, Binary: f.binaryPath("simcluster"), Dir: groupDir(f.options.Dir, key), LogFile: LogFile(f.options.Dir, name), EmulatedVersion: minor, Niceness: niceness,
 	})
 	if err != nil {
 		return nil, err

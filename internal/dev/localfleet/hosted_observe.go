@@ -34,10 +34,14 @@ type proof struct {
 // observe adds to answer how far the cluster is.
 func (h *hosted) observe(ctx context.Context, answer *localclusters.Cluster) {
 	h.mutex.Lock()
-	member, problem, known, upgrading := h.member, h.problem, h.proof, h.upgrading
+	member, problem, known, upgrading, waiting := h.member, h.problem, h.proof, h.upgrading, h.waiting
 	h.mutex.Unlock()
 	answer.Message, answer.Version = problem, known.version
 	if answer.Phase == localclusters.Removing {
+		return
+	}
+	if waiting != "" {
+		answer.Message = waiting
 		return
 	}
 	if problem != "" {

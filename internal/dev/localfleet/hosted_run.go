@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +20,8 @@ type hosted struct {
 	name  string
 	// wake lets the keeper look at once.
 	wake chan struct{}
+	// start is nil when it does not start. Only run uses it.
+	start *start
 
 	mutex sync.Mutex
 	// member is what runs of it, and startedVersion the ControlPlaneVersion that its control plane was started with.
@@ -28,6 +29,8 @@ type hosted struct {
 	startedVersion string
 	// upgrading is what is being done to the components of the control plane, one after the other; empty if nothing is.
 	upgrading string
+	// waiting is why it has not been started; empty if it has.
+	waiting string
 	// isRenewed is that the agent has to start again, because of what it starts with.
 	isRenewed bool
 	// problem is why it does not run, or is not gone.
@@ -41,7 +44,7 @@ func (f *Fleet) addHosted(name string) *hosted {
 	cluster := &hosted{fleet: f, name: name, wake: make(chan struct{}, 1), member: Member{Name: name}}
 	if f.hosting.clusters == nil {
 		f.hosting.clusters, f.hosting.ending = map[string]*hosted{}, map[string]bool{}
-		f.hosting.starting = make(chan struct{}, max(leastStarting, 2*runtime.NumCPU()))
+		f.hosting.starting = make(chan struct{}, startsAtATime())
 	}
 	f.hosting.clusters[name] = cluster
 	return cluster
@@ -77,23 +80,31 @@ var errGone = errors.New("nothing is left of it")
 
 // run brings the cluster to what its record says, and keeps it there, until ctx ends or nothing is left of it.
 func (h *hosted) run(ctx context.Context) {
+	defer h.endStart()
 	wait, failed := firstRestart, time.Time{}
 	for ctx.Err() == nil {
 		err := h.step(ctx)
-		if errors.Is(err, errGone) {
+		switch {
+		case errors.Is(err, errGone):
 			h.fleet.reportProgress("%s: removed", h.name)
 			return
+		case errors.Is(err, errChanged):
+			continue
 		}
 		h.setProblem(err)
 		pause := hostedCheck
 		var ended []<-chan struct{}
 		if err != nil {
+			h.endStart()
 			if time.Since(failed) > steady {
 				wait = firstRestart
 			}
 			h.fleet.reportProgress("%s: %v; trying again in %s", h.name, err, wait)
 			pause, wait, failed = wait, min(2*wait, lastRestart), time.Now()
 		} else {
+			if h.followStart(ctx); h.start != nil {
+				pause = startCheck
+			}
 			ended = h.endings()
 		}
 		h.await(ctx, pause, ended)
@@ -159,13 +170,10 @@ func (h *hosted) ensurePlane(ctx context.Context, record HostedCluster) error {
 			return err
 		}
 	}
-	f := h.fleet
-	select {
-	case f.hosting.starting <- struct{}{}:
-		defer func() { <-f.hosting.starting }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := h.beginStart(ctx); err != nil {
+		return err
 	}
+	f := h.fleet
 	own, err := f.programVersion()
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ type hosting struct {
 	clusters map[string]*hosted
 	// ending are the groups that are being ended, and take no more clusters.
 	ending map[string]bool
-	// starting bounds how many control planes start at the same time.
+	// starting has a place for each cluster that starts at the same time, until it is ready.
 	starting chan struct{}
 }
 

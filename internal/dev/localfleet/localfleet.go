@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -38,8 +37,10 @@ const (
 	HollowNodeImage = "hollowfleet/hollow-node"
 	stopGrace       = 15 * time.Second
 	removeTimeout   = time.Minute
-	// leastStarting is how many control planes start at the same time on the smallest machine.
+	// leastStarting is how many clusters start at the same time on the smallest machine.
 	leastStarting = 4
+	// workloadNiceness halves the share of a busy machine that a workload cluster gets.
+	workloadNiceness = 4
 )
 
 // Options say what fleet to start.
@@ -185,7 +186,7 @@ func (f *Fleet) bringUp(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	hubReady := make(chan struct{})
 	// A control plane that starts takes a processor for seconds: all of a large fleet at once would only wait for each other.
-	starting := make(chan struct{}, max(leastStarting, 2*runtime.NumCPU()))
+	starting := make(chan struct{}, startsAtATime())
 	group.Go(func() error {
 		if err := f.startHub(ctx); err != nil {
 			return err
@@ -268,7 +269,7 @@ func (f *Fleet) startControlPlane(ctx context.Context, plane plane) (*process.Cl
 	}
 	cluster, err := process.StartCluster(ctx, process.ClusterOptions{
 		Name: name, Dir: plane.dir, LogFile: LogFile(f.options.Dir, clusterPrefix+name), KubeconfigDir: f.kubeconfigDir(name), Binary: f.binaryPath("simcluster"), Components: plane.components,
-		Images: f.images(), Args: args, Group: group,
+		Images: f.images(), Args: args, Group: group, Niceness: nicenessOf(name),
 	})
 	if err != nil {
 		return nil, nil, err
@@ -288,6 +289,14 @@ func (f *Fleet) startControlPlane(ctx context.Context, plane plane) (*process.Cl
 		return cluster, nil, fmt.Errorf("making a client for cluster %s: %w", name, err)
 	}
 	return cluster, c, nil
+}
+
+// nicenessOf lets all of a workload cluster give way to the hub and to agents: a hub that answers late freezes the whole fleet.
+func nicenessOf(cluster string) int {
+	if cluster == hubName {
+		return 0
+	}
+	return workloadNiceness
 }
 
 func (f *Fleet) startProcess(name, program string, args []string) (*process.Process, error) {

@@ -58,6 +58,8 @@ type GroupOptions struct {
 	Binary, Dir, LogFile string
 	// EmulatedVersion is the Kubernetes minor of its clusters, such as 1.36. Empty: that of the program.
 	EmulatedVersion string
+	// Niceness is how much all that it runs gives way to others.
+	Niceness int
 }
 
 // StartGroup starts a group and waits until it takes clusters, or ctx is done.
@@ -66,7 +68,7 @@ func StartGroup(ctx context.Context, options GroupOptions) (*Group, error) {
 	if options.EmulatedVersion != "" {
 		args = append(args, "--emulated-version", options.EmulatedVersion)
 	}
-	supervisor, err := Start(Spec{Name: options.Name, Path: options.Binary, Args: args, LogFile: options.LogFile})
+	supervisor, err := Start(Spec{Name: options.Name, Path: options.Binary, Args: args, LogFile: options.LogFile, Niceness: options.Niceness})
 	if err != nil {
 		return nil, err
 	}

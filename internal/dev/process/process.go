@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Spec describes one program to start.
@@ -31,6 +33,8 @@ type Spec struct {
 	LogFile string
 	// Detached lets the program outlive this process. Otherwise it gets SIGTERM when this process dies.
 	Detached bool
+	// Niceness is how much the program gives way to others, from 0 to 19. What it starts gives way as much.
+	Niceness int
 }
 
 // Process is a started program.
@@ -65,7 +69,11 @@ func Start(spec Spec) (*Process, error) {
 	go func() {
 		// The death signal is tied to the thread that forks, so that thread must live as long as the program.
 		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+		if spec.Niceness == 0 {
+			defer runtime.UnlockOSThread()
+		} else {
+			giveWay(spec.Niceness) // This thread, which the program inherits it from. It is never unlocked, so that it ends with the goroutine.
+		}
 		err := cmd.Start()
 		started <- err
 		if err == nil {
@@ -77,6 +85,14 @@ func Start(spec Spec) (*Process, error) {
 		return nil, fmt.Errorf("starting %s: %w", spec.Name, err)
 	}
 	return p, nil
+}
+
+// giveWay lets the calling thread give way. It helps and is not needed.
+func giveWay(niceness int) {
+	// The kernel's own call returns 20 less the niceness.
+	if inverse, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil {
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 20-inverse+niceness)
+	}
 }
 
 // PID is the program's process ID.

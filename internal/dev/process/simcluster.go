@@ -47,6 +47,8 @@ type ClusterOptions struct {
 	Group *Group
 	// Args are further arguments of "simcluster start".
 	Args []string
+	// Niceness is how much all that it runs gives way to others. Of a cluster in a group, the group decides.
+	Niceness int
 }
 
 // Ready is what a running cluster says of itself in its ready.json.
@@ -98,7 +100,7 @@ func StartCluster(ctx context.Context, options ClusterOptions) (*Cluster, error)
 	}
 	supervisor, err := Start(Spec{
 		Name: "cluster " + options.Name, Path: options.Binary, Args: args,
-		LogFile: options.LogFile,
+		LogFile: options.LogFile, Niceness: options.Niceness,
 	})
 	if err != nil {
 		return nil, err

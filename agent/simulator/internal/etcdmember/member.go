@@ -81,6 +81,10 @@ func Start(args []string, log io.Writer, exit func(reason string)) (*Member, err
 	}
 	member := &Member{etcd: etcd, done: make(chan struct{})}
 	go maintainDatabase(etcd.Server, config.GetLogger(), member.done)
+	if err := restTicks(etcd.Server); err != nil {
+		member.Close()
+		return nil, err
+	}
 	return member, nil
 }
 

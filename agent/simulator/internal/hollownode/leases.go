@@ -6,6 +6,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/rhythm"
 )
 
 // unmanagedCoordination keeps Leases free of managed fields. An API server keeps no account of the fields of an object once a client has
@@ -30,5 +32,6 @@ func (l unmanagedLeases) Update(ctx context.Context, lease *coordinationv1.Lease
 		lease = lease.DeepCopy()
 		lease.ManagedFields = []metav1.ManagedFieldsEntry{{}} // An API server takes this for none, and nothing for as before.
 	}
+	rhythm.Await(ctx, loopPeriod)
 	return l.LeaseInterface.Update(ctx, lease, options)
 }

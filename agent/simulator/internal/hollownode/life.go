@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	internalapi "k8s.io/cri-api/pkg/apis"
@@ -17,6 +19,10 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/pleg"
 	"k8s.io/kubernetes/pkg/kubelet/status"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+	"k8s.io/utils/clock"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/rhythm"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/minor"
 )
 
 // ErrKilled is returned by Run for a node that was killed, by a disruption or by its Options' Kill.
@@ -28,10 +34,13 @@ var ErrKilled = errors.New("killed")
 type life struct {
 	once  sync.Once
 	ended chan struct{}
-	// loops is closed when the kubelet has started all its loops but the one that reports the Node, and reports when that one has.
+	// loops is closed when the kubelet has started all its loops that ask for wait.NeverStop but the one that reports the Node, and reports
+	// when that one has.
 	loops, reports         chan struct{}
 	loopsOnce, reportsOnce sync.Once
-	mu                     sync.Mutex
+	// syncs is that the sync loop has started: until then nothing waits for the moments at which the nodes of the process work.
+	syncs atomic.Bool
+	mu    sync.Mutex
 	// last is called when the node ends.
 	last func()
 	// deletions is the channel of the loop that deletes containers, if there is a kubelet.
@@ -162,7 +171,8 @@ func (n *node) guardLoops(k *kubelet.Kubelet) error {
 	}
 	n.life.deletions = deletions
 	return errors.Join(
-		setField(k, eventGenerator, pleg.PodLifecycleEventGenerator(guardedGenerator{generator, n.life})),
+		setField(k, eventClock, clock.Clock(rhythm.Clock{Clock: clock.RealClock{}})), // Before the generator has another type.
+		setField(k, eventGenerator, pleg.PodLifecycleEventGenerator(minor.Generator{PodLifecycleEventGenerator: generator, BeforeStart: n.life.beforeSync})),
 		setField(k, statusPods, status.PodManager(guardedPods{pods, n.life})),
 		addHealthCheck(k, n.life),
 		addStatusSetter(k, func(context.Context, *corev1.Node) error {
@@ -191,16 +201,18 @@ func addHealthCheck(k *kubelet.Kubelet, l *life) error {
 	return nil
 }
 
-// guardedGenerator is the kubelet's generator of pod events. The sync loop, which starts last, asks for its events.
-type guardedGenerator struct {
-	pleg.PodLifecycleEventGenerator
-	life *life
-}
+// loopPeriod is the least common period of the generator of pod events and the sync loop.
+const loopPeriod = time.Second
 
-// Watch returns the events.
-func (g guardedGenerator) Watch() chan *pleg.PodLifecycleEvent {
-	g.life.loopsOnce.Do(func() { close(g.life.loops) })
-	return g.PodLifecycleEventGenerator.Watch()
+// beforeSync is called when all loops of the kubelet run but the generator of pod events and the sync loop, whose tickers start after it: at
+// a moment at which those of the other nodes of the process tick.
+func (l *life) beforeSync() {
+	l.loopsOnce.Do(func() { close(l.loops) })
+	select {
+	case <-time.After(rhythm.Until(time.Now(), loopPeriod)):
+	case <-l.ended:
+	}
+	l.syncs.Store(true)
 }
 
 // guardedPods are the pods of a node that may end, for the loop that writes their statuses.
@@ -258,6 +270,9 @@ func (r guardedRuntime) ListContainers(ctx context.Context, filter *runtimeapi.C
 func (r guardedRuntime) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error) {
 	if err := r.life.endGoroutine(); err != nil {
 		return nil, err
+	}
+	if r.life.syncs.Load() {
+		rhythm.Await(ctx, loopPeriod)
 	}
 	return r.RuntimeService.Status(ctx, verbose)
 }

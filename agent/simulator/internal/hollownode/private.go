@@ -60,6 +60,8 @@ var (
 		"a kubelet whose queue is late measures its machine, and says so on its Node"}
 	eventGenerator = private{"pleg",
 		"a node of a process with others may start only when the loops of the one before have"}
+	eventClock = private{"pleg.clock",
+		"the loops of all nodes of a process work at the same moments"}
 	statusPods = private{"statusManager.podManager",
 		"the loop that writes the statuses of pods is ended there with its node"}
 	healthChecks = private{"runtimeState.healthChecks",

@@ -94,6 +94,9 @@ func serveAPI(ctx context.Context, completed options.CompletedOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := restOpenAPI(server); err != nil {
+		return err
+	}
 	if err := forgetCallers(server.GenericAPIServer); err != nil {
 		return err
 	}

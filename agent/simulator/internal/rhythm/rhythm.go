@@ -2,7 +2,10 @@
 // the work that is waiting for it.
 package rhythm
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // began is where the periods of this process start. They are not those of the wall clock, so that the processes of a machine differ.
 var began = time.Now()
@@ -14,4 +17,19 @@ func Until(now time.Time, period time.Duration) time.Duration {
 		since += period
 	}
 	return period - since
+}
+
+// passed is how long after a moment work still counts as done at it.
+const passed = 50 * time.Millisecond
+
+// Await waits for the next moment for work of a period, unless one has just passed or ctx ends. It is for work whose own timer nobody can set.
+func Await(ctx context.Context, period time.Duration) {
+	wait := Until(time.Now(), period)
+	if period-wait < passed {
+		return
+	}
+	select {
+	case <-time.After(wait):
+	case <-ctx.Done():
+	}
 }

@@ -138,3 +138,15 @@ func TestTheTableSaysWhatIsUnlimited(t *testing.T) {
 	Check(Fleet{Clusters: 3, Machines: 20, NodesPerPack: 25}, has).Print(&out)
 	g.Expect(out.String()).To(And(MatchRegexp(`memory +1\.5 GiB +20\.0 GiB`), MatchRegexp(`CPU at rest +0\.18 processors +unlimited`)))
 }
+
+// Claim: Only a fleet that takes most of a machine has slow heartbeats by default. Broken: any fleet that is larger than ten clusters.
+func TestSlowHeartbeatsAreForFleetsThatTakeMostOfAMachine(t *testing.T) {
+	g := NewWithT(t)
+	large := Fleet{Clusters: 50, Machines: 20, NodesPerPack: 25, ClustersPerGroup: 10, Shared: true, Host: true}
+	small, empty := large, large
+	small.Clusters, empty.Machines = 10, 0
+	g.Expect(large.SavesWithSlowHeartbeats(Resources{MilliCPU: 2000})).To(BeTrue())
+	g.Expect(large.SavesWithSlowHeartbeats(Resources{MilliCPU: 4000})).To(BeFalse())
+	g.Expect(small.SavesWithSlowHeartbeats(Resources{MilliCPU: 2000})).To(BeFalse())
+	g.Expect(empty.SavesWithSlowHeartbeats(Resources{MilliCPU: 500})).To(BeFalse(), "there are no Nodes")
+}

@@ -107,6 +107,17 @@ func (f Fleet) Needs() Resources {
 	}
 }
 
+// mostCPUPercent is the share of the processors that a fleet may need at rest with heartbeats every 10 seconds: its start needs some, too.
+const mostCPUPercent = 75
+
+// SavesWithSlowHeartbeats reports whether the fleet needs so much CPU that slow heartbeats are the better choice for it.
+func (f Fleet) SavesWithSlowHeartbeats(has Resources) bool {
+	slow := f
+	slow.SlowHeartbeats = true
+	needs := f.Needs().MilliCPU
+	return needs*100 > has.MilliCPU*mostCPUPercent && slow.Needs().MilliCPU < needs
+}
+
 // way is how to start the same fleet for less.
 type way struct {
 	flags string
@@ -131,7 +142,7 @@ func (f Fleet) cheaperWays() []way {
 	return ways
 }
 
-// slowFlag is not a default of any fleet: with it a Node that is lost is NotReady later than elsewhere.
+// slowFlag lets a Node that is lost be NotReady later than elsewhere, so that it is the default of large fleets only.
 const slowFlag = "--heartbeats slow"
 
 func divideUp(n, size int) int { return (n + size - 1) / size }
