@@ -24,8 +24,8 @@ version=$(cd test/e2e && go list -m -f '{{.Version}}' sigs.k8s.io/kind)
 [[ -x $out/kind-$version ]] || { GOBIN=$out go install "sigs.k8s.io/kind@$version" && mv "$out/kind" "$out/kind-$version"; }
 kind=$out/kind-$version
 
-# The device plugin of the kind node: Kubernetes' own sample, with the compile flags of the simulator.
-(cd agent/simulator && go build -trimpath -o "$out/device-plugin" k8s.io/kubernetes/test/images/sample-device-plugin)
+# The device plugin of the kind node: Kubernetes' own sample.
+(cd agent/simulator && go build -o "$out/device-plugin" k8s.io/kubernetes/test/images/sample-device-plugin)
 
 # The program of the pods, in an image that has nothing else.
 go build -buildvcs=false -ldflags '-s -w' -o "$out/workload" ./test/fidelity/workload

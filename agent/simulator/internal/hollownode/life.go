@@ -172,7 +172,7 @@ func (n *node) guardLoops(k *kubelet.Kubelet) error {
 	n.life.deletions = deletions
 	return errors.Join(
 		setField(k, eventClock, clock.Clock(rhythm.Clock{Clock: clock.RealClock{}})), // Before the generator has another type.
-		setField(k, eventGenerator, pleg.PodLifecycleEventGenerator(minor.Generator{PodLifecycleEventGenerator: generator, BeforeStart: n.life.beforeSync})),
+		setField(k, eventGenerator, pleg.PodLifecycleEventGenerator(minor.Generator{PodLifecycleEventGenerator: generator, BeforeSync: n.life.beforeSync})),
 		setField(k, statusPods, status.PodManager(guardedPods{pods, n.life})),
 		addHealthCheck(k, n.life),
 		addStatusSetter(k, func(context.Context, *corev1.Node) error {
@@ -201,11 +201,11 @@ func addHealthCheck(k *kubelet.Kubelet, l *life) error {
 	return nil
 }
 
-// loopPeriod is the least common period of the generator of pod events and the sync loop.
+// loopPeriod divides the periods of the kubelet's loops.
 const loopPeriod = time.Second
 
-// beforeSync is called when all loops of the kubelet run but the generator of pod events and the sync loop, whose tickers start after it: at
-// a moment at which those of the other nodes of the process tick.
+// beforeSync is called when all loops of the kubelet run but the sync loop, whose tickers start after it: at a moment at which those of the
+// other nodes of the process tick.
 func (l *life) beforeSync() {
 	l.loopsOnce.Do(func() { close(l.loops) })
 	select {

@@ -12,7 +12,7 @@ import (
 func TestSyncLoopsStartAtTheSameMoments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, after := range []time.Duration{0, 300 * time.Millisecond, 1700 * time.Millisecond} {
-			time.Sleep(after)
+			<-time.After(after)
 			node, mayStart := newLife(), time.Time{}
 			go func() {
 				<-node.loops

@@ -2,15 +2,15 @@ package minor
 
 import "k8s.io/kubernetes/pkg/kubelet/pleg"
 
-// Generator is a kubelet's generator of pod events, which is started just before its sync loop.
+// Generator is a kubelet's generator of pod events. Its sync loop starts when Start has returned.
 type Generator struct {
 	pleg.PodLifecycleEventGenerator
-	// BeforeStart is called before.
-	BeforeStart func()
+	// BeforeSync is called between the start of the generator and that of the sync loop.
+	BeforeSync func()
 }
 
-// Start starts it.
+// Start starts the generator at once: until it has looked at the runtime, the Node is not Ready.
 func (g Generator) Start() {
-	g.BeforeStart()
 	g.PodLifecycleEventGenerator.Start()
+	g.BeforeSync()
 }
