@@ -91,7 +91,7 @@ func TestAFleetThatDoesNotFitStartsNothing(t *testing.T) {
 	err := o.run(t.Context())
 	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Refused))
 	g.Expect(err).To(MatchError(And(ContainSubstring("nothing was started:\nmemory: the fleet needs "), MatchRegexp("To start it all the same, use --ignore-preflight-errors=memory,cpu"))))
-	g.Expect(out.String()).To(MatchRegexp(`(?m)^memory +[0-9.]+ GiB +[0-9.]+ GiB$`))
+	g.Expect(out.String()).To(And(HavePrefix("Nodes report every 30 s"), MatchRegexp(`(?m)^memory +[0-9.]+ GiB +[0-9.]+ GiB$`)))
 	g.Expect(o.dir).NotTo(BeADirectory())
 
 	out.Reset()
@@ -100,7 +100,7 @@ func TestAFleetThatDoesNotFitStartsNothing(t *testing.T) {
 	g.Expect(errOut.String()).To(ContainSubstring("Warning: memory: "))
 	var report preflight.Report
 	g.Expect(json.Unmarshal(out.Bytes(), &report)).To(Succeed())
-	g.Expect(report.Needs).To(Equal(preflight.Fleet{Clusters: mostClusters, Machines: mostMachines, NodesPerPack: 1, Host: true}.Needs()))
+	g.Expect(report.Needs).To(Equal(preflight.Fleet{Clusters: mostClusters, Machines: mostMachines, NodesPerPack: 1, Host: true, SlowHeartbeats: true}.Needs()))
 	g.Expect(o.dir).NotTo(BeADirectory(), "a dry run")
 }
 
