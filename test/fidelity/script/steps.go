@@ -57,7 +57,7 @@ func notRunSteps() []*Step {
 		{Name: "join", Row: rowJoin, Verdict: Adjustable, NotRun: "a node of kind joins while kind makes the cluster; step deleted has the time that a registration takes"},
 		{Name: "image-collection", Row: rowAdmission, Verdict: Same, NotRun: "it would need the disk of this machine to be full"},
 		{Name: "watches", Row: rowWatches, Verdict: Adjustable, NotRun: "an API server does not say whose its watches are"},
-		{Name: "shutdown", Row: rowShutdown, Verdict: Adjustable, NotRun: "a kubelet is told of a shutdown by systemd-logind, which a node of kind does not run"},
+		{Name: "shutdown", Row: rowShutdown, Verdict: Adjustable, NotRun: "this script shuts no node of kind down"},
 		{Name: "in-place", Row: rowInPlace, Verdict: Absent, NotRun: "kind has no way to give a node another kubelet"},
 		{Name: "control-planes", Row: rowPlanes, Verdict: Absent, NotRun: "it is about control planes, not nodes"},
 	}
