@@ -102,6 +102,7 @@ func TestAFleetThatDoesNotFitStartsNothing(t *testing.T) {
 	g.Expect(json.Unmarshal(out.Bytes(), &report)).To(Succeed())
 	g.Expect(report.Needs).To(Equal(preflight.Fleet{Clusters: mostClusters, Machines: mostMachines, NodesPerPack: 1, Host: true, SlowHeartbeats: true}.Needs()))
 	g.Expect(o.dir).NotTo(BeADirectory(), "a dry run")
+	g.Expect(o.effective().Heartbeats).To(Equal("slow"), "the same start again is as this one")
 }
 
 func TestTheTimeoutGrowsWithTheFleet(t *testing.T) {

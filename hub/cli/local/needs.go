@@ -17,18 +17,27 @@ func defaultTimeout(clusters, machines int) time.Duration {
 	return 5*time.Minute + time.Duration(clusters)*20*time.Second + time.Duration(clusters*machines)*time.Second
 }
 
-// checkNeeds prints what the fleet needs and what this machine has, and refuses a fleet that does not fit.
-func (o *upOptions) checkNeeds() error {
-	fleet := preflight.Fleet{
+// size is the fleet as far as its needs depend on it.
+func (o *upOptions) size() preflight.Fleet {
+	return preflight.Fleet{
 		Clusters: o.clusters, Machines: o.workers.machines, NodesPerPack: o.NodesPerPack, ClustersPerGroup: localfleet.ClustersPerGroup,
 		Shared: o.Isolation == localfleet.IsolationShared, SlowHeartbeats: o.Heartbeats == localfleet.HeartbeatsSlow, Host: true,
 	}
-	available := preflight.ThisMachine.Available(o.dir)
-	if o.Heartbeats == "" && fleet.SavesWithSlowHeartbeats(available) {
-		o.Heartbeats, fleet.SlowHeartbeats = localfleet.HeartbeatsSlow, true
+}
+
+// chooseHeartbeats gives a large fleet slow heartbeats, if the user has not decided.
+func (o *upOptions) chooseHeartbeats() {
+	if o.Heartbeats == "" && o.size().SavesWithSlowHeartbeats(preflight.ThisMachine.Available(o.dir)) {
+		o.Heartbeats, o.slowByDefault = localfleet.HeartbeatsSlow, true
+	}
+}
+
+// checkNeeds prints what the fleet needs and what this machine has, and refuses a fleet that does not fit.
+func (o *upOptions) checkNeeds() error {
+	if o.slowByDefault {
 		fmt.Fprintln(o.progress, "Nodes report every 30 s, because with 10 s the fleet would take most of the processors at rest: --heartbeats normal or slow decides it")
 	}
-	report := preflight.Check(fleet, available, o.ignored...)
+	report := preflight.Check(o.size(), preflight.ThisMachine.Available(o.dir), o.ignored...)
 	if o.dryRun && o.output.isStructured() {
 		if err := printStructured(o.hub.Out, report, o.output); err != nil {
 			return err

@@ -70,6 +70,8 @@ type upOptions struct {
 	// dryRun says only what the fleet needs. ignored are the preflight checks whose errors are warnings.
 	dryRun  bool
 	ignored []string
+	// slowByDefault is that nobody but the size of the fleet has decided for slow heartbeats.
+	slowByDefault bool
 	// timeout is 0 for one that grows with the fleet.
 	timeout time.Duration
 	// owner is the ID of the process that the fleet is for; 0 if the fleet is to stay.
@@ -228,6 +230,7 @@ func (o *upOptions) run(ctx context.Context) error {
 		return err
 	}
 	o.Isolation = cmp.Or(o.Isolation, localfleet.DefaultIsolation(o.clusters))
+	o.chooseHeartbeats()
 	if o.progress = o.hub.Out; o.output != "" {
 		o.progress = o.hub.ErrOut
 	}

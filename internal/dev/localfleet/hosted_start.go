@@ -21,7 +21,7 @@ const (
 	startPatience = 3 * time.Minute
 )
 
-// startsAtATime is how many clusters start at the same time: more would only wait for each other, and answer nobody in time.
+// startsAtATime is how many clusters start at the same time: more would only wait for each other, and answer late.
 func startsAtATime() int { return max(leastStarting, 2*runtime.NumCPU()) }
 
 // errChanged is that what is wanted of a cluster has changed while it waited to start.
@@ -34,8 +34,8 @@ type start struct {
 	progressed time.Time
 }
 
-// note takes in what is ready now, and reports whether the start has stalled.
-func (s *start) note(progress int, now time.Time) (stalled bool) {
+// noteProgress takes in what is ready now, and reports whether the start has stalled.
+func (s *start) noteProgress(progress int, now time.Time) (stalled bool) {
 	if progress > s.progress {
 		s.progress, s.progressed = progress, now
 	}
@@ -47,7 +47,7 @@ func (h *hosted) beginStart(ctx context.Context) error {
 	if h.start != nil {
 		return nil
 	}
-	h.setWaiting(fmt.Sprintf("it starts when one of the %d clusters is ready that start now", startsAtATime()))
+	h.setWaiting(fmt.Sprintf("it waits until one of the %d clusters that start now is ready", startsAtATime()))
 	defer h.setWaiting("")
 	select {
 	case h.fleet.hosting.starting <- struct{}{}:
@@ -76,7 +76,7 @@ func (h *hosted) followStart(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, proofPatience)
 	defer cancel()
 	ready, wanted, err := h.countReady(ctx)
-	if h.start.note(ready, time.Now()) || err == nil && ready == wanted {
+	if h.start.noteProgress(ready, time.Now()) || err == nil && ready == wanted {
 		h.endStart()
 	}
 }
@@ -86,7 +86,7 @@ func (h *hosted) countReady(ctx context.Context) (ready, wanted int, err error) 
 	one := &v1alpha1.SimulatedCluster{}
 	err = h.fleet.HubClient.Get(ctx, client.ObjectKey{Namespace: HostName, Name: h.name}, one)
 	if apierrors.IsNotFound(err) {
-		return 0, 0, nil // Nobody asks for it any more.
+		return 0, 0, nil // There is nothing to wait for.
 	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("reading SimulatedCluster %s: %w", h.name, err)

@@ -21,30 +21,30 @@ func TestOnlySoManyClustersStartAtATime(t *testing.T) {
 		g.Expect(starting[i].beginStart(t.Context())).To(Succeed(), "it has its place already")
 	}
 	waiting, ctx := f.addHosted("w"), t.Context()
-	begun := make(chan error, 1)
-	begin := func(ctx context.Context) { go func() { begun <- waiting.beginStart(ctx) }() }
+	taken := make(chan error, 1)
+	takePlace := func(ctx context.Context) { go func() { taken <- waiting.beginStart(ctx) }() }
 	said := func() string {
 		answer := localclusters.Cluster{Phase: localclusters.Starting}
 		waiting.observe(ctx, &answer)
 		return answer.Message
 	}
 
-	begin(ctx)
-	g.Eventually(said).Should(HavePrefix("it starts when one of the "))
+	takePlace(ctx)
+	g.Eventually(said).Should(HavePrefix("it waits until one of the "))
 	waiting.noteChange(false)
-	g.Eventually(begun).Should(Receive(MatchError(errChanged)), "it may have to be removed now")
+	g.Eventually(taken).Should(Receive(MatchError(errChanged)), "it may have to be removed")
 
 	ended, end := context.WithCancel(ctx)
-	begin(ended)
+	takePlace(ended)
 	end()
-	g.Eventually(begun).Should(Receive(MatchError(context.Canceled)))
+	g.Eventually(taken).Should(Receive(MatchError(context.Canceled)))
 
-	begin(ctx)
+	takePlace(ctx)
 	g.Eventually(said).ShouldNot(BeEmpty())
-	g.Consistently(begun, 100*time.Millisecond).ShouldNot(Receive())
+	g.Consistently(taken, 100*time.Millisecond).ShouldNot(Receive())
 	starting[0].endStart()
 	starting[0].endStart()
-	g.Eventually(begun).Should(Receive(BeNil()))
+	g.Eventually(taken).Should(Receive(BeNil()))
 	g.Expect(said()).To(BeEmpty())
 	g.Expect(f.hosting.starting).To(HaveLen(startsAtATime()))
 }
@@ -53,9 +53,9 @@ func TestOnlySoManyClustersStartAtATime(t *testing.T) {
 func TestAStartThatStallsEnds(t *testing.T) {
 	g, now := NewWithT(t), time.Now()
 	one := &start{progressed: now}
-	g.Expect(one.note(0, now.Add(startPatience))).To(BeFalse())
-	g.Expect(one.note(1, now.Add(startPatience))).To(BeFalse())
-	g.Expect(one.note(1, now.Add(2*startPatience))).To(BeFalse())
-	g.Expect(one.note(0, now.Add(2*startPatience+1))).To(BeTrue())
-	g.Expect(one.note(2, now.Add(2*startPatience+1))).To(BeFalse())
+	g.Expect(one.noteProgress(0, now.Add(startPatience))).To(BeFalse())
+	g.Expect(one.noteProgress(1, now.Add(startPatience))).To(BeFalse())
+	g.Expect(one.noteProgress(1, now.Add(2*startPatience))).To(BeFalse())
+	g.Expect(one.noteProgress(0, now.Add(2*startPatience+1))).To(BeTrue())
+	g.Expect(one.noteProgress(2, now.Add(2*startPatience+1))).To(BeFalse())
 }

@@ -8,8 +8,8 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 )
 
-// restingTick is the time between two ticks of raft once the member leads. Ticks are for elections, and there is nobody else to elect; at
-// etcd's own ten a second they are a fifth of what wakes the process of a control plane at rest.
+// restingTick is the time between two ticks of raft once the member leads. Ticks are for elections, and a single member has
+// none to lose; at etcd's own ten a second they are a tenth of what wakes the control planes of a process at rest.
 const restingTick = time.Second
 
 // restTicks lets raft tick at its own pace until the member serves, which it does as the leader, and then seldom.

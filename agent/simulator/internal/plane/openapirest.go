@@ -16,7 +16,7 @@ const (
 	startingTime             = time.Minute
 )
 
-// restOpenAPI lets the server look for changes in specs seldom: at its own pace, that is a fifth of what wakes it at rest.
+// restOpenAPI lets the server look for changes in specs seldom: at its own pace, that is a quarter of what wakes it at rest.
 func restOpenAPI(server *aggregator.APIAggregator) error {
 	problem := errors.New("looking for OpenAPI specs less often: the aggregator keeps its queue in another way")
 	controller := reflect.ValueOf(server).Elem().FieldByName("openAPIV3AggregationController")

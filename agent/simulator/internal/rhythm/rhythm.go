@@ -22,7 +22,7 @@ func Until(now time.Time, period time.Duration) time.Duration {
 // passed is how long after a moment work still counts as done at it.
 const passed = 50 * time.Millisecond
 
-// Await waits for the next moment for work of a period, unless one has just passed or ctx ends. It is for work whose own timer nobody can set.
+// Await waits for the next moment for work of a period, unless one has just passed or ctx ends. It is for work whose own timer cannot be set.
 func Await(ctx context.Context, period time.Duration) {
 	wait := Until(time.Now(), period)
 	if period-wait < passed {
